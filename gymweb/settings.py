@@ -96,7 +96,6 @@ MIDDLEWARE = [
     "apps.accounts.middleware.SignInMiddleware",
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
-    "apps.reviews.middleware.BlindingMiddleware",
     "gymweb.full_disk.FullDiskMiddleware",
     "apps.dashboard.chrome.storable_forms.StorableFormMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

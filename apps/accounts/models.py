@@ -7,7 +7,8 @@ from apps.accounts.stored_json import StoredJSONField
 
 
 class Role(models.TextChoices):
-    """Ordered by what they may do; apps/accounts/permissions.py says exactly what."""
+    """apps/accounts/permissions.py says what each may do. A viewer reads everything and reviews nothing, an annotator
+    reviews and reads only their own work; an engineer may do both, and more."""
 
     VIEWER = "viewer", "Viewer"
     ANNOTATOR = "annotator", "Annotator"
@@ -18,7 +19,7 @@ class Role(models.TextChoices):
 class Scope(models.TextChoices):
     """What an API key is for; apps/accounts/permissions.py says exactly what each may."""
 
-    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and everything else that members see"
+    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews, as far as your role may"
     TASKS_WRITE = "tasks:write", "Upload and change datasets and tasks, and read them"
     ROLLOUTS_RUN = "rollouts:run", "Read, plan and steer collections, and stream rollouts to a trainer"
     ANNOTATE = "annotate", "Read, comment, review, flag, and lead queues where your role may"

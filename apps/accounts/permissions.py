@@ -16,11 +16,12 @@ class Permission(StrEnum):
     PUBLIC = "public"  # without signing in
     MEMBER = "member"  # who one is, and how the API looks
     READ_TASKS = "read_tasks"  # see datasets, tasks and uploads
+    READ_QUEUES = "read_queues"  # see queues and reviews: with READ all of them, without it one's own
     READ = "read"  # see all the rest but secrets and accounts
     OWN_ACCOUNT = "own_account"  # one's own password and keys
     VIEWS = "views"  # save filters of tables under a name, for oneself and others
-    COMMENT = "comment"  # say something of a rollout
-    REVIEW = "review"  # judge what is in queues, score and flag rollouts
+    COMMENT = "comment"  # comment on, flag and score rollouts
+    REVIEW = "review"  # review the items of queues
     LEAD = "lead"  # make and lead queues, adjudicate, give rewards that stand instead of the verifier's
     UPLOAD = "upload"  # datasets and tasks
     CONFIGURE = "configure"  # agents, environments, and checks of their health
@@ -34,10 +35,14 @@ class Permission(StrEnum):
     ACCOUNTS = "accounts"  # other people
 
 
-_READER = frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.READ})
+_MEMBER = frozenset({Permission.PUBLIC, Permission.MEMBER})
+_READER = _MEMBER | {Permission.READ_TASKS, Permission.READ_QUEUES, Permission.READ}
 _VIEWER = _READER | {Permission.OWN_ACCOUNT, Permission.VIEWS}
-_ANNOTATOR = _VIEWER | {Permission.COMMENT, Permission.REVIEW}
-_ENGINEER = _ANNOTATOR | {
+# Without READ: what a blind queue hides from an annotator is shown nowhere else.
+_ANNOTATOR = _MEMBER | {Permission.OWN_ACCOUNT, Permission.READ_QUEUES, Permission.REVIEW}
+_ENGINEER = _VIEWER | {
+    Permission.COMMENT,
+    Permission.REVIEW,
     Permission.LEAD,
     Permission.UPLOAD,
     Permission.CONFIGURE,
@@ -62,7 +67,7 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
 SESSION_ONLY = frozenset({Permission.OWN_ACCOUNT, Permission.ACCOUNTS})
 SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
-    Scope.TASKS_WRITE: frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.UPLOAD}),
+    Scope.TASKS_WRITE: _MEMBER | {Permission.READ_TASKS, Permission.UPLOAD},
     Scope.ROLLOUTS_RUN: _READER | {Permission.COLLECT, Permission.ENDPOINTS},
     Scope.ANNOTATE: _READER | {Permission.COMMENT, Permission.REVIEW, Permission.LEAD, Permission.VIEWS},
     Scope.EXPORT: _READER | {Permission.PAIR, Permission.EXPORT},

@@ -19,8 +19,7 @@ def landing_page(request: HttpRequest, user: User, wanted: str) -> str:
     home = reverse("dashboard:home")
     if page and page != home:
         return page
-    is_reviewer = user_may(user, Permission.REVIEW) and not user_may(user, Permission.LEAD)
-    return reverse("dashboard:queue_list") if is_reviewer else home
+    return home if user_may(user, Permission.READ) else reverse("dashboard:queue_list")
 
 
 def page_of(request: HttpRequest, address: str) -> str:

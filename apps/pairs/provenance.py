@@ -18,8 +18,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
     review: int
     reviewer: str | None
-    """None of somebody who left, and where who asks may not know."""
-    is_named: bool
+    """None of somebody who left."""
     said: Said | None
     strength: int
     is_adjudication: bool
@@ -62,24 +61,22 @@ def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
     }
 
 
-def read_opinions(pair: PreferencePair, *, names_of: int | None, leads: bool) -> list[Opinion]:
+def read_opinions(pair: PreferencePair) -> list[Opinion]:
     """Of the reviews that the verdict was read in, those that are still there: the votes as they came, then the
-    adjudication. Who leads queues sees every name, others their own (`names_of`). Two queries."""
+    adjudication. Two queries."""
     low, high = sorted((pair.chosen_id, pair.rejected_id))
     of_the_two = Prefetch("verdicts", PairVerdict.objects.filter(low=low, high=high), to_attr="of_the_two")
     reviews = Review.objects.filter(pk__in=pair.reviews).select_related("reviewer", "queue")
     ordered = reviews.order_by("is_adjudication", "submitted_at", "pk").prefetch_related(of_the_two)
-    return [_opinion(pair, each, leads=leads, names_of=names_of) for each in ordered]
+    return [_opinion(pair, each) for each in ordered]
 
 
-def _opinion(pair: PreferencePair, review: Review, *, leads: bool, names_of: int | None) -> Opinion:
+def _opinion(pair: PreferencePair, review: Review) -> Opinion:
     verdicts: list[PairVerdict] = review.of_the_two  # type: ignore[attr-defined]
-    is_named = leads or (names_of is not None and review.reviewer_id == names_of)
     made_at = pair.pair_set.finished_at or pair.pair_set.created_at
     return Opinion(
         review=review.pk,
-        reviewer=review.reviewer.username if review.reviewer and is_named else None,
-        is_named=is_named,
+        reviewer=review.reviewer.username if review.reviewer else None,
         said=_side(pair, verdicts[0]) if verdicts else None,
         strength=verdicts[0].strength if verdicts else 0,
         is_adjudication=review.is_adjudication,

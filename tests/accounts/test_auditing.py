@@ -128,10 +128,10 @@ def test_what_differs_alone_is_kept():
 def test_a_change_that_says_nothing_itself_is_logged_under_its_address(monkeypatch):
     monkeypatch.setattr("apps.reviews.comments.commenting.record", lambda **entry: None)
     rollout = make_rollout(make_collection())
-    session_of(Role.ANNOTATOR).post(f"/rollouts/{rollout.pk}/comments/", {"text": "Odd."})
+    session_of(Role.ENGINEER).post(f"/rollouts/{rollout.pk}/comments/", {"text": "Odd."})
     entry = last()
     assert (entry.action, entry.target) == ("request.post", f"/rollouts/{rollout.pk}/comments/")
-    assert (entry.user.username, entry.detail) == ("a-annotator", {"route": "dashboard:rollout_comment"})
+    assert (entry.user.username, entry.detail) == ("a-engineer", {"route": "dashboard:rollout_comment"})
 
 
 def test_what_is_refused_and_what_only_reads_is_no_entry():

@@ -45,7 +45,7 @@ def test_a_page_without_a_rule_is_closed_to_everyone(client, role):
     ("role", "statuses"),
     [
         ("viewer", [200, 200, 403, 405]),
-        ("annotator", [200, 200, 403, 405]),
+        ("annotator", [403, 403, 403, 405]),
         ("engineer", [200, 200, 200, 405]),
         ("admin", [200, 200, 200, 405]),
     ],

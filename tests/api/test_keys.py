@@ -82,7 +82,7 @@ def test_a_role_that_lacks_the_permission_is_named_before_any_scope():
 def test_me_tells_the_scopes_of_the_key_and_what_role_and_scopes_give_together():
     told = program("annotate", "tasks:write", role=Role.ANNOTATOR).get("/api/v1/me/").json()
     assert (told["role"], told["scopes"]) == ("annotator", ["annotate", "tasks:write"])
-    assert told["permissions"] == ["comment", "member", "public", "read", "read_tasks", "review", "views"]
+    assert told["permissions"] == ["member", "public", "read_queues", "review"]
     assert session_of(Role.VIEWER).get("/api/v1/me/").json()["scopes"] is None
 
 

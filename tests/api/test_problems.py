@@ -56,7 +56,10 @@ def test_a_method_that_the_route_does_not_have(viewer):
 
 def test_me_says_who_and_what_may_be_done(viewer):
     answer = viewer.get("/api/v1/me/").json()
-    assert (answer["role"], answer["permissions"]) == ("viewer", ["member", "public", "read", "read_tasks", "views"])
+    assert (answer["role"], answer["permissions"]) == (
+        "viewer",
+        ["member", "public", "read", "read_queues", "read_tasks", "views"],
+    )
 
 
 def test_a_bug_is_a_problem_without_its_secrets_and_a_page_elsewhere(monkeypatch):

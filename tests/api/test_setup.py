@@ -116,16 +116,16 @@ def test_an_agent_is_created_and_changed(engineer):
 
 
 def test_a_comment_is_signed_by_who_wrote_it():
-    annotator = client_of(Role.ANNOTATOR)
+    engineer = client_of(Role.ENGINEER)
     rollout = make_rollout(make_collection())
-    answer = send(annotator, "POST", "comments/", {"rollout": rollout.pk, "text": "Wrong tool.", "seq": 2})
-    assert (answer.status_code, answer.json()["author"]) == (201, annotator.get("/api/v1/me/").json()["username"])
-    refused = send(annotator, "POST", "comments/", {"rollout": rollout.pk, "text": "?", "seq": 99})
+    answer = send(engineer, "POST", "comments/", {"rollout": rollout.pk, "text": "Wrong tool.", "seq": 2})
+    assert (answer.status_code, answer.json()["author"]) == (201, engineer.get("/api/v1/me/").json()["username"])
+    refused = send(engineer, "POST", "comments/", {"rollout": rollout.pk, "text": "?", "seq": 99})
     assert (refused.status_code, refused.json()["type"]) == (400, "urn:gymweb:problem:comment-refused")
-    assert pointers(send(annotator, "POST", "comments/", {"rollout": 999999, "text": ""})) == ["/rollout", "/text"]
+    assert pointers(send(engineer, "POST", "comments/", {"rollout": 999999, "text": ""})) == ["/rollout", "/text"]
 
 
-def test_an_annotator_comments_and_changes_nothing_else():
+def test_an_annotator_changes_nothing():
     annotator = client_of(Role.ANNOTATOR)
     agent, model, environment = make_agent(), make_policy_model(), make_environment()
     refused = [

@@ -150,7 +150,7 @@ def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
     ("role", "may"),
     [
         (Role.VIEWER, "lets a script read tasks, rollouts and rewards in your name"),
-        (Role.ANNOTATOR, "lets a script read tasks, rollouts and rewards and write comments in your name"),
+        (Role.ANNOTATOR, "lets a script take items of your queues and submit reviews in your name"),
         (Role.ENGINEER, "lets a script upload tasks, plan collections and fetch exports in your name"),
     ],
 )

@@ -42,7 +42,8 @@ def test_a_destination_asks_for_the_permission_of_its_page():
     wrong = [
         each.label for each in DESTINATIONS if resolve(each.url).func.permissions["GET"] is not each.permission
     ]  # fmt: skip
-    assert wrong == []
+    # It leads annotators to their queues, which are in their menu anyway.
+    assert wrong == ["Overview"]
 
 
 def test_things_are_found_by_every_word_of_their_name_or_slug(engineer: User):

@@ -180,13 +180,13 @@ def test_the_page_takes_as_many_queries_for_three_comments_as_for_one():
 
 def test_every_event_has_a_link_that_opens_the_comment_form_about_it():
     rollout = make_rollout(make_collection())
-    page = signed_in(Role.ANNOTATOR).get(url(rollout)).text
+    page = signed_in(Role.ENGINEER).get(url(rollout)).text
     assert [f'href="{url(rollout)}?comment={seq}#comment"' in page for seq in range(6)] == [True] * 6
-    opened = read(signed_in(Role.ANNOTATOR).get(url(rollout, "?comment=3")).text)
+    opened = read(signed_in(Role.ENGINEER).get(url(rollout, "?comment=3")).text)
     values = [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("id") == "id_seq"]
     assert values == ["3"]
     assert "?comment=" not in signed_in(Role.VIEWER).get(url(rollout)).text
-    assert "?comment=" not in signed_in(Role.ANNOTATOR).get(url(rollout, "?attempt=0")).text
+    assert "?comment=" not in signed_in(Role.ENGINEER).get(url(rollout, "?attempt=0")).text
 
 
 @pytest.mark.parametrize("seq", ["x", "-1", "9" * 30, "²"])
@@ -201,9 +201,9 @@ def comment(rollout: Rollout, **fields: object) -> dict[str, object]:
     return {"path": reverse("dashboard:rollout_comment", args=[rollout.pk]), "data": fields}
 
 
-def test_an_annotator_comments_on_an_event():
+def test_an_engineer_comments_on_an_event():
     rollout = make_rollout(make_collection())
-    client = signed_in(Role.ANNOTATOR)
+    client = signed_in(Role.ENGINEER)
     done = client.post(**comment(rollout, text=" wrong tool ", seq=3))
     said = Comment.objects.get()
     assert (said.text, said.seq, done["Location"]) == ("wrong tool", 3, url(rollout, f"#c{said.pk}"))

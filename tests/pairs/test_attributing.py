@@ -79,7 +79,7 @@ def test_a_pair_by_reward_has_nobody_to_name(bench):
     assert "What people said" not in signed_in().get(f"/pairs/{pair.pk}/").text
 
 
-def test_who_settled_it_over_which_votes_is_told_with_names_to_who_leads_queues(bench):
+def test_who_settled_it_over_which_votes_is_told_with_names(bench):
     ann, ben, erika = annotator(username="ann"), annotator(username="ben"), make_user(username="erika")
     votes = [bench.say(ben, bench.bad), bench.say(ann, None)]
     reviews = [*votes, bench.settle(erika, bench.good, much=True)]
@@ -121,12 +121,10 @@ def test_who_settled_it_over_which_votes_is_told_with_names_to_who_leads_queues(
     assert (json.loads(listed)["reviewers"], json.loads(listed)["agreeing"]) == (2, 0)
     assert f"by verdict ({told})" in command("list_pairs", pair.pair_set_id)
 
-    # Everybody else sees what was said, and no name but their own.
     viewer = signed_in(Role.VIEWER)
-    assert [row["reviewer"] for row in viewer.get(f"/api/v1/pairs/{pair.pk}/reviews/").json()] == [None] * 3
+    assert viewer.get(f"/api/v1/pairs/{pair.pk}/reviews/").json() == rows
     page = viewer.get(f"/pairs/{pair.pk}/").text
-    assert [name in page for name in ("ben", "ann,", "erika", "/queue-items/")] == [False] * 4
-    assert ("an adjudicator" in page, page.count("a reviewer,")) == (True, 2)
+    assert [name in page for name in ("ben", "ann,", "erika", "/queue-items/")] == [True] * 4
 
 
 def test_what_was_said_anew_after_the_pair_was_made_says_so(bench):

@@ -139,7 +139,7 @@ def test_a_verdict_is_found_whichever_side_was_shown_first(led):
             turned = {"a_much": "b_much", "a": "b", "b": "a", "b_much": "a_much"}
             said = review.choice if review.arrangement[0] == first else turned.get(review.choice, review.choice)
             expected |= {review.pk} if said == verdict else set()
-        hits = narrow_reviews(Review.objects.all(), {"verdict": verdict}, leads=True)
+        hits = narrow_reviews(Review.objects.all(), {"verdict": verdict}, reads_all=True)
         assert {each.pk for each in hits} == expected
 
 
@@ -155,7 +155,7 @@ def test_reviews_are_found_by_what_they_are_about_and_what_they_say(led, people)
     collection = items[5].entries.all()[0].rollout.collection_id
 
     def count(**wanted) -> int:
-        return narrow_reviews(Review.objects.all(), wanted, leads=True).count()
+        return narrow_reviews(Review.objects.all(), wanted, reads_all=True).count()
 
     of_queue = Review.objects.filter(queue=queue).count()
     assert of_queue == 12
@@ -175,7 +175,7 @@ def test_reviews_are_found_by_what_they_are_about_and_what_they_say(led, people)
     assert count(choice="a", reviewer="ann", queue=other.queue_id) == 1
 
 
-def test_who_does_not_lead_finds_nothing_by_what_a_queue_hides(led, people):
+def test_an_annotator_finds_nothing_by_what_a_queue_hides(led, people):
     ann = Review.objects.filter(reviewer=people["ann"], queue__isnull=False)
     hiding = {
         "collection": ann[0].item.entries.all()[0].rollout.collection_id,
@@ -187,9 +187,9 @@ def test_who_does_not_lead_finds_nothing_by_what_a_queue_hides(led, people):
         "is_repeat": False,
     }
     for name, value in hiding.items():
-        told = [narrow_reviews(ann, {name: value}, leads=leads).exists() for leads in (True, False)]
+        told = [narrow_reviews(ann, {name: value}, reads_all=reads_all).exists() for reads_all in (True, False)]
         assert (name, told) == (name, [True, False])
-    assert narrow_reviews(ann, {"status": "skipped", "kind": "pairwise"}, leads=False).count() == 1
+    assert narrow_reviews(ann, {"status": "skipped", "kind": "pairwise"}, reads_all=False).count() == 1
 
 
 def test_page_and_api_ask_by_the_same_names():

@@ -6,7 +6,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, user_may
 
 _DOES = {
-    Permission.COMMENT: "comment on rollouts",
+    Permission.COMMENT: "comment on, flag or score rollouts",
     Permission.REVIEW: "review",
     Permission.LEAD: "lead queues",
     Permission.PAIR: "build pairs",

@@ -148,9 +148,7 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
 
 class OpinionSerializer(serializers.Serializer[Any]):
     review = serializers.IntegerField()
-    reviewer = serializers.CharField(
-        allow_null=True, help_text="For who leads queues, and of one's own; null of somebody who left."
-    )
+    reviewer = serializers.CharField(allow_null=True, help_text="Null of somebody who left.")
     said = serializers.ChoiceField(
         choices=get_args(Said),
         allow_null=True,

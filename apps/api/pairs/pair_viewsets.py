@@ -195,5 +195,5 @@ class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @action(detail=True, filterset_class=None, pagination_class=None)
     def reviews(self, request: Request, pk: str) -> Response:
         """What each review says of the two that its verdict was read in: the votes, then the adjudication."""
-        opinions = read_opinions(self.get_object(), names_of=self.person.pk, leads=self.may(Permission.LEAD))
+        opinions = read_opinions(self.get_object())
         return Response(OpinionSerializer(opinions, many=True).data)

@@ -55,8 +55,8 @@ class FlagViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
-        "create": Permission.REVIEW,
-        "withdraw": Permission.REVIEW,
+        "create": Permission.COMMENT,
+        "withdraw": Permission.COMMENT,
     }
 
     @extend_schema(request=FlagSerializer, responses={201: FlagSerializer})

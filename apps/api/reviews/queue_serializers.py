@@ -28,11 +28,11 @@ _SETTINGS = [
 ]
 
 
-_OF_WHO_LEADS = ("seed", "repeat_share")
+_HIDDEN_FROM_ANNOTATORS = ("seed", "repeat_share")
 
 
 class QueueSerializer(serializers.ModelSerializer[Queue]):
-    """How items were drawn is told to who leads queues: to others it is null."""
+    """How items were drawn is null for annotators."""
 
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     criteria = serializers.ListField(
@@ -43,13 +43,13 @@ class QueueSerializer(serializers.ModelSerializer[Queue]):
     class Meta:
         model = Queue
         fields = ["id", *_SETTINGS, "rubric", "criteria", "named_reviewers", "item_count", "is_open", "created_at"]
-        extra_kwargs = {name: {"allow_null": True} for name in _OF_WHO_LEADS}
+        extra_kwargs = {name: {"allow_null": True} for name in _HIDDEN_FROM_ANNOTATORS}
 
     def to_representation(self, queue: Queue) -> dict[str, Any]:
         shown = super().to_representation(queue)
         view = self.context.get("view")
-        if view is None or not view.may(Permission.LEAD):
-            shown.update(dict.fromkeys(_OF_WHO_LEADS))
+        if view is None or not view.may(Permission.READ):
+            shown.update(dict.fromkeys(_HIDDEN_FROM_ANNOTATORS))
         return shown
 
 
@@ -178,6 +178,9 @@ class ReviewerFiguresSerializer(serializers.Serializer[Any]):
     first_side = serializers.FloatField(allow_null=True, help_text="Of the verdicts for a side, the share of A.")
     repeated = serializers.IntegerField(help_text="Hidden repeats.")
     consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
+    could_see_results = serializers.IntegerField(
+        help_text="Of those submitted, how many were by somebody whose role showed rewards, models and other reviews."
+    )
 
 
 class QueueFiguresSerializer(serializers.Serializer[Any]):

@@ -51,6 +51,8 @@ from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export
 from apps.reviews.reviews.undo import undo_review
 
+SEEING = {None: None, "true": True, "false": False}
+
 
 class QueueFilter(django_filters.FilterSet):
     kind = django_filters.ChoiceFilter(choices=Queue.Kind.choices)
@@ -94,10 +96,10 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     filterset_class = QueueFilter
     lookup_value_regex = "[0-9]+"
     problems = {"claim": {409}, "undo": {409}, "destroy": {400}}
-    query_parameters = {"export": frozenset({"format"})}
+    query_parameters = {"export": frozenset({"format"}), "figures": frozenset({"could_see_results"})}
     permissions = {
-        "list": Permission.REVIEW,
-        "retrieve": Permission.REVIEW,
+        "list": Permission.READ_QUEUES,
+        "retrieve": Permission.READ_QUEUES,
         "waiting": Permission.REVIEW,
         "claim": Permission.REVIEW,
         "undo": Permission.REVIEW,
@@ -106,14 +108,14 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.LEAD,
         "close": Permission.LEAD,
         "open": Permission.LEAD,
-        "figures": Permission.LEAD,
+        "figures": Permission.READ,
         "export": Permission.LEAD,
     }
 
     def get_queryset(self) -> QuerySet[Queue]:
-        """Who leads sees all; others the open ones that they may review."""
+        """All; for annotators the open ones that they may review."""
         queues: QuerySet[Queue] = super().get_queryset()
-        if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
+        if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return queues
         mine = Queue.objects.open().for_reviewer(self.person.pk).values("pk")
         return queues.filter(pk__in=mine)
@@ -160,7 +162,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=None, responses=QueueSerializer)
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
-        """Give out no more items. What was hidden from its reviewers is not any more."""
+        """Give out no more items."""
         return self._answer(close_queue(queue=self.get_object(), user=self.person))
 
     @extend_schema(request=None, responses=QueueSerializer)
@@ -188,12 +190,27 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         review = undo_review(queue=self.get_object(), user=self.person, wanted=wanted)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
 
-    @extend_schema(responses=QueueFiguresSerializer)
+    @extend_schema(
+        responses=QueueFiguresSerializer,
+        parameters=[
+            OpenApiParameter(
+                "could_see_results",
+                bool,
+                description="`false` leaves reviews by people whose role showed them results out of the agreement, "
+                "`true` keeps only those. Default: all reviews.",
+            )
+        ],
+    )
     @action(detail=True)
     def figures(self, request: Request, pk: str) -> Response:
         """Progress, pace, agreement between people, with themselves, with verifiers and with judge models, and how
         often the longer attempt was preferred."""
-        return Response(QueueFiguresSerializer(read_figures(self.get_object())).data)
+        given = request.query_params.get("could_see_results")
+        if given not in SEEING:
+            message = "Give true or false."
+            raise QueryProblem([{"pointer": "?could_see_results", "code": "invalid", "message": message}])
+        figures = read_figures(self.get_object(), could_see_results=SEEING[given])
+        return Response(QueueFiguresSerializer(figures).data)
 
     @extend_schema(
         responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},
@@ -229,7 +246,7 @@ class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     ordering = "id"
     lookup_value_regex = "[0-9]+"
     problems = {"adjudicate": {409}}
-    permissions = {"list": Permission.LEAD, "retrieve": Permission.LEAD, "adjudicate": Permission.LEAD}
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ, "adjudicate": Permission.LEAD}
 
     @extend_schema(request=AdjudicationSerializer, responses={201: ReviewSerializer})
     @action(detail=True, methods=["post"])

@@ -114,7 +114,7 @@ class RevealedSerializer(serializers.Serializer[Any]):
 
 
 class ReviewSerializer(serializers.ModelSerializer[Review]):
-    """To its reviewer a review tells which rollouts it is about once it is submitted and can be undone no more."""
+    """To an annotator a review does not tell which rollouts of a queue it is about."""
 
     reviewer = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
@@ -124,7 +124,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
     shown = serializers.SerializerMethodField(help_text="While it is open: what there is to judge.")
     revealed = serializers.SerializerMethodField(help_text="After it, in a queue that trains.")
-    rollouts = serializers.SerializerMethodField(help_text="In the order shown, for who leads queues.")
+    rollouts = serializers.SerializerMethodField(help_text="In the order shown; null for annotators.")
 
     class Meta:
         model = Review
@@ -151,6 +151,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "seconds",
             "is_adjudication",
             "saw_votes",
+            "could_see_results",
             "shown",
             "revealed",
             "rollouts",
@@ -174,7 +175,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
         view = self.context.get("view")
         if review.queue_id is None:
             return [review.rollout_id] if review.rollout_id else []
-        return list(review.arrangement) if view is not None and view.may(Permission.LEAD) else None
+        return list(review.arrangement) if view is not None and view.may(Permission.READ) else None
 
 
 class SubmittedSerializer(ReviewSerializer):

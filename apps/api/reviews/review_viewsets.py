@@ -37,7 +37,7 @@ from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
 from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
 
-_LED = "Finds only what was scored outside of queues for who does not lead them."
+_HIDDEN = "Annotators find only what they scored outside of queues by it."
 
 
 class ReviewFilter(django_filters.FilterSet):
@@ -45,30 +45,31 @@ class ReviewFilter(django_filters.FilterSet):
 
     queue = IdFilter("queue")
     item = IdFilter("item")
-    collection = IdFilter("rollout__collection", label=f"About a rollout of it, alone or among others. {_LED}")
-    rollout = IdFilter("rollout", label=f"About it, alone or among others. {_LED}")
-    task = IdFilter("item__task", label=_LED)
-    task_number = task_number("item__task__index", also=_LED)
-    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words of the task. {_LED}")
+    collection = IdFilter("rollout__collection", label=f"About a rollout of it, alone or among others. {_HIDDEN}")
+    rollout = IdFilter("rollout", label=f"About it, alone or among others. {_HIDDEN}")
+    task = IdFilter("item__task", label=_HIDDEN)
+    task_number = task_number("item__task__index", also=_HIDDEN)
+    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words of the task. {_HIDDEN}")
     reviewer = django_filters.CharFilter(field_name="reviewer__username")
     kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Of the queue; `score` outside of queues.")
     status = django_filters.ChoiceFilter(choices=Review.Status.choices)
     choice = django_filters.ChoiceFilter(choices=list(CHOICES.items()), label="Of a pair, as it was shown.")
     verdict = django_filters.ChoiceFilter(
         choices=list(CHOICES.items()),
-        label=f"Of a pair, A being the first of the item's rollouts, whichever side it was shown on. {_LED}",
+        label=f"Of a pair, A being the first of the item's rollouts, whichever side it was shown on. {_HIDDEN}",
     )
     confidence = django_filters.NumberFilter(field_name="confidence", min_value=1, max_value=3, decimal_places=0)
+    could_see_results = FlagFilter("could_see_results", label="By people whose role showed them results.")
     is_adjudication = FlagFilter("is_adjudication")
-    is_repeat = FlagFilter("repeat_of", label=f"Hidden repeats. {_LED}")
+    is_repeat = FlagFilter("repeat_of", label=f"Hidden repeats. {_HIDDEN}")
 
     class Meta:
         model = Review
         fields: list[str] = []
 
     def filter_queryset(self, queryset: QuerySet[Review]) -> QuerySet[Review]:
-        leads = caller_may(self.request.user, self.request.auth, Permission.LEAD)
-        return narrow_reviews(queryset, plain(self.form.cleaned_data), leads=leads)
+        reads_all = caller_may(self.request.user, self.request.auth, Permission.READ)
+        return narrow_reviews(queryset, plain(self.form.cleaned_data), reads_all=reads_all)
 
 
 class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
@@ -78,9 +79,9 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     lookup_value_regex = "[0-9]+"
     problems = {"create": {409}, "renew": {409}, "submit": {409}, "skip": {409}}
     permissions = {
-        "list": Permission.REVIEW,
-        "retrieve": Permission.REVIEW,
-        "create": Permission.REVIEW,
+        "list": Permission.READ_QUEUES,
+        "retrieve": Permission.READ_QUEUES,
+        "create": Permission.COMMENT,
         "renew": Permission.REVIEW,
         "submit": Permission.REVIEW,
         "skip": Permission.REVIEW,
@@ -89,9 +90,9 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     query_parameters = {"export": frozenset({"format", *ReviewFilter.base_filters})}
 
     def get_queryset(self) -> QuerySet[Review]:
-        """One's own; everybody's for who leads queues."""
+        """Everybody's; one's own for annotators."""
         reviews: QuerySet[Review] = super().get_queryset()
-        if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
+        if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return reviews
         return reviews.filter(reviewer=self.person)
 

@@ -39,8 +39,8 @@ class RubricViewSet(
     lookup_value_regex = SLUG
     problems = {"update": {409}, "partial_update": {409}, "destroy": {409}}
     permissions = {
-        "list": Permission.REVIEW,
-        "retrieve": Permission.REVIEW,
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
         "create": Permission.LEAD,
         "update": Permission.LEAD,
         "partial_update": Permission.LEAD,

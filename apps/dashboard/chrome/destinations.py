@@ -65,14 +65,15 @@ DESTINATIONS: tuple[Destination, ...] = (
         ("collection", "reverification"),
     ),
     Destination("Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout",)),
+    Destination("Queues", "queue_list", "check", Permission.READ_QUEUES, "judge annotate", "Work", ("queue",)),
     Destination(
-        "Queues", "queue_list", "check", Permission.REVIEW, "reviews judge annotate", "Work", ("queue", "review")
+        "Reviews", "review_list", "docs", Permission.READ_QUEUES, "verdicts scores skipped", "Work", ("review",)
     ),
     Destination("Pairs", "pair_set_list", "pairs", Permission.READ, "preferences", "Work", ("pair",)),
     Destination("Exports", "export_list", "exports", Permission.READ, "files training", "Work", ("export",)),
     Destination("Workers", "worker_list", "workers", Permission.READ, "seats", "Operate", ("worker",)),
     Destination("Activity", "activity", "refresh", Permission.READ, "alerts progress", "Operate", ("activity",)),
-    Destination("Settings", "settings", "settings", Permission.OWN_ACCOUNT, "", "Operate", _SETTINGS),
+    Destination("Settings", "settings", "settings", Permission.READ, "", "Operate", _SETTINGS),
     Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
     Destination("Re-verifications", "reverification_list", "refresh", Permission.READ, "rescore"),
@@ -84,8 +85,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("New model", "model_create", "plus", Permission.MODELS, "endpoint", is_action=True),
     Destination("New agent", "agent_create", "plus", Permission.CONFIGURE, is_action=True),
     Destination("New queue", "queue_create", "plus", Permission.LEAD, "review annotate", is_action=True),
-    Destination("Reviews", "review_list", "check", Permission.LEAD, "verdicts scores skipped said"),
-    Destination("Rubrics", "rubric_list", "docs", Permission.REVIEW, "criteria scores"),
+    Destination("Rubrics", "rubric_list", "docs", Permission.READ, "criteria scores"),
     Destination("New rubric", "rubric_create", "plus", Permission.LEAD, "criteria scores", is_action=True),
     Destination("New pair set", "pair_set_create", "plus", Permission.PAIR, "preferences dpo", is_action=True),
     Destination("New export", "export_create", "plus", Permission.EXPORT, "download file", is_action=True),

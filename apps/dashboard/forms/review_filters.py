@@ -89,6 +89,7 @@ class ReviewFilterForm(TableFilterForm):
     item = _hidden()
     rollout = _hidden()
     task = _hidden()
+    could_see_results = _yes("Could see results", "alone", "left out")
     is_repeat = _yes("Repeats", "alone", "left out")
     is_adjudication = _yes("Adjudications", "alone", "left out")
     field_order = [

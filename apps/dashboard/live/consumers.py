@@ -17,7 +17,6 @@ from apps.accounts.outages import is_outage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.live.followed_attempt import Mark, followed_rollouts, read_news
 from apps.dashboard.overview.collection_progress import mark_changes
-from apps.reviews.queues.blind_access import hides_collection
 from apps.rollouts.metrics.page_figures import count_running
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import collection_group
@@ -63,10 +62,6 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(code=FORBIDDEN)
             return
         collection_id = await database_sync_to_async(self.find_collection)()
-        self.collection_id = collection_id
-        if await database_sync_to_async(hides_collection)(self.scope["user"], collection_id):
-            await self.close(code=FORBIDDEN)
-            return
         if collection_id is not None:
             self.group = collection_group(collection_id)
             # Joined before the first reading, so that no change falls between the two.
@@ -115,7 +110,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """None, too, once its reader may not read any more, or has a new password: that ends sessions everywhere."""
         opened_by: User = self.scope["user"]
         user = User.objects.filter(pk=opened_by.pk, password=opened_by.password).first()
-        if user is None or not user_may(user, Permission.READ) or hides_collection(user, self.collection_id):
+        if user is None or not user_may(user, Permission.READ):
             return None
         return self.render(user)
 

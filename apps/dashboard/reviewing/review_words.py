@@ -1,4 +1,4 @@
-"""What a review says, in words, and which rollouts it is about: for the pages of who leads queues."""
+"""What a review says, in words, and which rollouts it is about."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,6 +87,11 @@ def tell_review(review: Review) -> ReviewRow:
         task=review.item.task,
         rollouts=rollouts,
     )
+
+
+def tell_own(review: Review) -> tuple[Review, str, str]:
+    """The review with its verdict and confidence in words, the sides as its reviewer saw them."""
+    return review, _said(review, review.arrangement, review.rubric), _sure(review)
 
 
 def for_item_rows(items: QuerySet[QueueItem]) -> QuerySet[QueueItem]:

@@ -4,7 +4,7 @@ from django.db.models import Sum
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.overview.disk_use import read_disk
@@ -12,7 +12,6 @@ from apps.dashboard.overview.first_steps import read_steps
 from apps.dashboard.overview.overview_rows import read_active, read_failures, read_latest
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.reviews.queues.blind_access import hides_anything
 from apps.reviews.queues.waiting_items import read_waiting
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
@@ -25,10 +24,10 @@ def _task_count() -> int:
     return total
 
 
-@allow(GET=Permission.READ)
+@allow(GET=Permission.MEMBER)
 def home(request: PageRequest) -> HttpResponse:
-    if hides_anything(request.user):
-        # It tells rewards. Whoever has to judge blindly goes there.
+    """The overview; annotators start on their queues."""
+    if not user_may(request.user, Permission.READ):
         return redirect("dashboard:queue_list")
     active, latest = read_active(), read_latest()
     is_new = not active and not latest

@@ -1,16 +1,18 @@
-"""What people said in a queue that counts as an opinion: submitted, no hidden repeat, no adjudication."""
+"""What people said in a queue that counts as an opinion: submitted, no hidden repeat, no adjudication.
+
+`could_see_results` keeps only the opinions of people who could (True) or could not (False) see results; None keeps all.
+"""
 
 from typing import Any
-
-from django.db.models import Q
 
 from apps.reviews.models import PairVerdict, Queue, Review
 
 
-def find_opinions(queue: Queue) -> Any:
-    return Review.objects.filter(queue=queue).independent()
+def find_opinions(queue: Queue, *, could_see_results: bool | None = None) -> Any:
+    opinions = Review.objects.filter(queue=queue).independent()
+    return opinions if could_see_results is None else opinions.filter(could_see_results=could_see_results)
 
 
-def find_verdicts(queue: Queue) -> Any:
-    said = Q(review__status=Review.Status.SUBMITTED, review__repeat_of=None, review__is_adjudication=False)
-    return PairVerdict.objects.filter(said, review__queue=queue)
+def find_verdicts(queue: Queue, *, could_see_results: bool | None = None) -> Any:
+    opinions = find_opinions(queue, could_see_results=could_see_results)
+    return PairVerdict.objects.filter(review__in=opinions.values("pk"))

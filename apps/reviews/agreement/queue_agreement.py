@@ -93,9 +93,9 @@ def read_progress(queue: Queue) -> Progress:
     )
 
 
-def read_agreement(queue: Queue) -> list[Agreement]:
+def read_agreement(queue: Queue, *, could_see_results: bool | None = None) -> list[Agreement]:
     """Between people: of verdicts, or of each criterion of the rubric, without hidden repeats and adjudications."""
-    return [_agreement(each) for each in _questions(queue)]
+    return [_agreement(each) for each in _questions(queue, could_see_results)]
 
 
 def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
@@ -113,10 +113,10 @@ def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
     return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
 
 
-def _questions(queue: Queue) -> Iterator[Question]:
+def _questions(queue: Queue, could_see_results: bool | None) -> Iterator[Question]:
     if queue.kind != Queue.Kind.RUBRIC:
         # Two rankings may share two rollouts: what somebody said in each is an opinion of its own.
-        rows = find_verdicts(queue).values_list(
+        rows = find_verdicts(queue, could_see_results=could_see_results).values_list(
             "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
         )
         said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
@@ -129,7 +129,8 @@ def _questions(queue: Queue) -> Iterator[Question]:
         yield Question(name="verdict", units=list(said.values()), scale=scale, is_verdict=True)
     if queue.rubric is None:
         return
-    reviews = list(find_opinions(queue).values_list("item_id", "reviewer__username", "scores"))
+    opinions = find_opinions(queue, could_see_results=could_see_results)
+    reviews = list(opinions.values_list("item_id", "reviewer__username", "scores"))
     for criterion in queue.rubric.criteria:
         if not (level := score_level(criterion)):
             continue

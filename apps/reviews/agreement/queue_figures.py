@@ -16,6 +16,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     against_lengths: list[Against]
 
     @property
+    def could_see_results(self) -> int:
+        """Submitted reviews whose reviewers could see results."""
+        return sum(each.could_see_results for each in self.reviewers)
+
+    @property
     def seconds_left(self) -> float | None:
         """Of one person's time: the reviews that are still wanted, each as long as an item usually takes whoever has
         judged here. None where nothing is left, or nobody's pace is known."""
@@ -25,11 +30,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return left * sum(seconds * number for seconds, number in paces) / total if left > 0 and total else None
 
 
-def read_figures(queue: Queue) -> Figures:
+def read_figures(queue: Queue, *, could_see_results: bool | None = None) -> Figures:
+    """`could_see_results` keeps in the agreement only the opinions of people who could, or could not, see results."""
     return Figures(
         progress=read_progress(queue),
         reviewers=read_reviewers(queue),
-        agreement=read_agreement(queue),
-        against_rewards=read_against_rewards(queue),
-        against_lengths=read_against_lengths(queue),
+        agreement=read_agreement(queue, could_see_results=could_see_results),
+        against_rewards=read_against_rewards(queue, could_see_results=could_see_results),
+        against_lengths=read_against_lengths(queue, could_see_results=could_see_results),
     )

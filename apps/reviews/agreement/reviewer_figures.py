@@ -13,13 +13,17 @@ import msgspec
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.hidden_items import LEFT
 
-_FIELDS = ("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "skip_reason", "repeat_of")
+_FIELDS = (
+    *("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "skip_reason", "repeat_of"),
+    "could_see_results",
+)
 _LEFT = "someone who left"
 
 
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """`seconds` is the median of an item; `last_at` when they last submitted or skipped one; `first_side` the share of
-    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time."""
+    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time;
+    `could_see_results` of the `submitted` reviews were by somebody whose role showed results."""
 
     username: str
     submitted: int
@@ -31,6 +35,7 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     first_side: float | None
     repeated: int
     consistent: int
+    could_see_results: int
 
 
 class _Row(NamedTuple):
@@ -42,6 +47,7 @@ class _Row(NamedTuple):
     skipped_at: datetime | None
     skip_reason: str
     repeat_of: int | None
+    could_see_results: bool
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
@@ -86,6 +92,7 @@ def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
         first_side=sides["a"] / sides.total() if sides else None,
         repeated=len(repeats),
         consistent=sum(repeats),
+        could_see_results=sum(each.could_see_results for each in told),
     )
 
 

@@ -32,11 +32,14 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
         return self.same / self.compared if self.compared else None
 
 
-def read_against_rewards(queue: Queue) -> list[Against]:
+def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
     """People against rewards: where no judge model had a part in either, where one had in both, and where in one."""
     against: dict[str, list[Any]] = {name: [] for name in _BY_JUDGED.values()}
-    verdicts = list(find_verdicts(queue).values_list("low_id", "high_id", "outcome"))
-    scores = [] if verdicts else list(find_opinions(queue).exclude(rollout=None).values_list("rollout_id", "scores"))
+    verdicts = list(
+        find_verdicts(queue, could_see_results=could_see_results).values_list("low_id", "high_id", "outcome")
+    )
+    opinions = find_opinions(queue, could_see_results=could_see_results).exclude(rollout=None)
+    scores = [] if verdicts else list(opinions.values_list("rollout_id", "scores"))
     wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
     rows = wanted.values_list("pk", "reward", "judge_calls")
     rewards = {pk: (reward, calls > 0) for pk, reward, calls in rows if reward is not None}
@@ -49,10 +52,10 @@ def read_against_rewards(queue: Queue) -> list[Against]:
     return found + _scores_against(queue, scores, rewards)
 
 
-def read_against_lengths(queue: Queue) -> list[Against]:
+def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
     """How often people preferred the longer attempt, by the tokens that the model wrote: far from half, length may be
     what they judge. Attempts whose tokens nobody counted are left out, and so are two of the same length."""
-    preferred = find_verdicts(queue).filter(outcome__in=("low", "high"))
+    preferred = find_verdicts(queue, could_see_results=could_see_results).filter(outcome__in=("low", "high"))
     verdicts = list(preferred.values_list("low_id", "high_id", "outcome"))
     if not verdicts:
         return []

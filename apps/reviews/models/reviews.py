@@ -58,6 +58,9 @@ class Review(models.Model):
         blank=True,
         help_text="Whether an adjudicator had seen reviews, rewards and models; null if unknown",
     )
+    could_see_results = models.BooleanField(
+        default=False, help_text="The reviewer's role showed rewards, models and other people's reviews to them"
+    )
 
     arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")
     is_swapped = models.BooleanField(default=False, help_text="A was the second of the item's rollouts")

@@ -1,9 +1,10 @@
-"""What is hidden from a reviewer, item by item: of all that they may still submit, and of all that waits for them.
+"""What items of blind queues hide from an annotator in other queues, and items that can no longer be reviewed.
 
-Access checks (`blind_access`), the content of an item (`blind_items`) and `end_unkept` all use this rule.
+An annotator reads only their own work (apps/accounts/permissions.py), so only another queue could show them what a
+blind queue hides. Both queues hide it until the annotator has answered the item of the blind one.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
@@ -14,26 +15,17 @@ from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
 from apps.tasks.models import Task
 
 UNDO_FOR = timedelta(minutes=10)
-"""As long one's last submission or skip can be taken back, and what was hidden stays hidden: else one could look
-between."""
+"""How long the last submission or skip can be undone. Until then its item hides what it hid before."""
 
-LATE_FOR = timedelta(hours=24)
-"""As long what comes after the lease is taken though the item has enough reviews; as long it stays hidden, too, also
-when the queue is closed or somebody is taken off it: it may be opened again, and they may be named again."""
-
-ENDED = (
-    "What it hid was hidden no more: it had lain for more than a day, and others finished it or the queue was closed."
-)
 BROKEN = "A rollout of this item has been deleted."
 LEFT = "The item was skipped."
 _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
 
 
 def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
-    """The items of blind queues about which this person has not said everything: those that wait for them, and those
-    that they were given and may still submit, whatever became of the queue. Nothing of who leads queues, who sees
-    everything, and of who reviews nothing."""
-    if not isinstance(user, User) or user_may(user, Permission.LEAD) or not user_may(user, Permission.REVIEW):
+    """The items of blind queues that this annotator may still answer: those that wait for them, and those that they
+    began or can undo, whatever became of the queue. None for users who may read everything or review nothing."""
+    if not isinstance(user, User) or user_may(user, Permission.READ) or not user_may(user, Permission.REVIEW):
         return []
     items = QueueItem.objects.filter(queue__in=Queue.objects.blind().values("pk")).order_by()
     mine = Review.objects.filter(reviewer=user, is_adjudication=False)
@@ -44,9 +36,11 @@ def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
     waiting = Q(done__lt=F("queue__overlap"), is_adjudicated=False) & ~Exists(ended)
     again = mine.filter(item=OuterRef("pk"), repeat_of__isnull=False)
     twice = Q(is_repeated=True) & Exists(said) & ~Exists(again)
-    held = Exists(mine.filter(item=OuterRef("pk"), status=Review.Status.OPEN))
-    kept = mine.filter(_kept(timezone.now()), item__isnull=False).values("item")
-    found = [items.filter(waiting | twice | held, queue__in=theirs), items.filter(pk__in=kept)]
+    since = timezone.now() - UNDO_FOR
+    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=since, queue__reveals=False)
+    unskippable = Q(status=Review.Status.SKIPPED, skipped_at__gt=since)
+    kept = mine.filter(Q(status__in=_BEGUN) | undoable | unskippable, item__isnull=False).values("item")
+    found = [items.filter(waiting | twice, queue__in=theirs), items.filter(pk__in=kept)]
     # Last, so that it is counted for what is left alone.
     return [each.alias(present=_count_present()).filter(present=F("size")) for each in found]
 
@@ -79,22 +73,8 @@ def is_still_judged(review: Review) -> bool:
 
 def find_kept(queue: Queue, user: User) -> QuerySet[Review]:
     """What this person began in a blind queue that they may not review in now, and may submit once they may again."""
-    kept = Review.objects.filter(_kept(timezone.now()), is_whole("item"), queue__in=Queue.objects.blind().values("pk"))
-    return kept.filter(queue=queue, reviewer=user, status__in=_BEGUN, is_adjudication=False).order_by("pk")
-
-
-def end_unkept(queue: Queue) -> None:
-    """End what was begun in a blind queue and hides nothing any more, before the queue changes so that it could be
-    submitted again: its reviewer may have looked meanwhile. Its draft stays. Called with the queue as it was."""
-    begun = Review.objects.filter(queue=queue, status__in=_BEGUN, is_adjudication=False)
-    begun = begun.exclude(_kept(timezone.now()))
-    if queue.is_open:
-        named = Q(reviewer__in=queue.reviewers.values("user")) if queue.named_reviewers else Q(reviewer__isnull=False)
-        wanted = Q(item__done__lt=queue.overlap, item__is_adjudicated=False)
-        begun = begun.exclude(named & (Q(status=Review.Status.OPEN) | wanted))
-    if queue.is_blind:
-        _end(begun, ENDED)
-        end_repeats(queue)
+    begun = Review.objects.filter(queue=queue, reviewer=user, status__in=_BEGUN, is_adjudication=False)
+    return begun.filter(is_whole("item")).order_by("pk") if queue.is_blind else begun.none()
 
 
 def end_broken(reviews: QuerySet[Review]) -> None:
@@ -121,13 +101,6 @@ def _same_task(task: Task) -> Q:
 def _count_present() -> Subquery:
     present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
     return Subquery(present.values("number"))
-
-
-def _kept(now: datetime) -> Q:
-    """Of one's own reviews those that may be submitted or taken back, though perhaps not at once."""
-    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR, queue__reveals=False)
-    unskippable = Q(status=Review.Status.SKIPPED, skipped_at__gt=now - UNDO_FOR)
-    return Q(status__in=_BEGUN, leased_until__gt=now - LATE_FOR) | undoable | unskippable
 
 
 def _end(reviews: QuerySet[Review], why: str) -> None:

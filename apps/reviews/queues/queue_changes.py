@@ -11,7 +11,6 @@ from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer
-from apps.reviews.queues.hidden_items import end_unkept
 from apps.reviews.queues.queue_items import Item, QueueRefused
 from apps.reviews.queues.side_order import choose_repeats, shuffle
 from apps.rollouts.models import Rollout
@@ -92,7 +91,6 @@ def change_queue(
     named = None if reviewers is None else _checked(reviewers)
     with transaction.atomic():
         locked = _lock(queue)
-        end_unkept(locked)
         before = describe(locked)
         for name, value in changes.items():
             setattr(locked, name, value)
@@ -110,8 +108,7 @@ def change_queue(
 
 
 def close_queue(*, queue: Queue, user: User) -> Queue:
-    """Nobody is given an item any more, and nothing of it is kept any more from who holds none of it; from who does
-    for a day, since it can be opened again."""
+    """Stop giving out items. What people began stays theirs: they can submit it when the queue is open again."""
     return _turn(queue, user, is_open=False)
 
 
@@ -134,7 +131,6 @@ def _turn(queue: Queue, user: User, *, is_open: bool) -> Queue:
     with transaction.atomic():
         locked = _lock(queue)
         if locked.is_open != is_open:
-            end_unkept(locked)
             locked.closed_at = None if is_open else timezone.now()
             locked.save(update_fields=["closed_at"])
             record(user=user, action="queue.open" if is_open else "queue.close", target=f"queue {locked.pk}")

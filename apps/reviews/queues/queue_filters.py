@@ -13,16 +13,16 @@ from apps.tasks.models import Task
 
 KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside of queues"}
 
-LED_ONLY = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
-"""These tell what a queue hides from its reviewers, such as which item comes twice, or which collection it is of: to
-who does not lead queues they find what was scored outside of queues alone."""
+HIDDEN = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
+"""Filters that would tell annotators what a queue hides, such as which item comes twice or which collection it is of.
+For annotators they find only scores outside of queues."""
 
 
-def narrow_reviews(reviews: QuerySet[Review], wanted: Mapping[str, Any], *, leads: bool) -> QuerySet[Review]:
+def narrow_reviews(reviews: QuerySet[Review], wanted: Mapping[str, Any], *, reads_all: bool) -> QuerySet[Review]:
     """Those that pass every filter; None and the empty text ask for nothing."""
     for name, value in _given(wanted).items():
         reviews = reviews.filter(_OF_REVIEWS[name](value))
-        if name in LED_ONLY and not leads:
+        if name in HIDDEN and not reads_all:
             reviews = reviews.filter(queue__isnull=True)
     return reviews
 
@@ -102,6 +102,7 @@ _OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
     "choice": lambda choice: _said(Q(choice=choice)),
     "verdict": _of_verdict,
     "confidence": lambda confidence: _said(Q(confidence=confidence)),
+    "could_see_results": lambda wanted: Q(could_see_results=wanted),
     "is_adjudication": lambda wanted: Q(is_adjudication=wanted),
     "is_repeat": lambda wanted: Q(repeat_of__isnull=not wanted),
 }

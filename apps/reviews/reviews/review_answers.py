@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from apps.accounts.permissions import Permission, user_may
 from apps.gym.pairs.verdicts import (
     CHOICES,
     CONFIDENCE,
@@ -44,7 +45,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_answer(review: Review, kind: str, answer: Answer, criteria: list[Criterion]) -> list[Verdict]:
-    """Write the answer onto the review, which the caller saves, and give the verdicts in it. Raises AnswerRefused."""
+    """Write the answer onto the review, which the caller saves, and return its verdicts. The review also records
+    whether its reviewer could see results. Raises AnswerRefused."""
     wrong = _common_problems(answer)
     verdicts: list[Verdict] = []
     review.choice, review.ranks, review.scores = "", [], {}
@@ -69,6 +71,8 @@ def take_answer(review: Review, kind: str, answer: Answer, criteria: list[Criter
     review.reasons = list(dict.fromkeys(answer.reasons))
     review.note = clean_typed(answer.note.strip())
     review.confidence = answer.confidence
+    # What was seen before a change of role stays seen.
+    review.could_see_results |= user_may(review.reviewer, Permission.READ)
     return verdicts
 
 

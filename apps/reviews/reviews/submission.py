@@ -11,7 +11,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
-from apps.reviews.queues.hidden_items import BROKEN, LATE_FOR, is_whole
+from apps.reviews.queues.hidden_items import BROKEN, is_whole
 from apps.reviews.queues.item_leases import (
     KEPT,
     CannotReview,
@@ -114,27 +114,17 @@ def score_rollout(
     return review
 
 
-def find_lapsed(queue: Queue, user: User) -> list[tuple[Review, str]]:
-    """What this person began and somebody else was given since, and of each why it is taken no more; empty where it
-    counts all the same."""
+def find_lapsed(queue: Queue, user: User) -> list[Review]:
+    """What this person began and somebody else was given since: it counts when it is submitted all the same."""
     mine = Review.objects.filter(queue=queue, reviewer=user, status=Review.Status.LAPSED, is_adjudication=False)
-    lapsed = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk")
-    return [(each, _find_end(each)) for each in lapsed]
+    return list(mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk"))
 
 
 def _find_end(review: Review) -> str:
-    """Why it cannot be taken any more: there is nothing to judge, or what was hidden may have been seen by now."""
+    """Why it cannot be submitted any more; empty where it can."""
     if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
         return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
-    if is_broken(review):
-        return BROKEN
-    is_old = review.leased_until is not None and review.leased_until < timezone.now() - LATE_FOR
-    if review.status != Review.Status.LAPSED or not is_old:
-        return ""
-    assert review.item is not None
-    if review.item.is_adjudicated or not take_slot(review, beyond=False):
-        return "Others have judged this item since your time with it ran out, more than a day ago."
-    return ""
+    return BROKEN if is_broken(review) else ""
 
 
 def is_broken(review: Review) -> bool:

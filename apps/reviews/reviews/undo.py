@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR, end_unkept
+from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR
 from apps.reviews.queues.item_leases import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
 from apps.reviews.reviews.review_answers import store_verdicts
 from apps.reviews.reviews.submission import is_broken, recount, tell_said
@@ -81,8 +81,6 @@ def _find_refusal(queue: Queue, last: Review) -> str:
 
 
 def _reopen(queue: Queue, last: Review, user: User) -> None:
-    # What others may give in its place now may have been seen by who left it lying.
-    end_unkept(queue)
     said = tell_said(last)
     last.draft = {**said, "note": last.note}
     last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None

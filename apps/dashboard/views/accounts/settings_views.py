@@ -23,7 +23,7 @@ from apps.policies.policy_model_changes import save_policy_model
 _SHOWN_KEYS = 500
 
 
-@allow(GET=Permission.OWN_ACCOUNT)
+@allow(GET=Permission.READ)
 def settings(request: PageRequest) -> HttpResponse:
     user = request.user
     counts: dict[str, Any] = {"own_keys": user.api_keys.filter(revoked_at__isnull=True).count()}

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
-from apps.accounts.permissions import Permission, allow, user_may
+from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
@@ -243,7 +243,7 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
     siblings = PreferencePair.objects.filter(pair_set=pair.pair_set_id).order_by("id").values_list("id", flat=True)
     sides = zip(("chosen", "rejected"), (pair.chosen, pair.rejected), pair.rewards, strict=True)
     traces = [(name, rollout, read_trace(rollout, rollout.attempt), reward) for name, rollout, reward in sides]
-    opinions = read_opinions(pair, names_of=request.user.pk, leads=user_may(request.user, Permission.LEAD))
+    opinions = read_opinions(pair)
     return render(
         request,
         "pairs/pair.html",

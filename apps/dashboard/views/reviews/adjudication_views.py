@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.review_words import say_verdict
@@ -29,10 +29,11 @@ _MOST_SEEN = 500
 _SAID = ("choice", "ranks", "scores", "reasons", "note", "confidence")
 
 
-@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+@allow(GET=Permission.READ, POST=Permission.LEAD)
 def queue_item(request: PageRequest, pk: int) -> HttpResponse:
     """One item and the verdict that settles it. Who asks for what people said, rewards and models finds them at
-    `?show=1`: the session remembers that, and the verdict that they give says so."""
+    `?show=1`: the session remembers that, and the verdict that they give says so. Who settles nothing sees all of it
+    at once."""
     item = get_object_or_404(QueueItem.objects.select_related("queue__rubric", "task"), pk=pk)
     queue, errors = item.queue, dict[str, str]()
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
@@ -40,7 +41,7 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
         _remember(request, pk)
         return redirect(f"{request.path}?show=1")
     saw_votes = pk in request.session.get(_SEEN, [])
-    shows = saw_votes and "show" in request.GET
+    shows = not user_may(request.user, Permission.LEAD) or (saw_votes and "show" in request.GET)
     standing = Review.objects.filter(item=item, is_adjudication=True).submitted().select_related("reviewer").first()
     draft = Review(queue=queue, item=item, arrangement=rollouts, is_adjudication=True)
     draft.draft = {name: getattr(standing, name) for name in _SAID} if standing is not None else {}

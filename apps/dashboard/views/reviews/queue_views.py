@@ -1,4 +1,4 @@
-"""Queues: the list, a new one, and the page of who leads it."""
+"""Queues: the list, a new one, and the page of each with its figures."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ _STATES = {
 }
 
 
-@allow(GET=Permission.REVIEW)
+@allow(GET=Permission.READ_QUEUES)
 def queue_list(request: PageRequest) -> HttpResponse:
     submitted = Q(reviews__status=Review.Status.SUBMITTED, reviews__is_adjudication=False)
     queues = queues_for(request.user).annotate(
@@ -49,7 +49,7 @@ def queue_list(request: PageRequest) -> HttpResponse:
     queues = queues.filter(_STATES.get(state, _STATES[""]))
     page = page_by_id(queues, request.GET.get("after", ""))
     waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
-    agreed = read_agreed(page.rows) if user_may(request.user, Permission.LEAD) else {}
+    agreed = read_agreed(page.rows) if user_may(request.user, Permission.READ) else {}
     lapsed = count_lapsed(request.user, page.rows)
     rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk), lapsed.get(queue.pk)) for queue in page.rows]
     context = {"page": page, "rows": rows, "state": state, "states": _STATES}
@@ -108,7 +108,7 @@ def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("dashboard:queue_list")
 
 
-@allow(GET=Permission.LEAD)
+@allow(GET=Permission.READ)
 def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Its progress follows by itself: one query. Agreement and pace are of all reviews, and wait to be asked for."""
     queue = get_object_or_404(queues_for(request.user), pk=pk)
@@ -116,10 +116,12 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
         progress, since = read_progress(queue), request.GET.get("since", "")
         context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
         return answer(request, "queues/detail.html", context, part="progress")
-    figures = read_figures(queue)
+    leaves_out = request.GET.get("could_see_results") == "false"
+    figures = read_figures(queue, could_see_results=False if leaves_out else None)
     context = {
         "queue": queue,
         "figures": figures,
+        "leaves_out": leaves_out,
         "progress": figures.progress,
         "since": figures.progress.reviews,
         "disputed": read_disputed(queue),

@@ -24,7 +24,7 @@ def _back(rollout_id: int) -> HttpResponse:
     return redirect(f"{reverse('dashboard:rollout_detail', args=[rollout_id])}#judged")
 
 
-@allow(POST=Permission.REVIEW)
+@allow(POST=Permission.COMMENT)
 def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     rollout, form = find_rollout(pk), FlagForm(request.POST)
     if not form.is_valid():
@@ -39,7 +39,7 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     return _back(pk)
 
 
-@allow(POST=Permission.REVIEW)
+@allow(POST=Permission.COMMENT)
 def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     flag = get_object_or_404(Flag, pk=pk)
     try:
@@ -74,7 +74,7 @@ def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     return _back(override.rollout_id)
 
 
-@allow(POST=Permission.REVIEW)
+@allow(POST=Permission.COMMENT)
 def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
     rubric = get_object_or_404(Rubric, slug=request.POST.get("rubric", "")[:64])

@@ -15,7 +15,7 @@ from apps.reviews.reviews.rubric_changes import RubricInUse, delete_rubric, is_u
 from apps.rollouts.search.keyset_pages import page_by_id
 
 
-@allow(GET=Permission.REVIEW)
+@allow(GET=Permission.READ)
 def rubric_list(request: PageRequest) -> HttpResponse:
     page = page_by_id(Rubric.objects.select_related("created_by"), request.GET.get("after", ""))
     return answer(request, "rubrics/list.html", {"page": page}, part="rubrics")

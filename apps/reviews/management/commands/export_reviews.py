@@ -50,7 +50,7 @@ class Command(BaseCommand):
         if options["status"] != "any":
             wanted["status"] = options["status"]
         _, write = FORMATS[options["format"]]
-        reviews = narrow_reviews(Review.objects.all(), wanted, leads=True)
+        reviews = narrow_reviews(Review.objects.all(), wanted, reads_all=True)
         record_export(user=None, reviews=reviews, format=options["format"], filters=wanted)
         pieces = write(reviews)
         if options["out"] is None:
