@@ -1,0 +1,124 @@
+"""One instance of each exception that the API answers with a problem, whether or not a recorded request raises it."""
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
+from django.db import DataError
+from django.db.models import ProtectedError
+from django.http import Http404
+from rest_framework import exceptions
+
+from apps.accounts.disk_space import DiskFull, Place, Shortage
+from apps.accounts.models import SavedView
+from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
+from apps.accounts.user_accounts import LastAdmin
+from apps.environments.environment_changes import EnvironmentChanged
+from apps.environments.verifier_cases import CasesNotRun
+from apps.exports.export_deletion import StillBeingWritten
+from apps.exports.export_orders import ExportRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.tasks.mappings.column_mapping import MappingRefused
+from apps.gym.traces.tokens import TokensUnreadable
+from apps.pairs.pair_decisions import DecisionRefused
+from apps.pairs.pair_sets import CannotCancel, PairingRefused, PairSetInUse
+from apps.pairs.set_differences import NothingToCompare
+from apps.policies.policy_model_changes import KeyRequired, PolicyModelChanged
+from apps.reviews.comments.commenting import CommentRefused
+from apps.reviews.queues.item_leases import CannotReview, LeaseLost
+from apps.reviews.queues.queue_items import QueueRefused
+from apps.reviews.reviews.flags import FlagRefused
+from apps.reviews.reviews.review_answers import AnswerRefused
+from apps.reviews.reviews.reward_overrides import OverrideEnded, OverrideRefused
+from apps.reviews.reviews.rubric_changes import RubricInUse
+from apps.reviews.reviews.submission import AlreadySubmitted
+from apps.rollouts.imports.task_matching import BadLine, ImportRefused
+from apps.rollouts.metrics.collection_comparison import CannotContrast
+from apps.rollouts.plans.planning import PlanConflict
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.rollout_deletion import RemovalRefused
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
+from apps.tasks.received_files import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.task_marks import MarkRefused
+from apps.tasks.upload_choices import ChoiceRefused
+from apps.tasks.upload_jobs import NotWaiting
+from apps.tasks.upload_turns import DatasetIsBusy
+
+WITH_A_MESSAGE = [
+    NothingToCollect,
+    CasesNotRun,
+    PlanConflict,
+    CannotContrast,
+    FilterTooSlow,
+    CannotSteer,
+    ImportRefused,
+    ReverifyRefused,
+    RemovalRefused,
+    CannotApply,
+    PairingRefused,
+    CannotCancel,
+    PairSetInUse,
+    NothingToCompare,
+    ExportRefused,
+    CommentRefused,
+    NotYourView,
+    ViewRefused,
+    QueueRefused,
+    LeaseLost,
+    AlreadySubmitted,
+    CannotReview,
+    RubricInUse,
+    FlagRefused,
+    OverrideEnded,
+    OverrideRefused,
+    LastAdmin,
+    EnvironmentChanged,
+    PolicyModelChanged,
+    TokensUnreadable,
+    NotReceiving,
+    StillBeingWritten,
+    StillInUse,
+    AlreadyBeingDeleted,
+    NotWaiting,
+    DatasetIsBeingDeleted,
+    DatasetIsBusy,
+    PartTooLarge,
+    Http404,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    DataError,
+    exceptions.NotFound,
+    exceptions.MethodNotAllowed,
+    exceptions.NotAuthenticated,
+]
+WITH_A_FIELD = [
+    ReverifyRefused,
+    RemovalRefused,
+    PairingRefused,
+    ExportRefused,
+    ViewRefused,
+    QueueRefused,
+    DecisionRefused,
+]
+MESSAGE = "This cannot be done: choose another one."
+
+REFUSALS: list[Exception] = [
+    *[kind(MESSAGE) for kind in WITH_A_MESSAGE],
+    *[kind(MESSAGE, "field") for kind in WITH_A_FIELD],
+    *[kind("field", MESSAGE) for kind in (MarkRefused, ChoiceRefused)],
+    MappingRefused("/mapping/input", MESSAGE),
+    ImportRefused(MESSAGE, [BadLine("rows.jsonl", 3, "not_json", MESSAGE)], 7),
+    ConfigRefused(Problem("env.yaml", "calculator.host", MESSAGE), Problem("env.yaml", "", MESSAGE)),
+    NameTaken("Mine", SavedView(pk=3), "choose another name"),
+    AnswerRefused({"choice": "Choose one.", "scores.clear": "Give a number."}),
+    WrongOffset(12_345),
+    DiskFull(Shortage(Place.FILES, "/", 1_000_000, 2_000_000_000)),
+    ProtectedError(MESSAGE, set()),
+    KeyRequired(),
+    ValidationError(MESSAGE),
+    ValidationError({"field": [MESSAGE, ValidationError(MESSAGE, "code", {"pointer": "/0"})], "__all__": MESSAGE}),
+    exceptions.ValidationError({"field": {"0": [MESSAGE]}, "non_field_errors": [MESSAGE]}),
+    exceptions.Throttled(30),
+    exceptions.AuthenticationFailed({"one": MESSAGE}),
+]
