@@ -20,6 +20,8 @@ from pathlib import Path
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
+from apps.gym.request_refusals import Refusal
+
 DEFAULT_RESERVE = 1024**3
 RESERVE_SHARE = 20
 """By default the reserve is at most this fraction (1/20) of a disk: a small disk is not full while it is empty."""
@@ -64,7 +66,7 @@ class Shortage:
         return f"{self.disk[0].upper()}{self.disk[1:]} is full: {self.figures}. {REMEDY}"
 
 
-class DiskFull(Exception):
+class DiskFull(Refusal, status=507, code="disk-full"):
     """A disk has too little space for the request. Retry after `wait` seconds."""
 
     wait = PROBE_SECONDS

@@ -9,18 +9,27 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.models import KeptAnswer, User
+from apps.gym.request_refusals import Refusal
 
 LOST_AFTER = timedelta(minutes=10)
 """A request without an answer for so long has lost its process: the next one with its key takes its place."""
 SWEPT_AT_ONCE = 1_000
 
 
-class KeyReused(Exception):
+class KeyReused(Refusal, status=422, code="idempotency-key-reused"):
     """The key came with another request before."""
 
+    def __init__(self) -> None:
+        super().__init__("This Idempotency-Key was used for another request: choose a new one.")
 
-class StillUnderWay(Exception):
+
+class StillUnderWay(Refusal, status=409, code="idempotency-under-way"):
     """The first request with this key has no answer yet."""
+
+    wait = 1
+
+    def __init__(self) -> None:
+        super().__init__("The first request with this Idempotency-Key has not been answered yet.")
 
 
 class Turn(Enum):

@@ -1,33 +1,35 @@
 """How somebody wants a table: which columns, how dense; and views of it that are saved under a name."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import SavedView, User
+from apps.gym.request_refusals import Refusal
 
 MOST_VIEWS = 200
 """Of one person."""
 
 
-class ViewRefused(Exception):
+class ViewRefused(Refusal):
     """This cannot be saved as it is; `argument` is the part to change."""
 
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
-
-class NameTaken(ViewRefused):
+class NameTaken(ViewRefused, status=409, code="name-taken"):
     """Another view of theirs, `view`, has this name."""
 
     def __init__(self, name: str, view: SavedView, remedy: str) -> None:
         super().__init__(f"A view of yours is called “{name}” already: {remedy}.", "name")
         self.view = view
 
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"errors": [{**self.invalid_values[0], "code": "taken"}], "saved_view": self.view.pk}
 
-class NotYourView(Exception):
+
+class NotYourView(Refusal, status=403, code="not-yours"):
     """Somebody else saved it: it can be seen, and not changed."""
 
 

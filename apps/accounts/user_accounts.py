@@ -6,9 +6,10 @@ from django.db import transaction
 from apps.accounts.api_keys import revoke_keys_of
 from apps.accounts.audit_log import record
 from apps.accounts.models import Role, User
+from apps.gym.request_refusals import Refusal
 
 
-class LastAdmin(Exception):
+class LastAdmin(Refusal, status=409, code="last-admin"):
     """Without an admin nobody could manage accounts again."""
 
 

@@ -11,6 +11,7 @@ from apps.environments.verifier_trial import describe_problems
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.judging.settings import read_settings
+from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge
 from apps.gym.written.registry import find_environment, list_names
@@ -19,7 +20,7 @@ from apps.policies.policy_model_changes import KeyRequired
 from apps.policies.secrets import encrypt_secret, hint_of
 
 
-class EnvironmentChanged(Exception):
+class EnvironmentChanged(Refusal, status=409, code="changed"):
     """The row to change is no longer there."""
 
 

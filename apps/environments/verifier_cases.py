@@ -11,13 +11,14 @@ from apps.environments.resource_servers import connect_environment
 from apps.gym.environments.task_generation import Case
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.trials.case_runs import CaseResult, check_each, list_cases
+from apps.gym.request_refusals import Refusal
 from apps.gym.written.registry import WRITTEN, find_kit
 from apps.policies.policy_clients import open_outbound
 
 PROVE_SECONDS = 120.0
 
 
-class CasesNotRun(Exception):
+class CasesNotRun(Refusal, status=409, code="cases-not-run"):
     """Why not, in one sentence."""
 
 

@@ -10,9 +10,10 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.exports.export_folders import default_path, manifest_path, sweep_parts
 from apps.exports.models import Export
+from apps.gym.request_refusals import Refusal
 
 
-class StillBeingWritten(Exception):
+class StillBeingWritten(Refusal, status=409, code="being-written"):
     """A worker writes its file."""
 
 

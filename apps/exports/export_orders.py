@@ -17,6 +17,7 @@ from apps.exports.held_out_splits import checked_splits
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
+from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
@@ -24,12 +25,8 @@ from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 
-class ExportRefused(Exception):
+class ExportRefused(Refusal, code="export-refused"):
     """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
-
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from django.db import transaction
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.pairs.models import PairDecision, PreferencePair
 from apps.policies.typed_texts import clean_typed
 
@@ -13,12 +14,8 @@ MAX_REASON = 500
 Status = PreferencePair.Status
 
 
-class DecisionRefused(Exception):
+class DecisionRefused(Refusal):
     """A decision that cannot stand like this; `argument` is the one to change."""
-
-    def __init__(self, message: str, argument: str) -> None:
-        super().__init__(message)
-        self.argument = argument
 
 
 def decide_pairs(*, pairs: Sequence[PreferencePair], status: str, reason: str = "", user: User | None = None) -> int:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule, rule_digest, rule_fields
+from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PairSource
 from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_to_its_end
@@ -22,19 +23,15 @@ MAX_COLLECTIONS = 50
 MAX_NAME = 120
 
 
-class PairingRefused(Exception):
+class PairingRefused(Refusal, code="pairing-refused"):
     """The rule cannot pair anything, whatever the collections hold; `argument` is the one to change."""
 
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
-
-class PairSetInUse(Exception):
+class PairSetInUse(Refusal, status=409, code="in-use"):
     """Something was made of it."""
 
 
-class CannotCancel(Exception):
+class CannotCancel(Refusal, status=409, code="cannot-cancel"):
     """There is nothing left to cancel."""
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from apps.gym.request_refusals import Refusal
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.metrics.collection_comparison import find_differences
 
 
-class NothingToCompare(Exception):
+class NothingToCompare(Refusal, status=409, code="nothing-to-compare"):
     """There is no such other version."""
 
 

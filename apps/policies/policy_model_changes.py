@@ -9,6 +9,7 @@ from django.db import transaction
 from apps.accounts.audit_log import describe, record
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
+from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.installation_redactor import forget_redactor
@@ -29,7 +30,7 @@ class KeyRequired(ValidationError):
         super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old address or provider."})
 
 
-class PolicyModelChanged(Exception):
+class PolicyModelChanged(Refusal, status=409, code="changed"):
     """The row to change is no longer there."""
 
 

@@ -15,6 +15,7 @@ from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
+from apps.gym.request_refusals import Refusal
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.received_files import discard_files
 
@@ -25,11 +26,11 @@ QUIET = timedelta(minutes=5)
 """A deletion without a sign of life for so long has lost its worker."""
 
 
-class StillInUse(Exception):
+class StillInUse(Refusal, status=409, code="in-use"):
     """Something was made of it that would lose its tasks; the text counts what."""
 
 
-class AlreadyBeingDeleted(Exception):
+class AlreadyBeingDeleted(Refusal, status=409, code="being-deleted"):
     """Another deletion of the same is under way, or files are still on their way in."""
 
 

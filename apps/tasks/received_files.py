@@ -2,7 +2,7 @@
 
 import fcntl
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from django.conf import settings
 from django.db import transaction
@@ -11,6 +11,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.disk_space import check_folder
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.gym.tasks.files.file_limits import READ_BYTES, Readable
 from apps.tasks.models import Dataset, Deletion, Upload
 from apps.tasks.rejected_rows import rejects_file
@@ -19,23 +20,27 @@ from apps.tasks.upload_choices import Choices, choose_filename
 LOOK_AT_DISK_BYTES = 1024**2
 
 
-class NotReceiving(Exception):
+class NotReceiving(Refusal, status=409, code="not-receiving"):
     """A part for an upload that takes no more parts."""
 
 
-class WrongOffset(Exception):
+class WrongOffset(Refusal, status=409, code="wrong-offset"):
     """A part that does not begin where the last one ended; `expected` says where that is."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(f"the next part of this upload begins at byte {expected:,}")
         self.expected = expected
 
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"expected": self.expected}
 
-class PartTooLarge(Exception):
+
+class PartTooLarge(Refusal, status=413, code="too-large"):
     """A part, or the file that the parts make, is over its limit."""
 
 
-class DatasetIsBeingDeleted(Exception):
+class DatasetIsBeingDeleted(Refusal, status=409, code="being-deleted"):
     """Nothing goes into a dataset that is on its way out."""
 
 

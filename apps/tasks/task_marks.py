@@ -8,6 +8,7 @@ from django.db import transaction
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.gym.storable import clean_line
 from apps.gym.tasks.task_rows import MARK_CHARS, MAX_TAGS
 from apps.tasks.models import DatasetVersion, Task, join_tags
@@ -16,12 +17,8 @@ from apps.tasks.upload_turns import check_nothing_follows
 MAX_TASKS = 1000
 
 
-class MarkRefused(Exception):
+class MarkRefused(Refusal):
     """A mark that cannot be; `argument` names it."""
-
-    def __init__(self, argument: str, message: str) -> None:
-        super().__init__(message)
-        self.argument, self.message = argument, message
 
 
 def mark_tasks(
@@ -38,7 +35,7 @@ def mark_tasks(
     Raises MarkRefused, or DatasetIsBusy while a file is loaded that takes its marks from theirs.
     """
     if len(task_ids) > MAX_TASKS:
-        raise MarkRefused("tasks", f"At most {MAX_TASKS:,} tasks at a time.")
+        raise MarkRefused(f"At most {MAX_TASKS:,} tasks at a time.", "tasks")
     split = None if split is None else clean_line(split.strip(), MARK_CHARS)
     added, removed = _clean(add_tags), set(_clean(remove_tags))
     with transaction.atomic():

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option
 from apps.gym.storable import clean_line, find_unstorable
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
@@ -16,12 +17,8 @@ NOTE_CHARS = 200
 NAME_CHARS = 255
 
 
-class ChoiceRefused(Exception):
+class ChoiceRefused(Refusal):
     """A choice that cannot be; `argument` names it."""
-
-    def __init__(self, argument: str, message: str) -> None:
-        super().__init__(message)
-        self.argument, self.message = argument, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +61,19 @@ class Choices:
         on_duplicate = self.on_duplicate or (Upload.OnDuplicate.REJECT if upserts else Upload.OnDuplicate.KEEP)
         _check_choice("on_duplicate", on_duplicate, Upload.OnDuplicate.values)
         if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
-            raise ChoiceRefused("on_duplicate", "Two rows of one id cannot both replace the same task: skip or reject.")
+            raise ChoiceRefused("Two rows of one id cannot both replace the same task: skip or reject.", "on_duplicate")
         if problem := find_ratio_problem(self.split_ratios):
-            raise ChoiceRefused("split_ratios", problem)
+            raise ChoiceRefused(problem, "split_ratios")
         if not 0 <= self.split_seed <= MAX_SEED:
-            raise ChoiceRefused("split_seed", f"Give a whole number from 0 to {MAX_SEED}.")
+            raise ChoiceRefused(f"Give a whole number from 0 to {MAX_SEED}.", "split_seed")
         if self.split and self.split_ratios:
-            raise ChoiceRefused("split", "Give one split for all rows or shares of several, not both.")
+            raise ChoiceRefused("Give one split for all rows or shares of several, not both.", "split")
         if len(self.split) > 64:
-            raise ChoiceRefused("split", "The name of a split has at most 64 characters.")
+            raise ChoiceRefused("The name of a split has at most 64 characters.", "split")
         note = self.note.strip()
         if len(note) > NOTE_CHARS:
             told = f"A note has at most {NOTE_CHARS} characters; this one has {len(note):,}."
-            raise ChoiceRefused("note", told)
+            raise ChoiceRefused(told, "note")
         return {
             "on_error": self.on_error,
             "mode": self.mode,
@@ -113,27 +110,27 @@ def choose_filename(given: str) -> str:
     name = Path(given.replace("\\", "/")).name
     if len(name) > NAME_CHARS:
         told = f"The name of a file has at most {NAME_CHARS} characters; this one has {len(name):,}."
-        raise ChoiceRefused("filename", told)
+        raise ChoiceRefused(told, "filename")
     return clean_line(name, NAME_CHARS)
 
 
 def _check_choice(argument: str, value: str, known: list[str]) -> None:
     if value not in known:
-        raise ChoiceRefused(argument, f"Choose one of: {', '.join(known)}.")
+        raise ChoiceRefused(f"Choose one of: {', '.join(known)}.", argument)
 
 
 def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
     if given is None:
         return None
     if find_unstorable(given) is not None:
-        raise ChoiceRefused("mapping", "A name or template holds a zero byte or half a surrogate pair.")
+        raise ChoiceRefused("A name or template holds a zero byte or half a surrogate pair.", "mapping")
     if isinstance(given, str):
         saved = ColumnMapping.objects.filter(slug=given).first()
         if saved is None:
             known = ", ".join(ColumnMapping.objects.values_list("slug", flat=True)[:20]) or "none"
-            raise ChoiceRefused("mapping", f"There is no saved mapping {given}. Known: {known}.")
+            raise ChoiceRefused(f"There is no saved mapping {given}. Known: {known}.", "mapping")
         given = saved.mapping
     try:
         return dict(clean_typed_texts(write_mapping(read_mapping(given))))
     except MappingRefused as error:
-        raise ChoiceRefused("mapping" + error.pointer.rstrip("/"), error.message) from None
+        raise ChoiceRefused(str(error), f"mapping/{error.argument}".rstrip("/")) from None

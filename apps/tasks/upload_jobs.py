@@ -19,6 +19,7 @@ from apps.accounts.space_waits import SpaceWaits, explain_waiting
 from apps.environments.models import Environment
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
+from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.tasks.files.file_limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.models import Dataset, DatasetVersion, Upload
@@ -37,7 +38,7 @@ _waits = SpaceWaits(database_room)
 _BROKE_OFF = "Loading broke off; the log says why. Upload the file again."
 
 
-class NotWaiting(Exception):
+class NotWaiting(Refusal, status=409, code="not-waiting"):
     """The upload is in no state in which this can be asked of it."""
 
 

@@ -7,6 +7,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from apps.gym import process_exit
+from apps.gym.request_refusals import Refusal
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.version_loading import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
 
@@ -17,7 +18,7 @@ ANSWER_SECONDS = 30.0
 LOOK_EVERY_SECONDS = 0.05
 
 
-class DatasetIsBusy(Exception):
+class DatasetIsBusy(Refusal, status=409, code="busy"):
     """Another file is being loaded into the dataset, or what this one was compared with is gone: later it may go."""
 
 

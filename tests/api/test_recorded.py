@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from apps.accounts.idempotent_requests import KeyReused, StillUnderWay
+from apps.gym.request_refusals import Refusal
 from apps.reviews.queues import side_order
 from tests import factories
 from tests.api import rows as more_rows
@@ -74,11 +77,11 @@ def test_every_answer_is_the_recorded_one(monkeypatch, settings, tmp_path):
     assert summary == recorded
 
 
-def test_every_exception_that_is_answered_is_recorded():
-    # Not before Django REST Framework, which imports this module's neighbours.
-    from apps.api.framework import problems
+def kinds_of(kind: type[Exception]) -> set[type[Exception]]:
+    return {kind}.union(*(kinds_of(one) for one in kind.__subclasses__()))
 
-    raised = {type(error) for error in REFUSALS}
-    assert {kind for kind in problems.DESCRIBED if not any(issubclass(one, kind) for one in raised)} == {
-        problems.Problem
-    }
+
+def test_every_refusal_is_recorded():
+    import_module("apps.api.urls")
+    # tests/api/test_repeating.py has these two.
+    assert kinds_of(Refusal) - {type(error) for error in REFUSALS} == {Refusal, KeyReused, StillUnderWay}

@@ -27,7 +27,7 @@ class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[Column
         try:
             read_mapping(given)
         except MappingRefused as error:
-            raise serializers.ValidationError(f"{error.pointer}: {error.message}") from None
+            raise serializers.ValidationError(f"/{error.argument}: {error}") from None
         return given
 
 

@@ -121,7 +121,7 @@ def read_choices(options: Options) -> Choices:
         choices = Choices(**given)
         choices.as_fields()
     except ChoiceRefused as error:
-        raise options.refuse(error.argument, error.message) from None
+        raise options.refuse(error.argument, str(error)) from None
     return choices
 
 
@@ -212,7 +212,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         try:
             choose_filename(filename)
         except ChoiceRefused as error:
-            raise options.refuse(error.argument, error.message) from None
+            raise options.refuse(error.argument, str(error)) from None
         given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
         dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:

@@ -14,7 +14,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.idempotent_requests import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
+from apps.accounts.idempotent_requests import Turn, claim_key, give_up_key, keep_answer
 from apps.accounts.models import User
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import digest_body, digest_form, is_form
@@ -24,14 +24,6 @@ MAX_KEY_LENGTH = 128
 _KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 REPLAYED = "Idempotency-Replayed"
 Handler = Callable[..., HttpResponseBase]
-
-
-class UnderWay(Problem):
-    wait = 1
-
-    def __init__(self) -> None:
-        detail = f"The first request with this {HEADER} has not been answered yet."
-        super().__init__(HTTPStatus.CONFLICT, "idempotency-under-way", detail)
 
 
 def once(handler: Handler, *, repeatable: bool) -> Handler:
@@ -49,13 +41,7 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
             raise _refuse(f"Answers of this address are not kept, so it takes no {HEADER}.")
         user = request.user
         assert isinstance(user, User)
-        try:
-            turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
-        except KeyReused:
-            detail = f"This {HEADER} was used for another request: choose a new one."
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail) from None
-        except StillUnderWay:
-            raise UnderWay from None
+        turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
         if turn is Turn.REPEATED:
             headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
             return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")

@@ -19,44 +19,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from apps.accounts.disk_space import DiskFull
-from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
-from apps.accounts.user_accounts import LastAdmin
-from apps.environments.environment_changes import EnvironmentChanged
-from apps.environments.verifier_cases import CasesNotRun
-from apps.exports.export_deletion import StillBeingWritten
-from apps.exports.export_orders import ExportRefused
-from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.gym.redaction.shortening import pointer_step
-from apps.gym.tasks.mappings.column_mapping import MappingRefused
-from apps.gym.traces.tokens import TokensUnreadable
-from apps.pairs.pair_decisions import DecisionRefused
-from apps.pairs.pair_sets import CannotCancel, PairingRefused, PairSetInUse
-from apps.pairs.set_differences import NothingToCompare
+from apps.gym.request_refusals import INVALID, Refusal
 from apps.policies.installation_redactor import current_redactor
-from apps.policies.policy_model_changes import PolicyModelChanged
-from apps.reviews.comments.commenting import CommentRefused
-from apps.reviews.queues.item_leases import CannotReview, LeaseLost
-from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.flags import FlagRefused
-from apps.reviews.reviews.review_answers import AnswerRefused
-from apps.reviews.reviews.reward_overrides import OverrideEnded, OverrideRefused
-from apps.reviews.reviews.rubric_changes import RubricInUse
-from apps.reviews.reviews.submission import AlreadySubmitted
-from apps.rollouts.imports.task_matching import ImportRefused
-from apps.rollouts.metrics.collection_comparison import CannotContrast
-from apps.rollouts.plans.planning import PlanConflict
-from apps.rollouts.plans.task_selection import NothingToCollect
-from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
-from apps.rollouts.steering.controls import CannotSteer
-from apps.rollouts.steering.rollout_deletion import RemovalRefused
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
-from apps.tasks.received_files import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
-from apps.tasks.task_marks import MarkRefused
-from apps.tasks.upload_choices import ChoiceRefused
-from apps.tasks.upload_jobs import NotWaiting
-from apps.tasks.upload_turns import DatasetIsBusy
 
 PROBLEM_TYPE = "application/problem+json"
 WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
@@ -134,6 +99,12 @@ def _invalid(errors: list[dict[str, str]]) -> Problem:
     return Problem(HTTPStatus.BAD_REQUEST, "invalid", detail, errors=errors)
 
 
+def _describe_refusal(error: Refusal) -> Problem:
+    if error.code == INVALID:
+        return _invalid(error.invalid_values)
+    return Problem(error.status, error.code, str(error), **error.members)
+
+
 def flatten_errors(details: Any, pointer: str = "") -> Iterator[dict[str, str]]:
     """Nested serializer errors → one entry each, with a JSON Pointer (RFC 6901) into the body."""
     if isinstance(details, Mapping) and set(details) == {"message", "code"} and isinstance(details["code"], str):
@@ -168,91 +139,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address."),
     PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
-    NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
-    CasesNotRun: lambda error: Problem(HTTPStatus.CONFLICT, "cases-not-run", str(error)),
-    PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
-    CannotContrast: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-contrast", str(error)),
-    FilterTooSlow: lambda error: Problem(
-        HTTPStatus.BAD_REQUEST,
-        "filter-too-slow",
-        str(error),
-        errors=[{"pointer": "?q", "code": "too-slow", "message": str(error)}],
-    ),
-    CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
-    ImportRefused: lambda error: Problem(
-        HTTPStatus.BAD_REQUEST,
-        "import-refused",
-        str(error),
-        errors=[{"file": bad.file, "line": bad.line, "code": bad.code, "message": bad.message} for bad in error.errors],
-    ),
-    ConfigRefused: lambda error: Problem(
-        HTTPStatus.BAD_REQUEST,
-        "config-refused",
-        str(error),
-        errors=[{"code": "refused", **problem._asdict()} for problem in error.problems],
-    ),
-    ReverifyRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "reverify-refused", str(error)),
-    RemovalRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
-    ),
-    CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),
-    PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
-    DecisionRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}", "code": "invalid", "message": str(error)}]
-    ),
-    CannotCancel: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-cancel", str(error)),
-    PairSetInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
-    NothingToCompare: lambda error: Problem(HTTPStatus.CONFLICT, "nothing-to-compare", str(error)),
-    ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
-    CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
-    NotYourView: lambda error: Problem(HTTPStatus.FORBIDDEN, "not-yours", str(error)),
-    NameTaken: lambda error: Problem(
-        HTTPStatus.CONFLICT,
-        "name-taken",
-        str(error),
-        errors=[{"pointer": "/name", "code": "taken", "message": str(error)}],
-        saved_view=error.view.pk,
-    ),
-    ViewRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
-    ),
-    QueueRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
-    ),
-    AnswerRefused: lambda error: _invalid(
-        [
-            {"pointer": f"/{name.replace('.', '/')}", "code": "invalid", "message": message}
-            for name, message in error.wrong.items()
-        ]
-    ),
-    LeaseLost: lambda error: Problem(HTTPStatus.CONFLICT, "lease-lost", str(error)),
-    AlreadySubmitted: lambda error: Problem(HTTPStatus.CONFLICT, "already-submitted", str(error)),
-    CannotReview: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-review", str(error)),
-    RubricInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
-    FlagRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "flag-refused", str(error)),
-    OverrideEnded: lambda error: Problem(HTTPStatus.CONFLICT, "override-ended", str(error)),
-    OverrideRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "override-refused", str(error)),
-    LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),
-    EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
-    PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
-    TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),
-    WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
-    NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
-    StillBeingWritten: lambda error: Problem(HTTPStatus.CONFLICT, "being-written", str(error)),
-    StillInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
-    AlreadyBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
-    MarkRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]
-    ),
-    MappingRefused: lambda error: _invalid([{"pointer": error.pointer, "code": "invalid", "message": error.message}]),
-    NotWaiting: lambda error: Problem(HTTPStatus.CONFLICT, "not-waiting", str(error)),
-    DatasetIsBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
-    DatasetIsBusy: lambda error: Problem(HTTPStatus.CONFLICT, "busy", str(error)),
-    DiskFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),
-    ChoiceRefused: lambda error: _invalid(
-        [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]
-    ),
-    PartTooLarge: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
+    Refusal: _describe_refusal,
     SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
     # Such as a zero byte inside a JSON value, which PostgreSQL cannot store.
     DataError: lambda error: Problem(HTTPStatus.BAD_REQUEST, "invalid", "The database cannot store these values."),

@@ -139,9 +139,9 @@ class MappingForm(forms.Form):
             try:
                 given["mapping"] = write_mapping(read_mapping(self._own(given)))
             except MappingRefused as error:
-                name = error.pointer.strip("/").split("/")[0]
+                name = error.argument.split("/")[0]
                 self.add_error(
-                    {"fields": "fields_text", "split": "split_column"}.get(name, name) or "input", error.message
+                    {"fields": "fields_text", "split": "split_column"}.get(name, name) or "input", str(error)
                 )
         else:
             given["mapping"] = self._found
@@ -150,7 +150,7 @@ class MappingForm(forms.Form):
                 self.choices().as_fields()
             except ChoiceRefused as error:
                 name = error.argument.split("/")[0]
-                self.add_error(name if name in self.fields else None, error.message)
+                self.add_error(name if name in self.fields else None, str(error))
         return given
 
     def _own(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class MappingForm(forms.Form):
         for line in filter(None, map(str.strip, given.get("fields_text", "").splitlines())):
             name, sign, path = line.partition("=")
             if not sign or not name.strip() or not path.strip():
-                raise MappingRefused("/fields", f"“{cut(line, 60)}” is not of the form: name = column.")
+                raise MappingRefused(f"“{cut(line, 60)}” is not of the form: name = column.", "fields")
             fields[name.strip()] = path.strip()
         kept = {name: value for name, value in mapping.items() if value}
         return {

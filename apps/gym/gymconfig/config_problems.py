@@ -1,6 +1,8 @@
 """What is wrong in a configuration, always with its file and key."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from apps.gym.request_refusals import Refusal
 
 
 class Problem(NamedTuple):
@@ -14,9 +16,13 @@ class Problem(NamedTuple):
         return ": ".join(part for part in (self.file, self.key, self.message) if part)
 
 
-class ConfigRefused(Exception):
+class ConfigRefused(Refusal, code="config-refused"):
     """The configuration cannot be used, for all of these reasons."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = list(problems)
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"errors": [{"code": "refused", **problem._asdict()} for problem in self.problems]}

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apps.gym.request_refusals import Refusal
 from apps.gym.traces.events import ModelCall, TraceUnion
 
 VERSION = 1
@@ -40,7 +41,7 @@ class TokensMissing(Exception):
         self.note = note
 
 
-class TokensUnreadable(Exception):
+class TokensUnreadable(Refusal, status=409, code="tokens-unreadable"):
     """What is stored is not what this module packs, or does not follow from the calls before it."""
 
 

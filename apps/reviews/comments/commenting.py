@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout
@@ -13,7 +14,7 @@ MAX_CHARACTERS = 10_000
 MAX_QUOTE = 2_000
 
 
-class CommentRefused(Exception):
+class CommentRefused(Refusal, code="comment-refused"):
     """The comment is empty, too long, or about something that the rollout does not have."""
 
 

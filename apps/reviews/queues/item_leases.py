@@ -15,6 +15,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
+from apps.gym.request_refusals import Refusal
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.hidden_items import end_broken, end_repeats, is_whole
 from apps.reviews.queues.side_order import arrange, arrange_again
@@ -32,11 +33,11 @@ _ORDERS = {
 }
 
 
-class CannotReview(Exception):
+class CannotReview(Refusal, status=409, code="cannot-review"):
     """The queue is closed, it is for others, or this review is over; the message says which."""
 
 
-class LeaseLost(CannotReview):
+class LeaseLost(CannotReview, code="lease-lost"):
     """Somebody else has the item by now. What was written is kept, and may still be submitted."""
 
 

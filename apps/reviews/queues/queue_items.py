@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from apps.gym.pairs.verdicts import FEWEST, MOST
+from apps.gym.request_refusals import Refusal
 from apps.reviews.models import Queue
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
@@ -24,12 +25,8 @@ Item = tuple[int, tuple[int, ...]]
 """The task, and the rollouts in the order in which they are kept."""
 
 
-class QueueRefused(Exception):
+class QueueRefused(Refusal):
     """No queue can be made of this; `argument` is the part that is wrong, or nothing."""
-
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
 
 def fill_from_rollouts(

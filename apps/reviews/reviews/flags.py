@@ -7,6 +7,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
+from apps.gym.request_refusals import Refusal
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Flag
 from apps.rollouts.models import Rollout
@@ -14,7 +15,7 @@ from apps.rollouts.models import Rollout
 MAX_NOTE = 1_000
 
 
-class FlagRefused(Exception):
+class FlagRefused(Refusal, code="flag-refused"):
     """There is no such flag, no such event, the note is too long, or it is somebody else's to withdraw."""
 
 

@@ -17,6 +17,7 @@ from apps.gym.pairs.verdicts import (
     read_ranks,
 )
 from apps.gym.redaction.shortening import cut
+from apps.gym.request_refusals import INVALID, Refusal
 from apps.gym.rubric_criteria import Criterion, check_scores
 from apps.gym.storable import find_unstorable
 from apps.policies.typed_texts import clean_typed
@@ -25,12 +26,19 @@ from apps.reviews.models import PairVerdict, Queue, Review
 MAX_NOTE = 10_000
 
 
-class AnswerRefused(Exception):
+class AnswerRefused(Refusal):
     """`wrong` says by field what is missing or makes no sense; a score's field is `scores.KEY`."""
 
     def __init__(self, wrong: dict[str, str]) -> None:
         super().__init__(" ".join(wrong.values()))
         self.wrong = wrong
+
+    @property
+    def invalid_values(self) -> list[dict[str, Any]]:
+        return [
+            {"pointer": f"/{name.replace('.', '/')}", "code": INVALID, "message": message}
+            for name, message in self.wrong.items()
+        ]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.gym.rubric_criteria import MAX_NUMBER
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import RewardOverride
@@ -18,11 +19,11 @@ from apps.rollouts.models import Rollout
 MAX_REASON = 2_000
 
 
-class OverrideRefused(Exception):
+class OverrideRefused(Refusal, code="override-refused"):
     """The rollout has not ended, the reward is no finite number, the reason is missing, or nothing stands."""
 
 
-class OverrideEnded(OverrideRefused):
+class OverrideEnded(OverrideRefused, status=409, code="override-ended"):
     """Somebody has withdrawn or replaced it meanwhile; the message says which."""
 
 

@@ -4,12 +4,13 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
+from apps.gym.request_refusals import Refusal
 from apps.gym.rubric_criteria import find_criteria_problem
 from apps.gym.slugs import find_slug_problem
 from apps.reviews.models import Rubric
 
 
-class RubricInUse(Exception):
+class RubricInUse(Refusal, status=409, code="in-use"):
     """Reviews were made by it, or a queue asks for them: their scores would mean something else."""
 
 

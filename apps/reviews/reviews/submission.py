@@ -25,7 +25,7 @@ from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_ans
 from apps.rollouts.models import Rollout
 
 
-class AlreadySubmitted(CannotReview):
+class AlreadySubmitted(CannotReview, code="already-submitted"):
     """It was submitted before, with another token: take that back first."""
 
 

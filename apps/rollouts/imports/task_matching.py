@@ -3,7 +3,7 @@
 import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +11,7 @@ from django.conf import settings
 
 from apps.accounts.models import User
 from apps.gym import process_exit
+from apps.gym.request_refusals import Refusal
 from apps.gym.rollout_files.rollout_rows import (
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -50,13 +51,17 @@ class BadLine:
         return f"{self.file}, line {self.line}: {self.message} ({self.code})"
 
 
-class ImportRefused(Exception):
+class ImportRefused(Refusal, code="import-refused"):
     """Nothing was stored; `errors` are the first bad lines, if that is why, of `count` in all."""
 
     def __init__(self, message: str, errors: Sequence[BadLine] = (), count: int = 0) -> None:
         super().__init__(message)
         self.errors = list(errors)
         self.count = count or len(self.errors)
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"errors": [asdict(line) for line in self.errors]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from django.db import connection
 
 from apps.gym.metrics.paired_comparison import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
 from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection
 from apps.tasks.models import Task
@@ -120,7 +121,7 @@ class Contrast:
     improvements: list[Change]
 
 
-class CannotContrast(Exception):
+class CannotContrast(Refusal, status=409, code="cannot-contrast"):
     """The two collections have no task in common that could be compared."""
 
 

@@ -10,6 +10,7 @@ from django.db.models import Count, Q
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.plans.plan_spec import TaskSelection
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
@@ -146,7 +147,7 @@ def find_version(dataset: Dataset, number: int) -> DatasetVersion:
     raise ValidationError({"version": [f"Dataset {dataset.slug} has no version {number}; there are: {named}."]})
 
 
-class NothingToCollect(Exception):
+class NothingToCollect(Refusal, code="nothing-to-collect"):
     """The plan has no rollouts: the dataset has no ready version, or no task is left."""
 
 

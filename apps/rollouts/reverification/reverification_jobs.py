@@ -15,6 +15,7 @@ from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.reverification import ask_reverify_mode
+from apps.gym.request_refusals import Refusal
 from apps.gym.resources.protocol import ReverifyMode
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.models import Collection, Reverification
@@ -30,15 +31,11 @@ TURN_SECONDS = 20.0
 State = Reverification.State
 
 
-class ReverifyRefused(Exception):
+class ReverifyRefused(Refusal, code="reverify-refused"):
     """This cannot be verified again as it was asked; `argument` is the one to change."""
 
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
-
-class CannotApply(Exception):
+class CannotApply(Refusal, status=409, code="cannot-apply"):
     """The reverification is in no state for what was asked."""
 
 

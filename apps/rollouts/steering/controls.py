@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.engine.collection_limits import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.notifications import announce_and_notify
@@ -21,7 +22,7 @@ CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
 
 
-class CannotSteer(Exception):
+class CannotSteer(Refusal, status=409, code="cannot-steer"):
     """The collection, or the worker, is in no state for what was asked."""
 
 

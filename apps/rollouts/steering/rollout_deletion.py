@@ -13,6 +13,7 @@ from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
@@ -36,12 +37,8 @@ _WORDS = "q"
 _FLAGS = {"flagged": Q(flagged=True), "lacks_usage": Q(calls_without_usage__gt=0)}
 
 
-class RemovalRefused(Exception):
+class RemovalRefused(Refusal):
     """These rollouts cannot be chosen; `argument` is the part of the choice that is wrong, or nothing."""
-
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
 
 
 def queue_rollout_deletion(

@@ -106,8 +106,8 @@ MESSAGE = "This cannot be done: choose another one."
 REFUSALS: list[Exception] = [
     *[kind(MESSAGE) for kind in WITH_A_MESSAGE],
     *[kind(MESSAGE, "field") for kind in WITH_A_FIELD],
-    *[kind("field", MESSAGE) for kind in (MarkRefused, ChoiceRefused)],
-    MappingRefused("/mapping/input", MESSAGE),
+    *[kind(MESSAGE, "field") for kind in (MarkRefused, ChoiceRefused)],
+    MappingRefused(MESSAGE, "mapping/input"),
     ImportRefused(MESSAGE, [BadLine("rows.jsonl", 3, "not_json", MESSAGE)], 7),
     ConfigRefused(Problem("env.yaml", "calculator.host", MESSAGE), Problem("env.yaml", "", MESSAGE)),
     NameTaken("Mine", SavedView(pk=3), "choose another name"),

@@ -277,7 +277,7 @@ def test_columns_that_nothing_names_are_kept_but_not_those_that_are_used():
 def test_a_mapping_that_cannot_be_is_refused_with_its_place(given, pointer):
     with pytest.raises(MappingRefused) as refused:
         read_mapping(given)
-    assert refused.value.pointer == pointer
+    assert f"/{refused.value.argument}" == pointer
 
 
 def test_rows_that_lack_what_the_mapping_needs_are_refused_with_the_place():

@@ -103,7 +103,7 @@ def _preview(upload: Upload, mapping: dict[str, Any] | None) -> Preview:
     try:
         return preview_upload(upload=upload, mapping=mapping)
     except MappingRefused as refused:
-        return Preview(problem=refused.message)
+        return Preview(problem=str(refused))
 
 
 @allow(GET=Permission.READ)

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gym.request_refusals import Refusal
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.mappings.paths import MISSING, look_up, pointer_of
 from apps.gym.tasks.mappings.templates import (
@@ -21,12 +22,8 @@ MAX_MAPPED_FIELDS = 100
 _TEXT_LIMIT = 20_000
 
 
-class MappingRefused(Exception):
-    """A mapping that cannot be; `pointer` is the place in it."""
-
-    def __init__(self, pointer: str, message: str) -> None:
-        super().__init__(message)
-        self.pointer, self.message = pointer, message
+class MappingRefused(Refusal):
+    """A mapping that cannot be; `argument` is the place in it, as a JSON Pointer without its first slash."""
 
 
 class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -72,23 +69,23 @@ def read_mapping(given: object) -> Mapping:
         mapping = msgspec.convert(given, Mapping)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
-        raise MappingRefused("/" + where.rstrip("`").lstrip(".").replace(".", "/"), what) from None
+        raise MappingRefused(what, where.rstrip("`").lstrip(".").replace(".", "/")) from None
     if bool(mapping.input) == bool(mapping.user):
-        raise MappingRefused("/input", "Give either the column of the prompt or a template of the user's message.")
+        raise MappingRefused("Give either the column of the prompt or a template of the user's message.", "input")
     if mapping.context and mapping.user:
-        raise MappingRefused("/context", "A template has no column after it: put a gap into the template.")
+        raise MappingRefused("A template has no column after it: put a gap into the template.", "context")
     if len(mapping.fields) > MAX_MAPPED_FIELDS:
-        raise MappingRefused("/fields", f"At most {MAX_MAPPED_FIELDS} fields.")
+        raise MappingRefused(f"At most {MAX_MAPPED_FIELDS} fields.", "fields")
     if PARAMS in mapping.fields:
-        raise MappingRefused("/fields", f"{PARAMS} is made of the prompt: it cannot be a field.")
+        raise MappingRefused(f"{PARAMS} is made of the prompt: it cannot be a field.", "fields")
     for name in ("system", "user", "external_id"):
         template = getattr(mapping, name)
         if len(template) > _TEXT_LIMIT:
-            raise MappingRefused(f"/{name}", f"At most {_TEXT_LIMIT:,} characters.")
+            raise MappingRefused(f"At most {_TEXT_LIMIT:,} characters.", name)
         try:
             template_paths(template)
         except TemplateRefused as error:
-            raise MappingRefused(f"/{name}", str(error)) from None
+            raise MappingRefused(str(error), name) from None
     return mapping
 
 

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.search.filters.filter_grammar import Filter, Pattern
 
 _STEPS = 20_000
@@ -15,8 +17,12 @@ _CANCELED = "57014"
 _PLACES = ("collection", "dataset", "model", "agent", "environment", "task", "id")
 
 
-class FilterTooSlow(Exception):
+class FilterTooSlow(Refusal, code="filter-too-slow"):
     """The filter asked for more than can be read in time; the message says what would be less."""
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"errors": [{"pointer": "?q", "code": "too-slow", "message": str(self)}]}
 
 
 @contextmanager

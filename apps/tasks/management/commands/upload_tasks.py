@@ -44,7 +44,7 @@ class Command(BaseCommand):
                     choices=choices,
                 )
             except ChoiceRefused as wrong:
-                raise CommandError(f"--{wrong.argument.replace('_', '-')}: {wrong.message}") from None
+                raise CommandError(f"--{wrong.argument.replace('_', '-')}: {wrong}") from None
             except (DatasetIsBusy, DiskFull) as problem:
                 raise CommandError(str(problem)) from None
         for error in upload.errors:

@@ -1,0 +1,40 @@
+"""The base of all exceptions that refuse a request, with what the API answers: an HTTP status and a stable code."""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+INVALID = "invalid"
+
+
+class Refusal(Exception):
+    """What was asked for cannot be done; the message says why, and what to do instead.
+
+    `class NotReady(Refusal, status=409, code="not-ready")` sets status and code, which subclasses inherit. Without a
+    code, a value of the request is wrong: `argument` names it, or is empty if the request as a whole is wrong.
+    """
+
+    status: ClassVar[HTTPStatus] = HTTPStatus.BAD_REQUEST
+    code: ClassVar[str] = INVALID
+    wait: ClassVar[float | None] = None
+    """Seconds after which the same request may succeed."""
+
+    def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
+        if status is not None:
+            cls.status = HTTPStatus(status)
+        if code is not None:
+            cls.code = code
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+    @property
+    def invalid_values(self) -> list[dict[str, Any]]:
+        """The wrong values, each with a JSON Pointer (RFC 6901) into the body."""
+        pointer = f"/{self.argument}" if self.argument else ""
+        return [{"pointer": pointer, "code": INVALID, "message": str(self)}]
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """Members of the problem document besides the standard ones."""
+        return {}
