@@ -1,15 +1,20 @@
 """How a view answers: a page or, to htmx, the fragment of the same template; a form error with 422; a redirect."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template import loader
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
+from apps.accounts.disk_space import DiskFull
 from apps.environments.models import Environment
+from apps.gym.request_refusals import Refusal
 from apps.policies.models import PolicyModel
 
 
@@ -44,6 +49,17 @@ def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse
     """To another page; htmx would swap a followed redirect into the form, so it is told to leave the page."""
     response: HttpResponse = redirect(to, *args, **kwargs)
     return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response
+
+
+@contextmanager
+def tell_refusal(request: HttpRequest) -> Iterator[None]:
+    """Show a refusal of the block as an error message, then continue after the block. A full disk is a 507."""
+    try:
+        yield
+    except DiskFull:
+        raise
+    except Refusal as refusal:
+        messages.error(request, str(refusal))
 
 
 def answer_health(request: HttpRequest, checked: PolicyModel | Environment, detail: str) -> HttpResponse:

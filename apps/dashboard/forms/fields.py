@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 
+from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.storable import REFUSAL, find_unstorable
 from apps.gym.strict_json import JsonRefused, load_strict
@@ -173,10 +174,13 @@ def refuse_unstorable(parsed: Any) -> None:
         raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
 
 
-def add_errors(form: forms.BaseForm, error: ValidationError, *, but: Collection[str] = ()) -> None:
+def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: Collection[str] = ()) -> None:
     """What an operation refused, beside the fields it names; about other fields, before the form. `but` are fields
     whose errors another form shows."""
-    named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
+    if isinstance(error, Refusal):
+        named = {error.argument: [str(error)]}
+    else:
+        named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     for field, texts in named.items():
         if field in but:
             continue

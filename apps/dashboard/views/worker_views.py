@@ -11,10 +11,10 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer
+from apps.dashboard.chrome.page_answers import answer, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.rollouts.models import Rollout, Worker
-from apps.rollouts.steering.controls import CannotSteer, drain_worker
+from apps.rollouts.steering.controls import drain_worker
 
 SHOWN_ENDED = 20
 _GOING = (Worker.State.ACTIVE, Worker.State.DRAINING)
@@ -62,11 +62,8 @@ def worker_list(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.WORKERS)
 def worker_drain(request: PageRequest, pk: int) -> HttpResponse:
     worker = get_object_or_404(Worker, pk=pk)
-    try:
+    with tell_refusal(request):
         drain_worker(worker=worker, user=request.user)
-    except CannotSteer as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"Worker #{pk} claims no more and leaves when what it runs has ended.")
     return redirect("dashboard:worker_list")
 

@@ -20,7 +20,8 @@ def save_rubric(*, rubric: Rubric, user: object) -> Rubric:
     with transaction.atomic():
         stored = Rubric.objects.select_for_update().filter(pk=rubric.pk).first()
         if stored is not None and stored.criteria != rubric.criteria and is_used(stored):
-            raise RubricInUse(f"“{stored.name}” is used by reviews or queues: make another rubric with other criteria.")
+            message = f"“{stored.name}” is used by reviews or queues: make another rubric with other criteria."
+            raise RubricInUse(message, "criteria")
         rubric.save()
         action = "rubric.create" if stored is None else "rubric.change"
         record(user=user, action=action, target=rubric.slug, before=describe(stored), after=describe(rubric))

@@ -62,9 +62,7 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         try:
             edit_user(person=person, **form.cleaned_data, by=cast(User, request.user))
-        except LastAdmin as refused:
-            form.add_error("role", str(refused))
-        except ValidationError as wrong:
+        except (LastAdmin, ValidationError) as wrong:
             add_errors(form, wrong)
         else:
             messages.success(request, f"{person.username} is saved.")

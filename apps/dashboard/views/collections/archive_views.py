@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.dataset_forms import DeleteForm
 from apps.dashboard.tables.rollouts.listing import RolloutList
@@ -16,7 +16,7 @@ from apps.rollouts.models import Collection, CollectionDeletion
 from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.controls import CannotSteer
-from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
+from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
 
 
@@ -26,11 +26,8 @@ def _collection(pk: int) -> Collection:
 
 @allow(POST=Permission.COLLECT)
 def collection_archive(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         collection = archive_collection(collection=_collection(pk), user=request.user)
-    except CannotSteer as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"{collection} is in the archive: lists leave it out.")
     return redirect("dashboard:collection_detail", pk=pk)
 
@@ -75,12 +72,10 @@ def rollouts_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _delete_rollouts(request: PageRequest, collection: Collection, chosen: dict[str, Any]) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         deletion = queue_rollout_deletion(collection=collection, chosen=chosen, user=request.user)
-    except (RemovalRefused, CannotSteer, StillInUse, AlreadyBeingDeleted) as refused:
-        messages.error(request, str(refused))
-        return redirect("dashboard:collection_detail", pk=collection.pk)
-    return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
+        return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
+    return redirect("dashboard:collection_detail", pk=collection.pk)
 
 
 @allow(GET=Permission.READ)

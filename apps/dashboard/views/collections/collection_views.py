@@ -60,9 +60,7 @@ def collection_create(request: PageRequest) -> HttpResponse:
         if form.is_valid():
             try:
                 collection = plan_collection(form.order, user=request.user, idempotency_key=form.key)
-            except NothingToCollect as refusal:
-                form.add_error(None, str(refusal))
-            except ValidationError as wrong:
+            except (NothingToCollect, ValidationError) as wrong:
                 add_errors(form, wrong)
             else:
                 return redirect("dashboard:collection_detail", pk=collection.pk)

@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.page_answers import tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.collection_forms import LimitsForm
 from apps.dashboard.forms.fields import add_errors
@@ -29,11 +30,8 @@ _WHAT_RUNS = "What runs is dropped within two seconds, or finishes if it is abou
 
 @allow(POST=Permission.COLLECT)
 def collection_pause(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         collection = pause_collection(collection=_collection(pk), user=request.user)
-    except CannotSteer as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"{collection} is paused. What runs goes on to its end; nothing more is started.")
     return redirect("dashboard:collection_detail", pk=pk)
 
@@ -58,10 +56,8 @@ def collection_adjust(request: PageRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         try:
             collection = adjust_collection(collection=collection, changes=form.cleaned_data, user=request.user)
-        except ValidationError as wrong:
+        except (CannotSteer, ValidationError) as wrong:
             add_errors(form, wrong)
-        except CannotSteer as refusal:
-            form.add_error(None, str(refusal))
         else:
             if "resume" in request.POST:
                 _resume(request, collection)
@@ -79,11 +75,8 @@ def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
     if request.POST.getlist("error_kind") and not kinds:
         messages.error(request, "There is no such error kind.")
         return redirect("dashboard:collection_detail", pk=pk)
-    try:
+    with tell_refusal(request):
         queued = retry_failed(collection=collection, error_kinds=kinds, user=request.user)
-    except CannotSteer as refusal:
-        messages.error(request, str(refusal))
-    else:
         rollouts = "1 failed rollout is" if queued == 1 else f"{queued:,} failed rollouts are"
         waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
         said = f"{rollouts} queued again.{waits}" if queued else "Nothing of that has failed by now."
@@ -106,11 +99,8 @@ def collection_cancel(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _resume(request: PageRequest, collection: Collection) -> None:
-    try:
+    with tell_refusal(request):
         resume_collection(collection=collection, user=request.user)
-    except CannotSteer as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"{collection} goes on.")
 
 

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import add_errors
 from apps.gym.storable import clean_line
@@ -21,7 +21,6 @@ from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_re
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
 from apps.tasks.task_marks import MAX_TASKS, mark_tasks
 from apps.tasks.upload_jobs import create_dataset, rename_dataset
-from apps.tasks.upload_turns import DatasetIsBusy
 from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 
 _SHOWN_UPLOADS = 5
@@ -157,11 +156,8 @@ def dataset_mark(request: HttpRequest, slug: str) -> HttpResponse:
         messages.error(request, "Choose tasks first: check their boxes.")
     else:
         own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
-        try:
+        with tell_refusal(request):
             count = mark_tasks(task_ids=own, **form.marks(), user=cast(User, request.user))
-        except DatasetIsBusy as busy:
-            messages.error(request, str(busy))
-        else:
             messages.success(request, f"{count} task{'' if count == 1 else 's'} marked.")
     response = redirect("dashboard:dataset_detail", slug)
     query = request.POST.get("back", "")[:500]

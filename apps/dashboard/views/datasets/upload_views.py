@@ -15,7 +15,7 @@ from apps.accounts.disk_space import DiskFull
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import send_file
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
 from apps.gym.storable import clean_line
 from apps.gym.tasks.files.row_source import FORMATS
@@ -29,7 +29,7 @@ from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import Preview, preview_upload
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_cleanup import QUIET_LOADING
-from apps.tasks.upload_jobs import NotWaiting, discard_upload, explain_wait, may_go_on, queue_upload
+from apps.tasks.upload_jobs import discard_upload, explain_wait, may_go_on, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
 _SLOW = timedelta(seconds=20)
@@ -92,10 +92,8 @@ def _go_on(request: HttpRequest, upload: Upload, form: MappingForm, *, check_onl
             messages.success(request, f"The mapping {name} is saved.")
         except ValidationError:
             messages.error(request, f"The mapping was not saved: another is called {name}.")
-    try:
+    with tell_refusal(request):
         queue_upload(upload=upload, choices=form.choices(check_only=check_only))
-    except NotWaiting as refused:
-        messages.error(request, str(refused))
     return go(request, "dashboard:upload_detail", upload.pk)
 
 
@@ -139,10 +137,8 @@ def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
     names = ("mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed")
     chosen = {name: getattr(upload, name) for name in names}
     on_error = Upload.OnError.SKIP if form.cleaned_data.get("skip_bad") else upload.on_error
-    try:
+    with tell_refusal(request):
         queue_upload(upload=upload, choices=Choices(**chosen, on_error=on_error, note=form.cleaned_data["note"]))
-    except NotWaiting as refused:
-        messages.error(request, str(refused))
     return redirect("dashboard:upload_detail", pk)
 
 
@@ -150,13 +146,11 @@ def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
 def upload_discard(request: HttpRequest, pk: int) -> HttpResponse:
     """Forget a file that nobody loaded."""
     upload = _upload(pk)
-    try:
+    with tell_refusal(request):
         discard_upload(upload=upload, user=cast(User, request.user))
-    except NotWaiting as refused:
-        messages.error(request, str(refused))
-        return redirect("dashboard:upload_detail", pk)
-    messages.success(request, f"{upload.filename or 'The file'} is forgotten.")
-    return redirect("dashboard:dataset_detail", upload.dataset.slug)
+        messages.success(request, f"{upload.filename or 'The file'} is forgotten.")
+        return redirect("dashboard:dataset_detail", upload.dataset.slug)
+    return redirect("dashboard:upload_detail", pk)
 
 
 @allow(GET=Permission.READ)

@@ -10,12 +10,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import send_archive, send_file
-from apps.dashboard.chrome.page_answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.export_forms import ExportForm
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.cancellation import cancel_export
-from apps.exports.export_deletion import StillBeingWritten, delete_export
+from apps.exports.export_deletion import delete_export
 from apps.exports.export_folders import named_encoding, names_in
 from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
@@ -24,7 +25,6 @@ from apps.exports.models import Export
 from apps.exports.tar_archives import archive_files
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
-from apps.pairs.pair_sets import CannotCancel
 from apps.rollouts.search.keyset_pages import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
@@ -47,21 +47,17 @@ def export_list(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def export_delete(request: PageRequest, pk: int) -> HttpResponse:
     export = get_object_or_404(Export, pk=pk)
-    try:
+    with tell_refusal(request):
         delete_export(export=export, user=request.user)
-    except StillBeingWritten as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:export_detail", pk=pk)
-    messages.success(request, f"Export #{pk} is deleted.")
-    return redirect("dashboard:export_list")
+        messages.success(request, f"Export #{pk} is deleted.")
+        return redirect("dashboard:export_list")
+    return redirect("dashboard:export_detail", pk=pk)
 
 
 @allow(POST=Permission.EXPORT)
 def export_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         cancel_export(export=get_object_or_404(Export, pk=pk), user=request.user)
-    except CannotCancel as refusal:
-        messages.error(request, str(refusal))
     return redirect("dashboard:export_detail", pk=pk)
 
 
@@ -89,7 +85,7 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
                 return redirect("dashboard:export_detail", pk=export.pk)
             preview = preview_rows(prepare_export(form.order))
         except ExportRefused as refusal:
-            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+            add_errors(form, refusal)
     if preview is None:
         return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
     sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)

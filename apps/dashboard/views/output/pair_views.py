@@ -8,8 +8,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
@@ -20,9 +21,7 @@ from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
 from apps.pairs.pair_queues import ask_people
 from apps.pairs.pair_search import FLAGS, Flag, flag_pairs, flags_of
 from apps.pairs.pair_sets import (
-    CannotCancel,
     PairingRefused,
-    PairSetInUse,
     cancel_pair_set,
     check_collections,
     delete_pair_set,
@@ -30,7 +29,6 @@ from apps.pairs.pair_sets import (
 )
 from apps.pairs.provenance import read_opinions, say_opinion, say_verdict
 from apps.pairs.set_differences import NothingToCompare, PairSetChanges, compare_pair_sets
-from apps.reviews.queues.queue_items import QueueRefused
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.models import Task
@@ -66,7 +64,7 @@ def pair_set_create(request: PageRequest) -> HttpResponse:
                 return redirect("dashboard:pair_set_detail", pk=pair_set.pk)
             context = _counted(form, previewed="preview" in request.POST)
         except PairingRefused as refusal:
-            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+            add_errors(form, refusal)
     context = {"form": form, **context}
     return answer(request, "pairs/create.html", context, part="counts", status=422 if form.errors else 200)
 
@@ -178,10 +176,8 @@ def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
 
 @allow(POST=Permission.PAIR)
 def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         cancel_pair_set(pair_set=get_object_or_404(PairSet, pk=pk), user=request.user)
-    except CannotCancel as problem:
-        messages.error(request, str(problem))
     return redirect("dashboard:pair_set_detail", pk=pk)
 
 
@@ -194,13 +190,10 @@ def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, "Mark at least one pair of this set, and accept or reject what is marked.")
     else:
         given = form.cleaned_data
-        try:
+        with tell_refusal(request):
             changed = decide_pairs(
                 pairs=given["pair"], status=given["status"], reason=given["reason"], user=request.user
             )
-        except DecisionRefused as refusal:
-            messages.error(request, str(refusal))
-        else:
             messages.success(request, f"{changed} of {len(given['pair'])} changed.")
     query = request.GET.urlencode()
     return redirect(f"{reverse('dashboard:pair_set_detail', args=[pk])}{'?' if query else ''}{query}")
@@ -213,26 +206,22 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, " ".join(f"{name}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items()))
         return redirect("dashboard:pair_set_detail", pk=pk)
-    try:
+    with tell_refusal(request):
         queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
-    except QueueRefused as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:pair_set_detail", pk=pk)
-    pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
-    messages.success(request, f"This queue asks people about {pairs}.")
-    return redirect("dashboard:queue_detail", pk=queue.pk)
+        pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
+        messages.success(request, f"This queue asks people about {pairs}.")
+        return redirect("dashboard:queue_detail", pk=queue.pk)
+    return redirect("dashboard:pair_set_detail", pk=pk)
 
 
 @allow(POST=Permission.PAIR)
 def pair_set_delete(request: PageRequest, pk: int) -> HttpResponse:
     pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
-    try:
+    with tell_refusal(request):
         delete_pair_set(pair_set=pair_set, user=request.user)
-    except PairSetInUse as problem:
-        messages.error(request, str(problem))
-        return redirect("dashboard:pair_set_detail", pk=pk)
-    messages.success(request, f"{pair_set.title} is deleted.")
-    return redirect("dashboard:pair_set_list")
+        messages.success(request, f"{pair_set.title} is deleted.")
+        return redirect("dashboard:pair_set_list")
+    return redirect("dashboard:pair_set_detail", pk=pk)
 
 
 @allow(GET=Permission.READ)
@@ -268,15 +257,13 @@ def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Accept or reject one pair; then the next one that nobody has decided of. What is taken back stays before one."""
     pair = get_object_or_404(PreferencePair, pk=pk)
     form = DecisionForm(request.POST)
-    try:
+    with tell_refusal(request):
         if not form.is_valid():
             raise DecisionRefused("Accept or reject the pair, or take that back.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
-    except DecisionRefused as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:pair_detail", pk=pk)
-    goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
-    return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
+        goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
+        return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
+    return redirect("dashboard:pair_detail", pk=pk)
 
 
 def _undecided_after(pair: PreferencePair) -> int | None:

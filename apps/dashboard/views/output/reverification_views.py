@@ -1,17 +1,16 @@
 """Reverifications: what verifying again would change, and the button that changes it."""
 
-from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.histogram import draw_histogram
-from apps.dashboard.chrome.page_answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reverification_forms import ReverificationForm
 from apps.rollouts.models import Reverification
 from apps.rollouts.reverification.reverification_jobs import (
-    CannotApply,
     ReverifyRefused,
     apply_reverification,
     cancel_reverification,
@@ -48,7 +47,7 @@ def reverification_create(request: PageRequest) -> HttpResponse:
                 user=request.user,
             )
         except ReverifyRefused as refusal:
-            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+            add_errors(form, refusal)
         else:
             return redirect("dashboard:reverification_detail", pk=queued.pk)
     return render(request, "reverifications/create.html", {"form": form}, status=422)
@@ -81,19 +80,15 @@ def _example(reverification: Reverification, kind: str) -> str:
 
 @allow(POST=Permission.COLLECT)
 def reverification_apply(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         apply_reverification(reverification=_reverification(pk), user=request.user)
-    except CannotApply as refusal:
-        messages.error(request, str(refusal))
     return redirect("dashboard:reverification_detail", pk=pk)
 
 
 @allow(POST=Permission.COLLECT)
 def reverification_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         cancel_reverification(reverification=_reverification(pk), user=request.user)
-    except CannotApply as refusal:
-        messages.error(request, str(refusal))
     return redirect("dashboard:reverification_detail", pk=pk)
 
 

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm
@@ -65,9 +65,7 @@ def queue_create(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             queue = _create(form, request)
-        except QueueRefused as refusal:
-            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
-        except ValidationError as wrong:
+        except (QueueRefused, ValidationError) as wrong:
             add_errors(form, wrong)
         else:
             messages.success(request, f"{queue.item_count} items to judge.")
@@ -84,9 +82,7 @@ def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
         reviewers = changes.pop("reviewers")
         try:
             change_queue(queue=queue, changes=changes, reviewers=reviewers, user=request.user)
-        except QueueRefused as refusal:
-            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
-        except ValidationError as wrong:
+        except (QueueRefused, ValidationError) as wrong:
             add_errors(form, wrong)
         else:
             messages.success(request, "Changed.")
@@ -99,13 +95,11 @@ def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(Queue, pk=pk)
-    try:
+    with tell_refusal(request):
         delete_queue(queue=queue, user=request.user)
-    except QueueRefused as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:queue_edit", pk=pk)
-    messages.success(request, f"“{queue.name}” is deleted.")
-    return redirect("dashboard:queue_list")
+        messages.success(request, f"“{queue.name}” is deleted.")
+        return redirect("dashboard:queue_list")
+    return redirect("dashboard:queue_edit", pk=pk)
 
 
 @allow(GET=Permission.READ)

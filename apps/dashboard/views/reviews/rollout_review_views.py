@@ -8,15 +8,16 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.page_answers import tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import FlagForm, OverrideForm, ScoreForm, read_posted_answer
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
 from apps.reviews.comments.commenting import resolve_comment
 from apps.reviews.models import Comment, Flag, RewardOverride, Rubric
 from apps.reviews.queues.item_leases import CannotReview
-from apps.reviews.reviews.flags import FlagRefused, raise_flag, withdraw_flag
+from apps.reviews.reviews.flags import raise_flag, withdraw_flag
 from apps.reviews.reviews.review_answers import AnswerRefused
-from apps.reviews.reviews.reward_overrides import OverrideRefused, override_reward, withdraw_override
+from apps.reviews.reviews.reward_overrides import override_reward, withdraw_override
 from apps.reviews.reviews.submission import score_rollout
 
 
@@ -30,11 +31,8 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, "That is no flag: choose what is wrong, and a step that the trace has.")
         return _back(pk)
-    try:
+    with tell_refusal(request):
         raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
-    except FlagRefused as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, "Flagged.")
     return _back(pk)
 
@@ -42,10 +40,8 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.COMMENT)
 def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     flag = get_object_or_404(Flag, pk=pk)
-    try:
+    with tell_refusal(request):
         withdraw_flag(flag=flag, user=request.user)
-    except FlagRefused as refusal:
-        messages.error(request, str(refusal))
     return _back(flag.rollout_id)
 
 
@@ -55,11 +51,8 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, "Give a number as the reward, and say why it is right.")
         return _back(pk)
-    try:
+    with tell_refusal(request):
         override_reward(rollout=rollout, author=request.user, **form.cleaned_data)
-    except OverrideRefused as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, "This reward stands now; the verifier's is kept beside it.")
     return _back(pk)
 
@@ -67,10 +60,8 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
-    try:
+    with tell_refusal(request):
         withdraw_override(override=override, user=request.user)
-    except OverrideRefused as refusal:
-        messages.error(request, str(refusal))
     return _back(override.rollout_id)
 
 

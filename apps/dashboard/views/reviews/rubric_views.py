@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import RubricChangeForm, RubricForm
@@ -45,10 +45,8 @@ def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         try:
             save_rubric(rubric=form.save(commit=False), user=request.user)
-        except ValidationError as wrong:
+        except (RubricInUse, ValidationError) as wrong:
             add_errors(form, wrong)
-        except RubricInUse as refusal:
-            form.add_error("criteria", str(refusal))
         else:
             messages.success(request, "Changed.")
             return go(request, "dashboard:rubric_list")
@@ -58,10 +56,8 @@ def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def rubric_delete(request: PageRequest, slug: str) -> HttpResponse:
     rubric = get_object_or_404(Rubric, slug=slug)
-    try:
+    with tell_refusal(request):
         delete_rubric(rubric=rubric, user=request.user)
-    except RubricInUse as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:rubric_edit", slug=slug)
-    messages.success(request, f"“{rubric.name}” is deleted.")
-    return redirect("dashboard:rubric_list")
+        messages.success(request, f"“{rubric.name}” is deleted.")
+        return redirect("dashboard:rubric_list")
+    return redirect("dashboard:rubric_edit", slug=slug)

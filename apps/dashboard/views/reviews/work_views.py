@@ -13,7 +13,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import wants_fragment
+from apps.dashboard.chrome.page_answers import tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
@@ -118,24 +118,19 @@ def _answer_text(request: PageRequest, text: str | None) -> HttpResponse:
 def review_skip(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     assert review.queue is not None
-    try:
+    with tell_refusal(request):
         skip_item(review=review, user=request.user, reason=request.POST.get("reason", ""))
-    except CannotReview as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:queue_work", pk=review.queue.pk)
-    return _go_on(request, review.queue)
+        return _go_on(request, review.queue)
+    return redirect("dashboard:queue_work", pk=review.queue.pk)
 
 
 @allow(POST=Permission.REVIEW)
 def review_undo(request: PageRequest, pk: int) -> HttpResponse:
     """`review` names the one that the page said it would be."""
     queue, named = _find(request.user, pk), request.POST.get("review", "")[:18]
-    try:
+    with tell_refusal(request):
         wanted = int(named) if named.isascii() and named.isdigit() else None
         undone = undo_review(queue=queue, user=request.user, wanted=wanted)
-    except CannotReview as refusal:
-        messages.error(request, str(refusal))
-    else:
         is_late = undone.status == Review.Status.LAPSED
         late = " Somebody else has the item by now: what you say of it counts all the same." if is_late else ""
         messages.success(request, f"Taken back: you have it again.{late}")
@@ -153,10 +148,8 @@ def _find(user: User, pk: int) -> Queue:
 
 
 def _go_on(request: PageRequest, queue: Queue) -> HttpResponse:
-    try:
+    with tell_refusal(request):
         claim_item(queue=queue, user=request.user)
-    except CannotReview as refusal:
-        messages.error(request, str(refusal))
     return redirect("dashboard:queue_work", pk=queue.pk)
 
 

@@ -11,8 +11,8 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission, allow
-from apps.accounts.table_preferences import NotYourView, ViewRefused, arrange_table, delete_view, save_view
-from apps.dashboard.chrome.page_answers import answer, wants_fragment
+from apps.accounts.table_preferences import arrange_table, delete_view, save_view
+from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
@@ -97,7 +97,7 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
         messages.error(request, "This filter is not understood, so no view is saved.")
         return go_back(request)
     columns = known_columns(request.POST.get("columns", "").split(","))
-    try:
+    with tell_refusal(request):
         view = save_view(
             user=request.user,
             table=TABLE,
@@ -108,21 +108,16 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
             is_shared=bool(request.POST.get("shared")),
             replace=bool(request.POST.get("replace")),
         )
-    except ViewRefused as refusal:
-        messages.error(request, str(refusal))
-        return go_back(request)
-    messages.success(request, f"The view “{view.name}” is saved{' for everybody' if view.is_shared else ''}.")
-    return redirect(f"{reverse('dashboard:rollout_list')}?{urlencode({'q': view.query, 'sort': view.sort})}")
+        messages.success(request, f"The view “{view.name}” is saved{' for everybody' if view.is_shared else ''}.")
+        return redirect(f"{reverse('dashboard:rollout_list')}?{urlencode({'q': view.query, 'sort': view.sort})}")
+    return go_back(request)
 
 
 @allow(POST=Permission.VIEWS)
 def rollout_view_delete(request: PageRequest, pk: int) -> HttpResponse:
     view = get_object_or_404(SavedView.objects.seen_by(request.user), pk=pk)
-    try:
+    with tell_refusal(request):
         delete_view(view=view, user=request.user)
-    except NotYourView as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"The view “{view.name}” is deleted.")
     return go_back(request)
 

@@ -9,14 +9,13 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.page_answers import tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.views.rollouts.rollout_table_views import back_of, go_back
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.reverification.reverification_jobs import ReverifyRefused, queue_reverification
-from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.steering.flag_resolution import resolve_flag
-from apps.rollouts.steering.rollout_deletion import MAX_IDS, RemovalRefused, queue_rollout_deletion
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
+from apps.rollouts.steering.rollout_deletion import MAX_IDS, queue_rollout_deletion
 
 _NONE = "Mark some rollouts first."
 
@@ -51,12 +50,10 @@ def selected_verify_again(request: PageRequest) -> HttpResponse:
     ids, collection = _marked(request), _their_collection(request)
     if collection is None:
         return go_back(request)
-    try:
+    with tell_refusal(request):
         reverification = queue_reverification(collection=collection, filters={"ids": ids}, user=request.user)
-    except ReverifyRefused as refusal:
-        messages.error(request, str(refusal))
-        return go_back(request)
-    return redirect("dashboard:reverification_detail", pk=reverification.pk)
+        return redirect("dashboard:reverification_detail", pk=reverification.pk)
+    return go_back(request)
 
 
 @allow(POST=Permission.COLLECT)
@@ -69,12 +66,10 @@ def selected_delete(request: PageRequest) -> HttpResponse:
         there = Rollout.objects.filter(pk__in=ids, collection=collection).order_by("pk").values_list("pk", flat=True)
         context = {"collection": collection, "ids": list(there), "back": back_of(request)}
         return render(request, "rollouts/delete_marked.html", context)
-    try:
+    with tell_refusal(request):
         deletion = queue_rollout_deletion(collection=collection, chosen={"ids": ids}, user=request.user)
-    except (RemovalRefused, CannotSteer, StillInUse, AlreadyBeingDeleted) as refusal:
-        messages.error(request, str(refusal))
-        return go_back(request)
-    return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
+        return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
+    return go_back(request)
 
 
 @allow(POST=Permission.EXPORT)

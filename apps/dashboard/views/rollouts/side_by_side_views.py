@@ -15,6 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.page_answers import tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
 from apps.dashboard.reviewing.work_items import read_fields
@@ -23,7 +24,7 @@ from apps.reviews.models import Flag, Queue, Review
 from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
 from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.flags import FlagRefused, raise_flag
+from apps.reviews.reviews.flags import raise_flag
 from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
 from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.rollouts.models import Rollout
@@ -67,13 +68,10 @@ def rollouts_flag(request: PageRequest) -> HttpResponse:
         messages.error(request, "That is no flag: choose what is wrong with them.")
         return redirect(_step(pairs, at) or _address(ids))
     rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
-    try:
+    with tell_refusal(request):
         with transaction.atomic():
             for rollout in rollouts:
                 raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
-    except FlagRefused as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"{len(rollouts)} rollouts are flagged.")
     return redirect(_step(pairs, at) or _address(ids))
 
