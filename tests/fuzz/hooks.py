@@ -10,6 +10,10 @@ from typing import Any
 
 import schemathesis
 
+from tests.openapi import DOCUMENT
+
+PROBLEMS = DOCUMENT["components"]["responses"]["Problem"]["content"]["application/problem+json"]["examples"]
+ALWAYS = {str(one["value"]["status"]) for one in PROBLEMS.values()}
 KNOWN: dict[str, list[Any]] = json.loads(os.environ["FUZZ_KNOWN"])
 NOUN_OF_FIELD = {
     "agent": "agents",
@@ -139,6 +143,13 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if case.body and drawn % 16 == 0:
             name = sorted(case.body)[drawn // 16 % len(case.body)]
             case.body[name] = HOSTILE[drawn // 256 % len(HOSTILE)]
+
+
+@schemathesis.check
+def status_is_named(context: Any, response: Any, case: Any) -> None:
+    """`default` would let every status pass: it means those of its examples."""
+    named = {status for status in case.operation.definition.raw["responses"] if status != "default"}
+    assert str(response.status_code) in named | ALWAYS, f"{response.status_code} is not in the schema"
 
 
 @schemathesis.serializer(

@@ -25,7 +25,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 PHASES = os.environ.get("FUZZ_PHASES", "examples,fuzzing")
 CHECKS = [
     "not_a_server_error",
-    "status_code_conformance",
+    "status_is_named",
     "content_type_conformance",
     "response_schema_conformance",
     "response_headers_conformance",

@@ -15,8 +15,8 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH
 from apps.api.framework.problems import PROBLEM_TYPE
 
-# Of every operation: a parameter nobody declared, no key, a key that may not, an `Accept` that we cannot serve, too
-# many requests, a database that is away, a full disk.
+# Of every operation, which therefore refers to all of them by one `default`: a parameter nobody declared, no key, a key
+# that may not, an `Accept` that we cannot serve, too many requests, a database that is away, a full disk.
 ALWAYS = (400, 401, 403, 406, 429, 503, 507)
 MEANINGS: dict[int, tuple[str, str, str]] = {
     400: ("BadRequest", "invalid", "A parameter or a field is unknown, missing or wrong; `errors` says which."),
@@ -60,26 +60,37 @@ def whole(low: int, high: int) -> dict[str, Any]:
 
 def problem_responses() -> dict[str, Any]:
     """The components that operations refer to."""
-    responses = {"NotModified": NOT_MODIFIED}
-    for status, (name, kind, description) in MEANINGS.items():
-        example = {
-            "type": f"urn:gymweb:problem:{kind}",
-            "title": HTTPStatus(status).phrase,
-            "status": status,
-            "detail": description,
-            "instance": "/api/v1/rollouts/",
-        }
-        if status == HTTPStatus.BAD_REQUEST:
-            message = "“colection” is not a query parameter of this address. Did you mean “collection”?"
-            example["errors"] = [{"pointer": "?colection", "code": "unknown", "message": message}]
-        responses[name] = {
-            "description": description,
-            "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}},
-        }
-        if status in {429, 503, 507}:
-            seconds = {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds."}
-            responses[name]["headers"] = {"Retry-After": seconds}
+    responses, examples = {"NotModified": NOT_MODIFIED}, {}
+    for status, (name, _, description) in MEANINGS.items():
+        if status in ALWAYS:
+            examples[name] = {"summary": description, "value": _example_of(status)}
+        else:
+            responses[name] = _problem_response(description, example=_example_of(status))
+    statuses = ", ".join(map(str, ALWAYS))
+    responses["Problem"] = _problem_response(f"Any operation may answer {statuses}.", examples=examples)
+    seconds = {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds, with a 429, 503 or 507."}
+    responses["Problem"]["headers"] = {"Retry-After": seconds}
     return responses
+
+
+def _problem_response(description: str, **example: Any) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": description, "content": {PROBLEM_TYPE: {"schema": schema, **example}}}
+
+
+def _example_of(status: int) -> dict[str, Any]:
+    _, kind, description = MEANINGS[status]
+    example = {
+        "type": f"urn:gymweb:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": description,
+        "instance": "/api/v1/rollouts/",
+    }
+    if status == HTTPStatus.BAD_REQUEST:
+        message = "“colection” is not a query parameter of this address. Did you mean “collection”?"
+        example["errors"] = [{"pointer": "?colection", "code": "unknown", "message": message}]
+    return example
 
 
 class DescribedSchema(AutoSchema):
@@ -92,7 +103,7 @@ class DescribedSchema(AutoSchema):
         if operation["operationId"] in FILES:
             operation["requestBody"]["content"]["application/x-ndjson"]["example"] = FILES[operation["operationId"]]
         self._add_parameters(operation)
-        statuses = {*ALWAYS, *getattr(self.view, "problems", {}).get(self._asked(), ())}
+        statuses = set(getattr(self.view, "problems", {}).get(self._asked(), ()))
         if "{" in self.path:
             statuses.add(404)
         if self.method != "GET":
@@ -104,9 +115,10 @@ class DescribedSchema(AutoSchema):
             statuses.add(422)
         if "requestBody" in operation:
             statuses |= {413, 415}
-        for status in sorted(statuses):
+        for status in statuses.difference(ALWAYS):
             operation["responses"][str(status)] = {"$ref": f"#/components/responses/{MEANINGS[status][0]}"}
         operation["responses"] = dict(sorted(operation["responses"].items()))
+        operation["responses"]["default"] = {"$ref": "#/components/responses/Problem"}
         permission = getattr(self.view, "permissions", {}).get(self._asked())
         if isinstance(permission, Permission):
             operation["x-permission"] = str(permission)
