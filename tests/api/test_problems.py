@@ -5,7 +5,7 @@ from django.test import Client
 
 from apps.accounts.api_keys import create_api_key, revoke_api_key
 from tests.api.conftest import client_of
-from tests.factories import make_user
+from tests.factories import make_collection, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +52,15 @@ def test_a_method_that_the_route_does_not_have(viewer):
     response = viewer.delete("/api/v1/me/")
     assert (response.status_code, problem_of(response)) == (405, "method-not-allowed")
     assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_trace_is_no_way_to_the_trace_of_a_rollout():
+    user = make_user()
+    _, token = create_api_key(user=user, name="k", scopes=["tasks:write"])
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    path = f"/api/v1/rollouts/{make_rollout(make_collection()).pk}/"
+    assert client.get(path).status_code == 403
+    assert [client.trace(one).status_code for one in (path, "/api/v1/rollouts/")] == [405, 405]
 
 
 def test_me_says_who_and_what_may_be_done(viewer):

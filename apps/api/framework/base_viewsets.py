@@ -32,6 +32,8 @@ def assign(row: Model, fields: Mapping[str, Any]) -> None:
 
 @method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
+    # Without TRACE: Django REST Framework would call an action of that name, without asking for its permission.
+    http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
