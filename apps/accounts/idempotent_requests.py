@@ -1,5 +1,6 @@
 """Requests that may come twice: under one key of one person, one of them has its effect and all have its answer."""
 
+import re
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -14,13 +15,24 @@ from apps.gym.request_refusals import Refusal
 LOST_AFTER = timedelta(minutes=10)
 """A request without an answer for so long has lost its process: the next one with its key takes its place."""
 SWEPT_AT_ONCE = 1_000
+MAX_KEY_LENGTH = 128
+_KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
+
+
+def find_key_problem(key: str) -> str:
+    """Return what is wrong with an idempotency key, empty if nothing is. An empty key is a mistake of a script: the
+    request would be taken for one that may have its effect twice."""
+    if _KEY.fullmatch(key):
+        return ""
+    told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"
+    return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}."
 
 
 class KeyReused(Refusal, status=422, code="idempotency-key-reused"):
     """The key came with another request before."""
 
-    def __init__(self) -> None:
-        super().__init__("This Idempotency-Key was used for another request: choose a new one.")
+    def __init__(self, message: str = "This Idempotency-Key was used for another request: choose a new one.") -> None:
+        super().__init__(message)
 
 
 class StillUnderWay(Refusal, status=409, code="idempotency-under-way"):

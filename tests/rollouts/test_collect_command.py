@@ -85,7 +85,7 @@ def test_a_plan_with_a_key_is_made_once_and_its_sampling_is_the_one_given(capsys
         ("--sampling", "{oops", "argument --sampling: this is not JSON"),
         ("--sampling", "[1]", "argument --sampling: this is not a JSON object"),
         ("--sampling", '{"temperature": "hot"}', "--sampling: "),
-        ("--idempotency-key", "x" * 129, "argument --idempotency-key: an idempotency key has 1 to 128"),
+        ("--idempotency-key", "x" * 129, "argument --idempotency-key: an idempotency key takes 1 to 128"),
         ("--seats", "0", "argument --seats: '0' is not a whole number from 1 to 100000"),
     ],
 )

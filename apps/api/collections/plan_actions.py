@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -12,20 +12,13 @@ from rest_framework.response import Response
 from apps.api.collections.collection_serializers import CollectionSerializer
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH, read_key
+from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE
 from apps.rollouts.plans.clones import change_plan, plan_again
 from apps.rollouts.plans.estimates import estimate_plan
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
-
-IDEMPOTENCY = OpenApiParameter(
-    HEADER,
-    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
-    OpenApiParameter.HEADER,
-    description="A second request with the same key returns the collection of the first.",
-)
 
 
 class PromptTemplateSerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -59,7 +52,7 @@ class PlanningActions(TableViewSet):
     @extend_schema(
         request=PlanSerializer,
         responses={201: CollectionSerializer},
-        parameters=[IDEMPOTENCY],
+        parameters=[PLAN_KEY],
     )
     def create(self, request: Request) -> Response:
         """Plan a collection: its rollouts are queued for the workers."""
@@ -80,9 +73,7 @@ class PlanningActions(TableViewSet):
         plan.is_valid(raise_exception=True)
         return Response(EstimateSerializer(estimate_plan(Plan(**plan.validated_data))).data)
 
-    @extend_schema(
-        request=PlanSerializer(partial=True), responses={201: CollectionSerializer}, parameters=[IDEMPOTENCY]
-    )
+    @extend_schema(request=PlanSerializer(partial=True), responses={201: CollectionSerializer}, parameters=[PLAN_KEY])
     @action(detail=True, methods=["post"])
     def clone(self, request: Request, pk: str) -> Response:
         """Plan a collection again on its version, with the changes of the body. `version` null is the latest."""

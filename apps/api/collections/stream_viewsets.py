@@ -13,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as ModelValidationError
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -24,7 +24,7 @@ from apps.agents.models import Agent
 from apps.api.collections.steering_actions import LimitsSerializer
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH, read_key
+from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.problems import Problem
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.environments.models import Environment
@@ -206,14 +206,7 @@ class StreamViewSet(TableViewSet):
         request=StreamRequestSerializer,
         responses={(200, NDJSON): OpenApiTypes.OBJECT},
         examples=[OpenApiExample(one.name, one.value, response_only=True, media_type=NDJSON) for one in LINES],
-        parameters=[
-            OpenApiParameter(
-                HEADER,
-                {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
-                OpenApiParameter.HEADER,
-                description="With the same key again: the collection that exists, from its first rollout.",
-            )
-        ],
+        parameters=[PLAN_KEY],
     )
     def stream(self, request: Request) -> StreamResponse:
         """Run tasks at priority and send each rollout as it ends: one JSON object a line, empty lines between them as

@@ -1,7 +1,6 @@
 """`Idempotency-Key`: a POST that is sent twice, since its answer was lost, has its effect once."""
 
 import hashlib
-import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -10,19 +9,32 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.idempotent_requests import Turn, claim_key, give_up_key, keep_answer
+from apps.accounts.idempotent_requests import (
+    MAX_KEY_LENGTH,
+    Turn,
+    claim_key,
+    find_key_problem,
+    give_up_key,
+    keep_answer,
+)
 from apps.accounts.models import User
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import digest_body, digest_form, is_form
 
 HEADER = "Idempotency-Key"
-MAX_KEY_LENGTH = 128
-_KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 REPLAYED = "Idempotency-Replayed"
+KEY_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"}
+PLAN_KEY = OpenApiParameter(
+    HEADER,
+    KEY_SCHEMA,
+    OpenApiParameter.HEADER,
+    description="A second request with the same key returns the collection of the first, a stream all its rollouts.",
+)
 Handler = Callable[..., HttpResponseBase]
 
 
@@ -61,12 +73,10 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
 
 
 def read_key(request: Request) -> str:
-    """The key; empty where there is no such header. One that is there and empty is a script's mistake: it would be
-    taken for a request that may have its effect twice."""
+    """Return the key, empty without such a header. Raises a problem for a key that is not valid."""
     key: str | None = request.headers.get(HEADER)
-    if key is not None and not _KEY.fullmatch(key):
-        told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"
-        raise _refuse(f"This header takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}.")
+    if key is not None and (problem := find_key_problem(key)):
+        raise _refuse(f"This header {problem}")
     return key or ""
 
 

@@ -12,7 +12,7 @@ from apps.accounts.permissions import SESSION_ONLY, Permission, scopes_with
 from apps.api.framework.base_viewsets import SLUG
 from apps.api.framework.body_examples import FILES
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH
+from apps.api.framework.idempotency import HEADER, KEY_SCHEMA
 from apps.api.framework.problems import PROBLEM_TYPE
 
 # Of every operation, which therefore refers to all of them by one `default`: a parameter nobody declared, no key, a key
@@ -48,7 +48,7 @@ KEY_PARAMETER: dict[str, Any] = {
     "in": "header",
     "required": False,
     "description": "With the same key, the same request has its effect once, and the same answer again.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
+    "schema": KEY_SCHEMA,
 }
 NOT_MODIFIED: dict[str, Any] = {"description": "Still what `If-None-Match` names: the `ETag` of an earlier answer."}
 

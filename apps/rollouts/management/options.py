@@ -4,6 +4,8 @@ import argparse
 import re
 from collections.abc import Callable
 
+from apps.accounts.idempotent_requests import find_key_problem
+
 MOST_SEATS = 100_000
 _GROUP = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -29,6 +31,6 @@ def read_group(text: str) -> str:
 
 
 def read_key(text: str) -> str:
-    if not re.fullmatch(r"[!-~]{1,128}", text):
-        raise argparse.ArgumentTypeError("an idempotency key has 1 to 128 visible ASCII characters")
+    if problem := find_key_problem(text):
+        raise argparse.ArgumentTypeError(f"an idempotency key {problem}")
     return text

@@ -13,11 +13,11 @@ from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
+from apps.accounts.idempotent_requests import KeyReused
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import process_exit
-from apps.gym.request_refusals import Refusal
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import notify_workers
@@ -38,7 +38,7 @@ QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
 _COLUMNS = {field.name for field in Collection._meta.concrete_fields} - {"name", "version"}
 
 
-class PlanConflict(Refusal, status=409, code="idempotency-key-used"):
+class PlanConflict(KeyReused, status=409, code="idempotency-key-used"):
     """The idempotency key belongs to another plan of the same person."""
 
 
