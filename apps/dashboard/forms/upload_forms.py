@@ -131,7 +131,7 @@ class MappingForm(forms.Form):
         try:
             return read_shares(self.cleaned_data["split_ratios"])
         except ChoiceRefused as error:
-            raise forms.ValidationError(error.message) from None
+            raise forms.ValidationError(str(error)) from None
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
