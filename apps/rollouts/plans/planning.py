@@ -117,7 +117,10 @@ def _say_plan(collection: Collection) -> dict[str, Any]:
 def _describe_choice(plan: Plan) -> dict[str, Any]:
     """Return the choice of rollouts for the snapshot. Options without a column of their own are kept here alone."""
     elsewhere = {*LIMITS, "dataset", "agent", "policy_model", "version", "name", "sampling"}
-    return {name: value for name, value in _plain(plan).items() if name not in elsewhere}
+    # Without unset options of later versions: the digest of a plan that does not use them stays the same.
+    return {
+        name: value for name, value in _plain(plan).items() if name not in elsewhere and (value or name in _COLUMNS)
+    }
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
