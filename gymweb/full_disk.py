@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
 from apps.accounts.disk_space import Place, find_shortage
+from apps.accounts.outage_log import DISK
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -26,6 +27,7 @@ class FullDiskMiddleware(MiddlewareMixin):
             return None
         shortage = find_shortage(Place.DATABASE)
         if shortage is None:
+            DISK.works()
             return None
         # Imported here: middleware is loaded before the API, which cannot be imported from its module of problems.
         from gymweb.failures import disk_full

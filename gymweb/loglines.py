@@ -1,17 +1,20 @@
 """Which log records are written, and how they become text."""
 
+import errno
 import logging
+import os
 from copy import copy
+from http import HTTPStatus
 
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 
-from apps.accounts.outage_log import DATABASE, LAYER
+from apps.accounts.outage_log import DATABASE, DISK, LAYER
 from apps.accounts.outages import is_outage
 
 
 class OutageFilter(logging.Filter):
-    """Count records about outages of the database and the channel layer instead of writing them.
+    """Count records about outages of database, channel layer and disk instead of writing them.
 
     Otherwise Django logs one for every request, and the channel layer one for every second, of an outage.
     """
@@ -20,6 +23,8 @@ class OutageFilter(logging.Filter):
         problem = record.exc_info[1] if record.exc_info else None
         if record.name == "django.request" and problem and is_outage(problem):
             DATABASE.failed("answering requests", problem)
+        elif record.name == "django.request" and getattr(record, "status_code", 0) == HTTPStatus.INSUFFICIENT_STORAGE:
+            DISK.failed("storing what was sent", problem or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         elif record.name == "channels_redis.pubsub" and problem:
             LAYER.failed("receiving messages", problem)
         else:

@@ -69,6 +69,7 @@ class OutageLog:
 
 DATABASE = OutageLog("The database")
 LAYER = OutageLog("The channel layer")
+DISK = OutageLog("The disk")
 
 
 class RetryLog:

@@ -52,7 +52,8 @@ gymweb.keys = (() => {
     }
     const tried = [...typed, name].join(" ");
     const usable = findActive();
-    const hit = usable.find((each) => keysOf(each) === tried);
+    // The page's own commands come after those of every page, and win: a chosen key may be both.
+    const hit = usable.findLast((each) => keysOf(each) === tried);
     if (hit) {
       event.preventDefault();
       forget();

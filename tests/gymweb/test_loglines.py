@@ -68,3 +68,11 @@ def test_requests_while_the_database_is_away_are_one_line(logged):
 
 def test_a_wrong_query_is_logged_with_its_traceback(logged):
     assert "Traceback (most recent call last):" in logged(psycopg.errors.QueryCanceled("canceled"))
+
+
+def test_requests_that_a_full_disk_refuses_are_one_line_a_minute(log, monkeypatch):
+    monkeypatch.setattr(loglines, "DISK", OutageLog("The disk"))
+    for _ in range(40):
+        logging.getLogger("django.request").error("Insufficient Storage", extra={"status_code": 507})
+    assert log.getvalue().count("\n") == 1
+    assert "The disk fails (storing what was sent), retrying: OSError(28, 'No space left on device')" in log.getvalue()

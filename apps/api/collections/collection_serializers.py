@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.plan_spec import LIMITS
-from apps.rollouts.steering.holds import find_holds
+from apps.rollouts.steering.holds import explain_pause, find_holds
 
 
 class CollectionSerializer(serializers.ModelSerializer[Collection]):
@@ -83,8 +83,8 @@ MOVING = frozenset(
 
 class CollectionDetailSerializer(CollectionSerializer):
     held_back_by = serializers.SerializerMethodField(
-        help_text="Reasons why rollouts wait: open circuit breakers, an unhealthy environment server, a full disk, or "
-        "throttled endpoints with the end of the pause and the current rate."
+        help_text="Reasons why rollouts wait: a pause and how to end it, open circuit breakers, an unhealthy environment "
+        "server, a full disk, or throttled endpoints with the end of the pause and the current rate."
     )
 
     snapshot = serializers.DictField(
@@ -95,4 +95,5 @@ class CollectionDetailSerializer(CollectionSerializer):
         fields = [*CollectionSerializer.Meta.fields, "held_back_by", "snapshot"]
 
     def get_held_back_by(self, collection: Collection) -> list[str]:
-        return [str(hold) for hold in find_holds(collection)]
+        pause = explain_pause(collection)
+        return [*([f"Paused, since {pause}"] if pause else []), *map(str, find_holds(collection))]

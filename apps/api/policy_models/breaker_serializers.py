@@ -30,6 +30,7 @@ class BreakerField(serializers.Field[Any, Any, Any, Any]):
 
 class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
     is_throttled = serializers.SerializerMethodField(help_text="True while calls are rate limited.")
+    paused_until = serializers.SerializerMethodField(help_text="No calls start before this time; null if they may.")
     rate = serializers.FloatField(
         read_only=True, allow_null=True, help_text="Current rate limit, in requests per second."
     )
@@ -37,6 +38,11 @@ class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
     class Meta:
         model = Throttle
         fields = ["is_throttled", "paused_until", "rate", "concurrency", "message", "quota_message", "quota_at"]
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_paused_until(self, throttle: Throttle) -> str | None:
+        is_paused = throttle.paused_until and throttle.is_paused(timezone.now())
+        return serializers.DateTimeField().to_representation(throttle.paused_until) if is_paused else None
 
     def get_is_throttled(self, throttle: Throttle) -> bool:
         return throttle.is_limited(timezone.now())

@@ -1,13 +1,16 @@
 """Read what endpoints say when they do not serve a request: a message, a throttle reply, an exhausted quota."""
 
+import re
 from typing import Any
 
+import msgspec
 import orjson
 
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.calls.retries import parse_retry_after
 from apps.gym.redaction.shortening import cut_body
 
+_BEGINS_WITH_ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*\{')
 MAX_MESSAGE = 2_000
 """Characters of a body that is not JSON."""
 
@@ -27,6 +30,8 @@ _QUOTA_CODES = frozenset(
         "insufficient_credits",
     }
 )
+# Anthropic has no code of its own for it.
+_QUOTA_WORDS = "credit balance is too low"
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 
 
@@ -47,7 +52,25 @@ def is_quota_exhausted(reply: OutboundReply) -> bool:
     """Return True where only a person can help: credit is used up, or a spending limit is reached."""
     if reply.status == 402:
         return True
-    return reply.status in _QUOTA_STATUSES and not _QUOTA_CODES.isdisjoint(_read_codes(reply.body))
+    if reply.status not in _QUOTA_STATUSES:
+        return False
+    return (
+        not _QUOTA_CODES.isdisjoint(_read_codes(reply.body)) or _QUOTA_WORDS in explain_refusal(reply.body)[0].lower()
+    )
+
+
+def reveal_error(reply: OutboundReply) -> OutboundReply:
+    """Return the reply with the status of its error: OpenRouter and others answer 200 with an error and its code."""
+    if reply.status != 200 or not _BEGINS_WITH_ERROR.match(reply.body):
+        return reply
+    try:
+        error: Any = orjson.loads(reply.body).get("error")
+    except orjson.JSONDecodeError:
+        return reply
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int) and 400 <= code < 600:
+        return msgspec.structs.replace(reply, status=code)
+    return reply
 
 
 def explain_refusal(body: bytes) -> tuple[str, str]:

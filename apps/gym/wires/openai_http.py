@@ -20,7 +20,7 @@ from apps.gym.calls.outbound import (
     OutboundTooLarge,
 )
 from apps.gym.calls.outbound_policy import OutboundRefused
-from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
+from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after, reveal_error
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
@@ -164,9 +164,12 @@ class HttpPolicy:
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
+    async def _send(self, packed: Any, session: str, tries: int) -> OutboundReply:
+        return reveal_error(await self.sender.send(packed, session=session, tries=tries))
+
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
         try:
-            send = functools.partial(self.sender.send, packed, session=session, tries=tries)
+            send = functools.partial(self._send, packed, session, tries)
             got = await (self._gate.send(send, self._tell_throttled) if self._gate else send())
         except EndpointPaused as paused:
             raise self._error(f"The policy model is throttled: {paused}").refused("rate_limit") from None

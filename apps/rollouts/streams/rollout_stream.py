@@ -21,6 +21,7 @@ from apps.gym.traces.segments import check_prefixes, find_sampled, join_calls, s
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
+from apps.rollouts.steering.holds import explain_pause
 from apps.rollouts.streams.stream_readers import begin_reading, expect_reader, is_last_reader, leave_unread
 
 LOOK_SECONDS = 0.2
@@ -97,7 +98,7 @@ class RolloutStream:
         self._is_settled = True
         if reason in {"time", "denied"} and not self._keep:
             await sync_to_async(self._cancel)()
-        yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_counts)()})
+        yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_end)()})
 
     def leave(self) -> None:
         """Nobody reads on: cancel what is left of the collection, unless it is to be kept or its reader may come back.
@@ -165,9 +166,11 @@ class RolloutStream:
             return look.state
         return "time" if time.monotonic() >= until else ""
 
-    def _read_counts(self) -> dict[str, Any]:
+    def _read_end(self) -> dict[str, Any]:
+        """Return the counts and, of a paused collection, why it is paused."""
         self._collection.refresh_from_db()
-        return _counts(self._collection)
+        pause = explain_pause(self._collection)
+        return {**_counts(self._collection), **({"message": f"Paused, since {pause}"} if pause else {})}
 
     def _read_group(self, task_id: int) -> bytes:
         """One at a time from the database, and only as text together."""

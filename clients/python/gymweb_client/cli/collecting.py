@@ -157,6 +157,6 @@ def _report(call: Call, row: dict[str, Any]) -> None:
     call.out.one({"collection": row["id"], **told, "pass_at_1": metrics["pass_at_1"], "errors": metrics["errors"]})
     if row["state"] == "paused":
         adjust = f"gymweb collections adjust {row['id']} --help; gymweb collections resume {row['id']}"
-        raise Failed(f"Collection {row['id']} is paused ({row['pause_reason'] or 'by a user'}). {adjust}")
+        raise Failed(f"Collection {row['id']}: {'; '.join(row['held_back_by']) or 'paused'}.\n{adjust}")
     if row["state"] == "cancelled" or (row["failed"] and not row["completed"]):
         raise Failed(f"Collection {row['id']} is {row['state']}, {row['completed']} rollouts are completed.")
