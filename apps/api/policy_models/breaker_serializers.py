@@ -41,8 +41,8 @@ class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_paused_until(self, throttle: Throttle) -> str | None:
-        is_paused = throttle.paused_until and throttle.is_paused(timezone.now())
-        return serializers.DateTimeField().to_representation(throttle.paused_until) if is_paused else None
+        until = throttle.paused_until
+        return serializers.DateTimeField().to_representation(until) if until and until > timezone.now() else None
 
     def get_is_throttled(self, throttle: Throttle) -> bool:
         return throttle.is_limited(timezone.now())
