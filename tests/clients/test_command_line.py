@@ -148,8 +148,9 @@ def test_leads_settle_reviews_and_decide_pairs(signed_in: CommandLine) -> None:
     signed_in.gymweb("flags", "add", rollout, "wrong_tool", "--note", "It guessed.")
     signed_in.gymweb("comments", "add", rollout, "Why?")
     signed_in.gymweb("rewards", "override", rollout, "0.5", "--reason", "Half of it.")
-    told = [rows(signed_in, noun, "--collection", number)[0] for noun in ("review", "flags", "comments", "rewards")]
-    assert [each["rollout"] for each in told] == [int(rollout)] * 4
+    told = [rows(signed_in, noun, "--collection", number)[0] for noun in ("flags", "comments", "rewards")]
+    assert [each["rollout"] for each in told] == [int(rollout)] * 3
+    assert rows(signed_in, "review", "--collection", number)[0]["scores"] == {"right": True}
 
     first = answer(signed_in, "pairs", "build", number, "--name", "led")
     second = answer(signed_in, "pairs", "build", number, "--name", "led", "--margin", "0.5")
