@@ -19,13 +19,8 @@ _CONDITIONS: dict[Flag, Q] = {
 FLAGS: tuple[Flag, ...] = tuple(_CONDITIONS)
 
 
-def find_close(pairs: QuerySet[PreferencePair], below: float) -> QuerySet[PreferencePair]:
-    """Those that rewards made by a margin smaller than this. What people chose has no margin, and is none of them."""
-    return pairs.filter(margin__lt=below)
-
-
 def leave_out_close(pairs: QuerySet[PreferencePair], least: float) -> QuerySet[PreferencePair]:
-    """All but those."""
+    """Leave out pairs that rewards made by a smaller margin. Pairs that people chose have no margin, and stay."""
     return pairs.filter(Q(margin__gte=least) | Q(margin__isnull=True))
 
 

@@ -60,11 +60,11 @@ def test_a_program_is_named_by_its_key():
 
 
 def test_outside_of_a_request_the_program_is_named(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["/srv/gymweb/manage.py", "steer_collection", "7", "--max-cost", "3"])
+    monkeypatch.setattr("sys.argv", ["/srv/gymweb/manage.py", "collect", "--max-cost", "3"])
     collection = make_collection(priority=5)
     adjust_collection(collection=collection, changes={"priority": 1})
     entry = last()
-    assert (entry.user, entry.origin, entry.address) == (None, "manage.py steer_collection", "")
+    assert (entry.user, entry.origin, entry.address) == (None, "manage.py collect", "")
     assert (entry.before, entry.after) == ({"priority": 5}, {"priority": 1})
 
 

@@ -5,8 +5,14 @@ import os
 import re
 import select
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +20,7 @@ from tests.clients.command_line import CommandLine
 from tests.clients.site import Site, open_site
 from tests.deadlines import DEADLINE, wait_until
 from tests.factories import make_row
+from tests.gym.gymconfig.test_describing import ENV, LAB
 from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
@@ -103,6 +110,104 @@ def test_rollouts_go_out_and_come_back_with_the_same_rewards(signed_in: CommandL
     assert (report["total"], report["mean_reward"]) == (8, json.loads(collected)["mean_reward"])
     again, said = signed_in.gymweb("reverify", str(report["id"]), "--json")
     assert (json.loads(again)["verified"], json.loads(again)["changed"], said) == (8, 0, "")
+
+
+def answer(shell: CommandLine, *words: str) -> Any:
+    """The one JSON object that the command prints."""
+    return json.loads(shell.gymweb(*words, "--json")[0])
+
+
+def rows(shell: CommandLine, *words: str) -> list[Any]:
+    return [json.loads(line) for line in shell.gymweb(*words, "--json")[0].splitlines()]
+
+
+def test_a_collection_is_steered(signed_in: CommandLine) -> None:
+    signed_in.gymweb("models", "create", "slow", "--name", "Slow", "--provider", "scripted")
+    plan = ("--dataset", "steered", "--environment", "exact_match", "--model", "slow", "-k", "100")
+    number = str(answer(signed_in, "collect", "sums.jsonl", *plan, "--concurrency", "1", "--no-wait")["id"])
+    assert answer(signed_in, "collections", "pause", number)["state"] == "paused"
+    adjusted = answer(signed_in, "collections", "adjust", number, "--priority", "-3", "--max-seconds", "none")
+    assert (adjusted["priority"], adjusted["max_seconds"]) == (-3, None)
+    assert answer(signed_in, "collections", "resume", number)["state"] == "running"
+    assert answer(signed_in, "collections", "cancel", number)["state"] == "cancelled"
+    assert answer(signed_in, "collections", "archive", number)["is_archived"] is True
+    assert answer(signed_in, "collections", "restore", number)["is_archived"] is False
+    deletion = answer(signed_in, "collections", "delete", number)["id"]
+    signed_in.gymweb("collections", "show", number, code=4)
+    assert deletion in [row["id"] for row in rows(signed_in, "collections", "deletions")]
+
+
+def test_leads_settle_reviews_and_decide_pairs(signed_in: CommandLine) -> None:
+    signed_in.gymweb("models", "create", "half", "--name", "H", "--provider", "scripted", "--mistake-rate", "0.5")
+    plan = ("--dataset", "led", "--environment", "exact_match", "--model", "half", "-k", "8")
+    number = str(answer(signed_in, "collect", "sums.jsonl", *plan)["collection"])
+    rollout = str(rows(signed_in, "rollouts", "--collection", number)[0]["id"])
+    criteria = '{"key": "right", "label": "Right", "kind": "boolean"}'
+    signed_in.gymweb("rubrics", "create", "clarity", "--name", "Clarity", "--criteria", criteria)
+    signed_in.gymweb("review", "score", rollout, "clarity", "--score", "right=true")
+    signed_in.gymweb("flags", "add", rollout, "wrong_tool", "--note", "It guessed.")
+    signed_in.gymweb("comments", "add", rollout, "Why?")
+    signed_in.gymweb("rewards", "override", rollout, "0.5", "--reason", "Half of it.")
+    told = [rows(signed_in, noun, "--collection", number)[0] for noun in ("flags", "comments", "rewards")]
+    assert [each["rollout"] for each in told] == [int(rollout)] * 3
+    assert rows(signed_in, "review", "--collection", number)[0]["scores"] == {"right": True}
+
+    first = answer(signed_in, "pairs", "build", number, "--name", "led")
+    second = answer(signed_in, "pairs", "build", number, "--name", "led", "--margin", "0.5")
+    changes = answer(signed_in, "pairs", "changes", str(second["id"]))
+    assert changes["settings"] == {"margin": [0.1, 0.5]}
+    assert [row["id"] for row in rows(signed_in, "pairs", "sets", "--name", "led")] == [first["id"], second["id"]]
+    queue = str(answer(signed_in, "pairs", "ask", str(second["id"]), "--limit", "1")["id"])
+    assert [row["id"] for row in rows(signed_in, "queues", "--is-open") if str(row["id"]) == queue]
+    (item,) = rows(signed_in, "queues", "items", "--queue", queue)
+    signed_in.gymweb("queues", "adjudicate", str(item["id"]), "--choice", "b_much", "--token", "once")
+    assert answer(signed_in, "queues", "figures", queue)["progress"]["adjudicated"] == 1
+    (verdict,) = rows(signed_in, "pairs", "verdicts", "--collection", number)
+    assert (verdict["winner"], verdict["how"]) == (item["rollouts"][1], "adjudicated")
+    assert answer(signed_in, "queues", "close", queue)["is_open"] is False
+    signed_in.gymweb("pairs", "delete", str(first["id"]))
+    assert [row["id"] for row in rows(signed_in, "pairs", "sets", "--name", "led")] == [second["id"]]
+
+
+def test_a_worker_is_drained(site: Site, signed_in: CommandLine) -> None:
+    def found(pid: int) -> list[Any]:
+        return [row for row in rows(signed_in, "workers") if row["pid"] == pid]
+
+    words = [sys.executable, "manage.py", "rolloutworker"]
+    with subprocess.Popen(words, cwd=ROOT, env=site.environment) as worker:
+        try:
+            wait_until(lambda: bool(found(worker.pid)), what="the worker is listed")
+            assert answer(signed_in, "workers", "drain", str(found(worker.pid)[0]["id"]))["state"] == "draining"
+            assert worker.wait(DEADLINE) == 0
+        finally:
+            worker.kill()
+
+
+def test_patterns_of_secrets_are_added_tried_and_deleted(signed_in: CommandLine) -> None:
+    added = answer(signed_in, "redaction", "add", "prefix", "corp.", "--least", "6")
+    assert [(row["text"], row["least"]) for row in rows(signed_in, "redaction")] == [("corp.", 6)]
+    tried = answer(signed_in, "redaction", "try", "badge corp.abc123")
+    assert (tried["clean"], tried["counts"]) == ("badge [REDACTED:pattern]", {"pattern": 1})
+    signed_in.gymweb("redaction", "delete", str(added["id"]))
+    assert rows(signed_in, "redaction") == []
+
+
+def test_a_configuration_is_imported_with_the_addresses_of_a_head_server(signed_in: CommandLine) -> None:
+    (signed_in.folder / "lab.yaml").write_text(LAB.replace(", host: 0.0.0.0, port: 8123", ""))
+    (signed_in.folder / "env.yaml").write_text(ENV)
+    servers = [{"config_path": "lab", "name": "lab_1", "url": "http://127.0.0.1:8777"}]
+    (signed_in.folder / "server_instances").write_text(json.dumps(servers))
+    words = ("import", "config", "lab.yaml", "env.yaml", "--without-data")
+    steps = "lab_simple_agent.responses_api_agents.simple_agent.max_steps=3"
+    assert "lab=URL" in signed_in.gymweb(*words, code=2)[1]
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=signed_in.folder)) as head:
+        threading.Thread(target=head.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{head.server_port}"
+        signed_in.gymweb(*words, "--head", url, "--set", steps)
+        assert "not the head server" in signed_in.gymweb(*words, "--head", f"{url}/lab.yaml?", code=1)[1]
+        head.shutdown()
+    assert answer(signed_in, "environments", "show", "lab")["base_url"] == "http://127.0.0.1:8777"
+    assert answer(signed_in, "agents", "show", "lab_simple_agent")["max_steps"] == 3
 
 
 def test_each_way_to_fail_has_its_exit_code(site: Site, shell: CommandLine) -> None:

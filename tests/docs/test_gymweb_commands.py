@@ -47,7 +47,7 @@ def test_every_command_shown_is_one_that_its_parser_takes(document: Path, monkey
 
 
 def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:
-    assert sum(len(shown_commands(document)) for document in DOCUMENTS) > 30
+    assert sum(len(shown_commands(document)) for document in DOCUMENTS) > 80
     assert "no-such-option" in fault_of("collect --no-such-option")
     assert "no command" in fault_of("collections stop 1")
     assert "at least 1" in fault_of("collections adjust 1 --concurrency 0")

@@ -135,10 +135,3 @@ def test_the_command_takes_them_where_it_is_told_to(collection, tmp_path):
         call_command(*arguments)
     call_command(*arguments, "--include-flagged", stdout=StringIO())
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
-
-
-def test_the_steering_command_resolves_flags(collection, tmp_path):
-    out = StringIO()
-    call_command("steer_collection", str(collection.pk), "resolve-flags", "--json", stdout=out)
-    assert json.loads(out.getvalue())["resolved"] == 1
-    assert not Rollout.objects.filter(flagged=True).exists()

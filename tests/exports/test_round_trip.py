@@ -14,15 +14,12 @@ from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.gym.serving.aggregating import aggregate_metrics
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.metrics.collection_figures import measure_collection
-from apps.rollouts.reverification.reverification_jobs import (
-    apply_reverification,
-    finish_reverification,
-    queue_reverification,
-)
+from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from tests.factories import make_agent, make_collection, make_dataset, make_environment, make_rollout, make_trace
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS
 from tests.nemo_gym import kinds
 from tests.nemo_gym.servers import serving
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import NAMES, as_file, needs_shared, shared_files, shared_rows, stored_row
 
 pytestmark = [pytest.mark.django_db, needs_shared]

@@ -139,14 +139,12 @@ def _addresses(collection, rollouts, dataset):
         yield f"/api/v1/tasks/{rollout.task_id}/"
 
 
-def test_what_the_commands_print_and_write_has_none(tmp_path, capsys):
-    dataset = make_dataset(rows=[])
-    make_agent(slug="plain")
-    lines = tmp_path / "theirs.jsonl"
-    lines.write_bytes(b"\n".join(map(orjson.dumps, [*said_in_every_format(), {"messages": [{"role": corpus()}]}])))
-    arguments = ["--dataset", dataset.slug, "--agent", "plain", "--on-error", "skip"]
-    call_command("import_rollouts", str(lines), *arguments)
-    collection = Rollout.objects.first().collection_id
+def test_what_a_partial_import_says_and_the_export_command_prints_and_writes_has_none(tmp_path, capsys):
+    rows = [*said_in_every_format(), {"messages": [{"role": corpus()}]}]
+    dataset, agent = make_dataset(rows=[]), make_agent()
+    imported = import_rollouts(dataset=dataset, files=[as_file(*rows)], agent=agent, on_error="skip")
+    assert (imported.refused, leaked("".join(map(str, imported.errors)))) == (1, [])
+    collection = imported.collection.pk
     out = tmp_path / "out.jsonl"
     call_command(
         "export",
@@ -158,8 +156,7 @@ def test_what_the_commands_print_and_write_has_none(tmp_path, capsys):
         str(out),
         "--include-flagged",
     )
-    lines.unlink()
     assert leaked(kept_files(tmp_path)) == []
     printed = capsys.readouterr()
-    assert "7 rollouts" in printed.out
+    assert "considered 7" in printed.out
     assert leaked(printed.out + printed.err) == []

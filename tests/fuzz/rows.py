@@ -20,13 +20,14 @@ def fill() -> dict[str, Any]:
     from apps.pairs.models import PairSet
     from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
-    from apps.rollouts.reverification.reverification_jobs import finish_reverification, queue_reverification
+    from apps.rollouts.reverification.reverification_jobs import queue_reverification
     from apps.tasks.received_files import start_parts, store_file
     from apps.tasks.upload_choices import Choices
     from apps.tasks.upload_jobs import upload_file
     from tests.api.rows import MAKERS, make_pair
     from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_user
     from tests.reviews.queues import claim, judge, make_queue, make_rubric
+    from tests.rollouts.finished import finish_reverification
     from tests.rollouts.stored import stored_row
 
     user = make_user("admin")

@@ -20,11 +20,12 @@ from apps.gym.serving.served_environment import serve_environment
 from apps.gym.serving.served_model import ServedModel
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.rollouts.imports.rollout_import import import_rollouts
-from apps.rollouts.reverification.reverification_jobs import finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file
 from tests.walk.processes import await_port
 

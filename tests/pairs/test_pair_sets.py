@@ -1,11 +1,9 @@
 """Pair sets: counted before they are made, by rewards and by people, in versions, over collections, by workers."""
 
 from datetime import timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from hypothesis import given, settings
@@ -20,7 +18,7 @@ from apps.pairs import pair_set_jobs
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import PairMaker, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
-from apps.pairs.pair_search import FLAGS, find_close, flag_pairs, flags_of, leave_out_close
+from apps.pairs.pair_search import FLAGS, flag_pairs, flags_of, leave_out_close
 from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.pairs.pair_sets import (
     CannotCancel,
@@ -197,15 +195,8 @@ def test_no_filter_by_margin_catches_what_people_chose():
         ("verdict", None),
         ("verdict", None),
     ]
-    assert list(find_close(pair_set.pairs.all(), 0.6)) == [close]
     assert list(leave_out_close(pair_set.pairs.order_by("id"), 0.6)) == chosen
     assert leave_out_close(pair_set.pairs.all(), 0.5).count() == 3
-    make_user(username="erika")
-    words = ["decide_pairs", str(pair_set.pk), "reject", "--all", "--below-margin", "0.6", "--reason", "too close"]
-    told = StringIO()
-    call_command(*words, "--by", "erika", stdout=told)
-    assert "1 changed, 2 that people chose left as they are" in told.getvalue()
-    assert set(pair_set.pairs.values_list("source", "status")) == {("reward", "rejected"), ("verdict", "proposed")}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which items and reviews a filter finds; the same for pages, the API, files and commands."""
+"""Which items and reviews a filter finds; the same for pages, the API, and files."""
 
 import csv
 import io
@@ -6,7 +6,6 @@ import json
 from datetime import timedelta
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from apps.api.reviews.queue_viewsets import QueueItemFilter
@@ -19,7 +18,7 @@ from apps.reviews.queues.item_leases import skip_item
 from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
 from apps.reviews.queues.queue_filters import ITEM_FILTERS, REVIEW_FILTERS, narrow_items, narrow_reviews
 from apps.reviews.reviews.review_answers import Answer
-from apps.reviews.reviews.review_files import tag_reviews
+from apps.reviews.reviews.review_files import FORMATS, tag_reviews
 from apps.reviews.reviews.submission import score_rollout
 from apps.reviews.reviews.undo import undo_review
 from apps.rollouts.models import Rollout
@@ -199,13 +198,12 @@ def test_page_and_api_ask_by_the_same_names():
     assert set(ItemFilterForm.base_fields) == ITEM_FILTERS - {"queue", "disputed", "task"}
 
 
-def run(*words: str) -> str:
-    out = io.StringIO()
-    call_command(*words, stdout=out)
-    return out.getvalue()
+def written(format="ndjson", **wanted):
+    _, write = FORMATS[format]
+    return b"".join(write(narrow_reviews(Review.objects.all(), wanted, reads_all=True))).decode()
 
 
-def test_a_command_writes_the_reviews_that_pass(led, people, tmp_path):
+def test_files_hold_the_reviews_that_pass(led, people):
     queue, items = led
     score_rollout(
         rollout=Rollout.objects.filter(queue_entries__item=items[5])[0],
@@ -213,43 +211,25 @@ def test_a_command_writes_the_reviews_that_pass(led, people, tmp_path):
         rubric=make_rubric(slug="clarity"),
         scores={"right": True, "clear": 3, "why": "so"},
     )
-    words = ["export_reviews", "--task-number", "6"]
-    rows = [json.loads(line) for line in run(*words).splitlines()]
+    rows = [json.loads(line) for line in written(task_number=6, status="submitted").splitlines()]
     assert [(row["reviewer"], row["kind"], row["rubric"]) for row in rows] == [
         ("ann", "pairwise", None),
         ("ben", "pairwise", None),
         ("cy", "score", "clarity"),
     ]
     assert rows[2]["rollouts"] == [Rollout.objects.filter(queue_entries__item=items[5])[0].pk]
-    skipped = [json.loads(line) for line in run("export_reviews", "--status", "skipped").splitlines()]
+    skipped = [json.loads(line) for line in written(status="skipped").splitlines()]
     assert [(row["reviewer"], row["skip_reason"]) for row in skipped] == [
         ("ann", "I know this task."),
         ("ben", "The page is broken."),
     ]
-    out = tmp_path / "reviews.csv"
-    run("export_reviews", str(queue.pk), "--status", "any", "--reviewer", "ben", "--format", "csv", "--out", str(out))
-    assert [line["status"] for line in csv.DictReader(io.StringIO(out.read_text()))] == [
+    lines = csv.DictReader(io.StringIO(written("csv", queue=queue.pk, reviewer="ben")))
+    assert [line["status"] for line in lines] == [
         "submitted",
         "submitted",
         "submitted",
         "skipped",
     ]
-    with pytest.raises(CommandError, match="There is no queue 999999"):
-        run("export_reviews", "999999")
-
-
-def test_a_command_tells_the_items_that_pass(led):
-    queue, items = led
-
-    def told(*words: str) -> list[int]:
-        rows = json.loads(run("lead_queue", str(queue.pk), "items", *words, "--json"))["items"]
-        return [[each.pk for each in items].index(row["item"]) for row in rows]
-
-    assert told() == [0, 1, 2, 3, 4, 5, 6]
-    assert told("--state", "waiting") == [1, 2]
-    assert told("--reviewer", "ben", "--skipped") == [3]
-    assert told("--verdict", "equal", "--text", "what is 4") == [4]
-    assert run("lead_queue", str(queue.pk), "items", "--task-number", "99").strip() == "No item passes."
 
 
 def test_the_tag_of_a_file_changes_with_what_is_in_it(led):

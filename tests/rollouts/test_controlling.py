@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
@@ -52,6 +53,20 @@ def test_a_paused_collection_is_not_claimed_and_a_resumed_one_is():
         "collection.paused",
         "collection.resumed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"concurrency": 0}, "Give a number of at least 1"),
+        ({"priority": 5000}, "Give a number of at most 1,000"),
+        ({"priority": -1001}, "Give a number of at least -1,000"),
+        ({"max_cost": float("nan")}, "Give a finite number"),
+    ],
+)
+def test_a_limit_out_of_its_range_is_refused(changes, problem):
+    with pytest.raises(ValidationError, match=problem):
+        adjust_collection(collection=plan(), changes=changes)
 
 
 def test_what_has_ended_can_neither_be_paused_nor_resumed_nor_adjusted():

@@ -1,13 +1,10 @@
 import gzip
-from io import BytesIO, StringIO
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import orjson
 import pytest
 import zstandard
-from django.core.management import call_command
-from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
@@ -21,13 +18,10 @@ from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.plans.planning import QUIET, sweep_plans
-from apps.rollouts.reverification.reverification_jobs import (
-    apply_reverification,
-    finish_reverification,
-    queue_reverification,
-)
+from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.tasks.models import Task
-from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_user
+from tests.factories import make_agent, make_dataset, make_policy_model, make_user
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row
 from tests.rollouts.test_redaction import everything_stored
 
@@ -374,30 +368,6 @@ def test_what_is_exported_comes_back_the_same(tmp_path):
         assert one.task.row == other.task.row
         assert (one.reward, one.stop_reason, one.repeat) == (other.reward, other.stop_reason, other.repeat)
         assert [type(event) for event in one.trace()] == [type(event) for event in other.trace()]
-
-
-def test_the_command_imports_reports_and_says_when_it_was_done_before(tmp_path: Path):
-    make_environment(slug="stored")
-    file = tmp_path / "rollouts.jsonl"
-    file.write_bytes(orjson.dumps(stored_row()))
-    arguments = ["import_rollouts", str(file), "--dataset", "stored", "--environment", "stored"]
-    out = StringIO()
-    call_command(*arguments, stdout=out)
-    assert "1 rollouts of stored@v1, mean reward 1" in out.getvalue()
-    again = StringIO()
-    call_command(*arguments, "--json", stdout=again)
-    report = orjson.loads(again.getvalue())
-    assert (report["created"], report["rollouts"], report["mean_reward"]) == (False, 1, 1.0)
-
-
-def test_the_command_tells_bad_lines_and_ends_with_an_error(tmp_path: Path):
-    make_environment(slug="stored")
-    file = tmp_path / "rollouts.jsonl"
-    file.write_bytes(b"{oops\n")
-    errors = StringIO()
-    with pytest.raises(CommandError, match="1 line was refused, so nothing was stored"):
-        call_command("import_rollouts", str(file), "--dataset", "d", "--environment", "stored", stderr=errors)
-    assert "rollouts.jsonl, line 1: not JSON" in errors.getvalue()
 
 
 ODD_OUTPUTS = [

@@ -1,23 +1,16 @@
 """Rollouts that others stored: results of verifiers, chat logs, and the failures that NeMo Gym keeps beside them."""
 
-from io import StringIO
-from pathlib import Path
-
 import orjson
 import pytest
-from django.core.management import call_command
 
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.items import text_of
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.reverification.reverification_jobs import (
-    apply_reverification,
-    finish_reverification,
-    queue_reverification,
-)
+from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from tests.factories import make_agent, make_dataset, make_environment, make_user
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file, stored_row
 
 pytestmark = pytest.mark.django_db
@@ -365,25 +358,6 @@ def test_the_pages_of_what_was_imported_open(client):
     for rollout in rollouts_of(imported):
         assert client.get(f"/rollouts/{rollout.pk}/").status_code == 200
     assert client.get(f"/collections/{imported.collection.pk}/").status_code == 200
-
-
-def test_the_command_takes_a_format(tmp_path: Path):
-    make_environment(slug="stored")
-    file = tmp_path / "results.jsonl"
-    file.write_bytes(orjson.dumps(result()))
-    out = StringIO()
-    call_command(
-        "import_rollouts",
-        str(file),
-        "--dataset",
-        "theirs",
-        "--environment",
-        "stored",
-        "--format",
-        "verifiers",
-        stdout=out,
-    )
-    assert "1 rollouts of theirs@v1, mean reward 1" in out.getvalue()
 
 
 # -- failures of NeMo Gym beside its rollouts

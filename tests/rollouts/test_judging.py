@@ -25,14 +25,11 @@ from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.reverification.reverification_jobs import (
-    apply_reverification,
-    finish_reverification,
-    queue_reverification,
-)
+from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.work import serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")

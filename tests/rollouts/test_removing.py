@@ -1,10 +1,6 @@
 """Some rollouts of a collection are deleted for ever, as visible work that ends; the collection counts what is left."""
 
-import json
-from io import StringIO
-
 import pytest
-from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
 from apps.gym import process_exit
@@ -181,16 +177,6 @@ def test_rollouts_are_deleted_by_the_api(collection, client):
         {"rollouts": 1, "chosen": {"ids": [rollout.pk]}},
         {"rollouts": 1, "chosen": {"status": "failed"}},
     ]
-
-
-def test_rollouts_are_deleted_by_the_command(collection):
-    out = StringIO()
-    call_command("steer_collection", str(collection.pk), "delete-rollouts", "--max-reward", "0.3", "--json", stdout=out)
-    assert json.loads(out.getvalue())["deletion"] == CollectionDeletion.objects.get().pk
-    delete_next_collection()
-    assert figures(collection) == (3, 2, 1, 2, 1.5)
-    with pytest.raises(CommandError, match="Say which rollouts"):
-        call_command("steer_collection", str(collection.pk), "delete-rollouts")
 
 
 def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatch):

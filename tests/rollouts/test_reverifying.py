@@ -1,10 +1,7 @@
 import asyncio
-from io import StringIO
 
 import orjson
 import pytest
-from django.core.management import call_command
-from django.core.management.base import CommandError
 from django.db.models import F
 from django.utils import timezone
 
@@ -27,7 +24,6 @@ from apps.rollouts.reverification.reverification_jobs import (
     apply_reverification,
     cancel_reverification,
     continue_reverification,
-    finish_reverification,
     queue_reverification,
 )
 from apps.rollouts.reverification.reward_changes import compare_rewards
@@ -41,6 +37,7 @@ from tests.factories import (
     make_rollout,
     make_user,
 )
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file, stored_row
 
 pytestmark = pytest.mark.django_db
@@ -356,17 +353,3 @@ def test_the_session_is_closed_after_a_verification(monkeypatch):
     monkeypatch.setattr(InProcessSession, "close", close)
     reverified(imported(*three_rows()))
     assert len(closed) == 3
-
-
-def test_the_command_tells_what_would_change_and_applies_it_when_asked():
-    collection = imported(*three_rows())
-    out = StringIO()
-    call_command("reverify", "--collection", str(collection.pk), stdout=out)
-    assert "3 verified, 2 changed (1 better, 1 worse, 0 had no reward), 0 not verified" in out.getvalue()
-    assert "nothing is changed yet" in out.getvalue()
-    out = StringIO()
-    call_command("reverify", "--collection", str(collection.pk), "--apply", "--json", stdout=out)
-    report = orjson.loads(out.getvalue())
-    assert (report["state"], report["applied"], report["changed"]) == ("applied", 2, 2)
-    with pytest.raises(CommandError, match="passes these filters"):
-        call_command("reverify", "--collection", str(collection.pk), "--judge-failures")

@@ -9,16 +9,13 @@ import pytest
 from apps.environments.models import Adapter
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
-from apps.rollouts.reverification.reverification_jobs import (
-    ReverifyRefused,
-    finish_reverification,
-    queue_reverification,
-)
+from apps.rollouts.reverification.reverification_jobs import ReverifyRefused, queue_reverification
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS, STALE
 from tests.nemo_gym import kinds
 from tests.nemo_gym.servers import serving
+from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import NAMES, needs_shared, shared_files, shared_rows
 
 pytestmark = [pytest.mark.django_db, needs_shared]

@@ -1,9 +1,8 @@
-"""Pages, API and command say until when an endpoint is throttled, and how fast it is called."""
+"""Pages and API say until when an endpoint is throttled, and how fast it is called."""
 
 from datetime import timedelta
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -26,7 +25,7 @@ def throttle(model, **fields):
     return Throttle.objects.create(policy_model=model, **{**given, **fields})
 
 
-def test_page_api_and_command_say_until_when_and_how_fast(client, capsys):
+def test_page_and_api_say_until_when_and_how_fast(client):
     model = make_policy_model(name="Tight")
     row = throttle(model)
     collection = make_collection(policy_model=model, total=4)
@@ -36,8 +35,6 @@ def test_page_api_and_command_say_until_when_and_how_fast(client, capsys):
     assert told["held_back_by"] == [expected]
     page = client.get(f"/collections/{collection.pk}/").text
     assert f"Throttled until {until} (429: Slow down.): policy model Tight, 4.8 requests/s" in page
-    call_command("steer_collection", str(collection.pk), "show")
-    assert expected in capsys.readouterr().out
     page = client.get(f"/models/{model.slug}/").text
     assert f"until {until}" in page
     assert "4.8 requests/s" in page

@@ -39,7 +39,7 @@ def read_steps(base: str) -> list[Step]:
                 '{"slug": "my-environment", "name": "My environment", "adapter": "http",\n'
                 '       "base_url": "http://tools.example:9000"}',
             ),
-            command="python manage.py import_gym_config my_config.yaml",
+            command="gymweb import config my_config.yaml",
         ),
         Step(
             title="Create a dataset and upload tasks",

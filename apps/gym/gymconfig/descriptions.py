@@ -1,15 +1,14 @@
 """What a configuration describes: resource servers, agents with their datasets, models."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
 from apps.gym.gymconfig.inheritance import resolve_inheritance
-from apps.gym.gymconfig.merging import Merged, find_file, merge_files, merge_texts
+from apps.gym.gymconfig.merging import merge_texts
 from apps.gym.gymconfig.references import Values
 from apps.gym.gymconfig.unsupported_values import find_unusable
 
@@ -30,14 +29,11 @@ class ResourceServer(msgspec.Struct, kw_only=True):
 
 
 class DatasetFile(msgspec.Struct, kw_only=True):
-    """`path` is None where the file is not on this machine; `wanted` is what the configuration calls it."""
-
     name: str
     key: str
     server: str
     split: str
     wanted: str
-    path: Path | None
     license: str = ""
     source: str = ""
 
@@ -81,51 +77,17 @@ class Description(msgspec.Struct, kw_only=True):
         return len(self.servers) + len(self.agents) + len(self.models) + len(self.datasets)
 
 
-def describe_config(
-    files: Sequence[Path],
-    *,
-    environment: Mapping[str, str],
-    roots: Sequence[Path] = (),
-    settings: Mapping[str, str] | None = None,
-    without_models: bool = False,
-) -> tuple[Description, Values]:
-    """`settings` are dotted keys with their values, over all files. Raises ConfigRefused with all that is wrong."""
-
-    def locate(wanted: str, file: str) -> Path | None:
-        beside = Path(file) if Path(file).is_file() else files[0]
-        return find_file(wanted, roots=roots, beside=beside)
-
-    merged = merge_files(files, roots=roots)
-    return _describe(merged, environment, locate, settings=settings, without_models=without_models)
-
-
 def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) -> tuple[Description, Values]:
-    """The same for texts by their names, of whoever may not read this machine's files or environment."""
-    return _describe(merge_texts(texts), {}, lambda wanted, file: None, without_models=without_models)
-
-
-def _describe(
-    merged: Merged,
-    environment: Mapping[str, str],
-    locate: Callable[[str, str], Path | None],
-    *,
-    settings: Mapping[str, str] | None = None,
-    without_models: bool,
-) -> tuple[Description, Values]:
-    """`locate` finds what a file of the configuration calls a path."""
-    for key, value in (settings or {}).items():
-        tree: Any = value
-        for name in reversed(key.split(".")):
-            tree = {name: tree}
-        merged.add(tree, "command line")
+    """Describe the configurations in these texts, by name. Raises ConfigRefused with every problem."""
+    merged = merge_texts(texts)
     if unusable := find_unusable(merged):
         raise ConfigRefused(*unusable)
     try:
         resolve_inheritance(merged)
     except RecursionError:
         raise ConfigRefused(Problem("", "", "what it inherits is nested too deep")) from None
-    values = Values(merged, environment)
-    reader = _Reader(values, locate, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
+    values = Values(merged)
+    reader = _Reader(values, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
     for name in values.names:
         reader.read(name)
     reader.check_references()
@@ -135,10 +97,9 @@ def _describe(
 
 
 class _Reader:
-    def __init__(self, values: Values, locate: Callable[[str, str], Path | None], *, kinds: tuple[str, ...]) -> None:
+    def __init__(self, values: Values, *, kinds: tuple[str, ...]) -> None:
         self._kinds = kinds
         self._values = values
-        self._locate = locate
         self.found = Description()
         self.problems: list[Problem] = []
 
@@ -225,7 +186,6 @@ class _Reader:
                 server=server,
                 split=SPLITS[given["type"]],
                 wanted=given["jsonl_fpath"],
-                path=self._locate(given["jsonl_fpath"], self._values.file_of(key)),
                 license=str(given.get("license") or ""),
                 source=_source(given),
             )

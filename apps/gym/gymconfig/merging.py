@@ -1,6 +1,6 @@
-"""Read files with what they include, and merge them: a file overrides what it pulled in, a later one the earlier."""
+"""Merge texts: a text overrides those that it includes, and a later text overrides an earlier one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
 from apps.gym.gymconfig.yaml_reader import NotYaml, read_yaml
 
 INCLUDES = "config_paths"
-_MAX_FILES = 200
 
 Tree = dict[str, Any]
 
@@ -42,40 +41,8 @@ class Merged:
         return self.origins.get(key, "")
 
 
-def merge_files(files: Sequence[Path], *, roots: Sequence[Path]) -> Merged:
-    """Included paths are looked for in `roots`, then beside and above the file that names them.
-
-    Raises ConfigRefused.
-    """
-    merged = Merged()
-    seen: set[Path] = set()
-    for file in files:
-        _add_file(merged, file, roots, seen)
-    merged.tree.pop(INCLUDES, None)
-    return merged
-
-
-def _add_file(merged: Merged, file: Path, roots: Sequence[Path], seen: set[Path]) -> None:
-    place = file.resolve()
-    if place in seen:
-        return
-    if len(seen) >= _MAX_FILES:
-        raise ConfigRefused(Problem(str(file), INCLUDES, f"more than {_MAX_FILES} files include each other"))
-    seen.add(place)
-    tree = _read(file)
-    for one in _included(tree, str(file)):
-        found = find_file(one, roots=roots, beside=file)
-        if found is None:
-            raise ConfigRefused(Problem(str(file), INCLUDES, f"{one} was not found from here; name its root"))
-        _add_file(merged, found, roots, seen)
-    merged.add(tree, str(file))
-
-
 def merge_texts(texts: Mapping[str, str]) -> Merged:
-    """The same for texts by their names. What one includes must be among them: no file is read.
-
-    Raises ConfigRefused.
-    """
+    """Merge texts by name. What a text includes must be among them. Raises ConfigRefused."""
     merged = Merged()
     seen: set[str] = set()
     for name in texts:
@@ -103,25 +70,6 @@ def _included(tree: Tree, file: str) -> list[str]:
     if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
         raise ConfigRefused(Problem(file, INCLUDES, "must be a list of paths"))
     return included
-
-
-def find_file(name: str, *, roots: Sequence[Path], beside: Path) -> Path | None:
-    """A path in a configuration is relative to the root of its repository, which is a folder above it."""
-    wanted = Path(name)
-    if wanted.is_absolute():
-        return wanted if wanted.is_file() else None
-    places = [*roots, *beside.resolve().parents]
-    return next((place / wanted for place in places if (place / wanted).is_file()), None)
-
-
-def _read(file: Path) -> Tree:
-    try:
-        text = file.read_text()
-    except OSError as error:
-        raise ConfigRefused(Problem(str(file), "", f"cannot be read: {error.strerror}")) from None
-    except UnicodeDecodeError as error:
-        raise ConfigRefused(Problem(str(file), "", f"is not YAML: {error}")) from None
-    return _parse(str(file), text)
 
 
 def _parse(name: str, text: str) -> Tree:

@@ -4,7 +4,6 @@ What nobody asks for may stay unresolved: a configuration is full of keys that o
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
@@ -17,8 +16,6 @@ _MAX_DEPTH = 20
 _MOST_STEPS = 300_000
 """Values and references that are looked at for one configuration: far beyond what any needs."""
 _LONGEST = 1024 * 1024
-_OWN = "GYMWEB_"
-"""What this installation is set up with, its keys among it: no configuration has business with them."""
 _INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 
 
@@ -27,11 +24,8 @@ class Absent(Exception):
 
 
 class Values:
-    """`environment` is what `oc.env` reads."""
-
-    def __init__(self, merged: Merged, environment: Mapping[str, str]) -> None:
+    def __init__(self, merged: Merged) -> None:
         self._merged = merged
-        self._environment = environment
         self._steps = 0
 
     @property
@@ -131,7 +125,7 @@ class Values:
                 return self._select(argument, key, depth)
             if resolver != "oc.env":
                 raise self.refuse(key, f"${{{resolver}:…}} is not understood: only oc.env and oc.select are")
-            return self._from_environment(argument, key)
+            return self._environment_default(argument, key)
         path = _absolute(name, key)
         try:
             value = self.raw(path)
@@ -152,13 +146,9 @@ class Values:
             return self._default(default.strip() or "null", key)
         return self._resolve(value, path, depth + 1)
 
-    def _from_environment(self, argument: str, key: str) -> Any:
+    def _environment_default(self, argument: str, key: str) -> Any:
+        """Return the default of `NAME, default`: no environment variable of this machine is given out."""
         name, comma, default = argument.partition(",")
-        if name.strip().startswith(_OWN):
-            raise self.refuse(key, f"reads {name.strip()}, which is GymWeb's own and not given out")
-        given = self._environment.get(name.strip())
-        if given is not None:
-            return given
         if not comma:
             raise self.refuse(key, f"reads {name.strip()} from the environment, which is not set there")
         return self._default(default.strip() or "''", key)

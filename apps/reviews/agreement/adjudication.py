@@ -1,4 +1,4 @@
-"""Settle what reviewers disagree on: the adjudicator's verdict stands, and everybody's stays as history."""
+"""Settle a disagreement: the adjudicator's verdict counts, and all reviews are kept."""
 
 from django.db import transaction
 from django.utils import timezone

@@ -108,14 +108,14 @@ def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
-    """Items on which reviewers differ and that nobody has settled, the most disputed first."""
+    """Return items on which reviewers disagree and that have no adjudication, the most disputed first."""
     items = QueueItem.objects.filter(DISPUTED, queue=queue)
     return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
 
 
 def _questions(queue: Queue, could_see_results: bool | None) -> Iterator[Question]:
     if queue.kind != Queue.Kind.RUBRIC:
-        # Two rankings may share two rollouts: what somebody said in each is an opinion of its own.
+        # Two rankings may share two rollouts: each ranking is a separate opinion.
         rows = find_verdicts(queue, could_see_results=could_see_results).values_list(
             "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
         )

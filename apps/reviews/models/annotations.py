@@ -45,7 +45,7 @@ class Comment(models.Model):
 
 
 class Flag(models.Model):
-    """Something that is wrong with a rollout or with one step of it, in a word that can be counted."""
+    """A fault of a rollout or of one step, with a kind that can be counted."""
 
     class Kind(models.TextChoices):
         VERIFIER_WRONG = "verifier_wrong", "verifier wrong"

@@ -62,12 +62,12 @@ def _of_verdict(verdict: str) -> Q:
 
 
 def _said(wanted: Q) -> Q:
-    """Not what was taken back: it is a draft by now."""
+    """Leave out reviews that were taken back: they are drafts."""
     return Q(status__in=[Review.Status.SUBMITTED, Review.Status.REPLACED]) & wanted
 
 
 def _of_collection(pk: int) -> Q:
-    """About a rollout of it, alone or among others."""
+    """Reviews about at least one rollout of the collection."""
     among = ItemRollout.objects.filter(item=OuterRef("item"), rollout__collection=pk)
     return Q(rollout__collection=pk) | Q(Exists(among))
 

@@ -1,4 +1,4 @@
-"""Say in a word that can be counted what is wrong with a rollout or with one step of it."""
+"""Flag a rollout, or one of its steps, with a kind of fault that can be counted."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -16,7 +16,7 @@ MAX_NOTE = 1_000
 
 
 class FlagRefused(Refusal, code="flag-refused"):
-    """There is no such flag, no such event, the note is too long, or it is somebody else's to withdraw."""
+    """The kind or event is unknown, the note is too long, or another person raised the flag."""
 
 
 def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = None, note: str = "") -> Flag:

@@ -1,4 +1,4 @@
-"""Whether somebody answered far faster than a queue is answered usually: a word to them, no refusal."""
+"""Notice a review that was far faster than usual in its queue. It is a hint, not a refusal."""
 
 from datetime import timedelta
 from statistics import median
@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
 
 SAMPLE = 200
-"""The last so many reviews say what is usual."""
+"""The usual time is taken from this many latest reviews."""
 
 FEWEST = 5
 LEAST_SECONDS = 8.0
@@ -21,7 +21,7 @@ SAID_FOR = timedelta(minutes=2)
 
 
 class Haste(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last answer took, and what is usual in the queue, in seconds."""
+    """Seconds of the last answer, and of a usual answer in the queue."""
 
     took: float
     usual: float

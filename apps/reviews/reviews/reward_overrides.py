@@ -20,11 +20,11 @@ MAX_REASON = 2_000
 
 
 class OverrideRefused(Refusal, code="override-refused"):
-    """The rollout has not ended, the reward is no finite number, the reason is missing, or nothing stands."""
+    """The rollout has not ended, the reward is not finite, the reason is missing, or there is no override."""
 
 
 class OverrideEnded(OverrideRefused, status=409, code="override-ended"):
-    """Somebody has withdrawn or replaced it meanwhile; the message says which."""
+    """Another person has withdrawn or replaced the override; the message says which."""
 
 
 class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,12 @@
-"""Register what a NeMo Gym configuration describes: environments, agents, policy models and datasets with their tasks.
+"""Register what a NeMo Gym configuration describes: environments, agents, policy models and datasets without tasks.
 
 Nothing is written where anything is wrong. What is registered already, and the same, is left as it is.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
@@ -18,23 +15,18 @@ from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
-from apps.gym.calls.outbound import OutboundFailed
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.gymconfig import descriptions
 from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
 from apps.gym.gymconfig.pasted_files import MOST_DESCRIBED, MOST_PASTED, split_texts
 from apps.gym.gymconfig.references import Values
 from apps.gym.redaction.shortening import cut_clean
 from apps.policies.models import PolicyModel, Provider, Wire
-from apps.policies.policy_clients import open_outbound, stored_key
+from apps.policies.policy_clients import stored_key
 from apps.policies.policy_model_changes import save_policy_model
 from apps.policies.secrets import SecretUnreadable
-from apps.tasks.models import Dataset, Upload
-from apps.tasks.upload_choices import Choices
-from apps.tasks.upload_jobs import create_dataset, upload_file
-from apps.tasks.upload_turns import DatasetIsBusy
+from apps.tasks.models import Dataset
+from apps.tasks.upload_jobs import create_dataset
 
-_HEAD_SECONDS = 10.0
 _OWN_LOOP = frozenset({"simple_agent", "gymnasium_agent"})
 """Agents that do what the loop here does; others are harnesses of their own."""
 _SLUG_LENGTH = 64
@@ -63,51 +55,6 @@ class Registered:
         self.lines.append(Line(kind, slug, outcome, told))
 
 
-def ask_head(url: str) -> dict[str, str]:
-    """Where the servers of a running NeMo Gym are, by name, from its head server. Raises ConfigRefused."""
-
-    async def ask() -> bytes:
-        outbound = open_outbound()
-        try:
-            reply = await outbound.request("GET", f"{url.rstrip('/')}/server_instances", timeout=_HEAD_SECONDS)
-        finally:
-            await outbound.close()
-        if reply.status != 200:
-            raise OutboundFailed(f"GET /server_instances answered {reply.status}")
-        return reply.body
-
-    try:
-        found = json.loads(async_to_sync(ask)())
-    except (OutboundFailed, OutboundRefused, ValueError) as error:
-        raise ConfigRefused(Problem(url, "", str(error))) from None
-    servers = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    # `config_path` is the key of the server in the configuration; `name` is made of it.
-    return {str(one.get("config_path") or one.get("name")): str(one["url"]) for one in servers if one.get("url")}
-
-
-def register_config(
-    *,
-    description: descriptions.Description,
-    values: Values,
-    addresses: Mapping[str, str],
-    without_data: bool = False,
-    upload: bool = True,
-    user: User | None = None,
-) -> Registered:
-    """`addresses` are where servers run, by their names. Raises ConfigRefused with all that keeps this from being done.
-
-    Everything but the tasks is stored in one transaction; the tasks follow, a version for each file that has changed.
-    """
-    done = Registered()
-    with transaction.atomic():
-        datasets = _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
-        if done.problems:
-            raise ConfigRefused(*done.problems)
-    for given, dataset in datasets:
-        _load(given, dataset, done, upload=upload)
-    return done
-
-
 def register_pasted(
     *,
     text: str,
@@ -117,11 +64,12 @@ def register_pasted(
     preview: bool = False,
     user: User | None = None,
 ) -> Registered:
-    """What `register_config` does with files, for a text of one or several configurations. It reads neither files nor
-    the environment of this machine, so datasets are registered without tasks.
+    """Register a text of one or several configurations. It reads no files and no environment variables of this machine,
+    so datasets are registered without tasks. `addresses` are the URLs of servers, by name.
 
-    A preview stores nothing, and gives what is wrong in place of raising ConfigRefused.
+    Raises ConfigRefused with every problem. A preview stores nothing, and returns the problems instead.
     """
+    done = Registered()
     try:
         if len(text) > MOST_PASTED:
             raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; at most {MOST_PASTED:,} are read"))
@@ -129,26 +77,20 @@ def register_pasted(
         if description.size > MOST_DESCRIBED:
             told = f"describes {description.size:,} things; at most {MOST_DESCRIBED} are registered at once"
             raise ConfigRefused(Problem("", "", told))
-        if not preview:
-            return register_config(
-                description=description, values=values, addresses=addresses, without_data=without_data, user=user
-            )
+        with transaction.atomic():
+            _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
+            if preview:
+                transaction.set_rollback(True)
+            elif done.problems:
+                raise ConfigRefused(*done.problems)
     except ConfigRefused as refused:
-        if preview:
-            return Registered(problems=refused.problems)
-        raise
-    done = Registered()
-    with transaction.atomic():
-        for given, dataset in _store(description, _Registrar(values, addresses, done, user), without_data=without_data):
-            _load(given, dataset, done, upload=False)
-        transaction.set_rollback(True)
+        if not preview:
+            raise
+        return Registered(problems=refused.problems)
     return done
 
 
-def _store(
-    description: descriptions.Description, registrar: "_Registrar", *, without_data: bool
-) -> list[tuple[descriptions.DatasetFile, Dataset]]:
-    """Everything but the tasks, and which dataset each file of tasks belongs to."""
+def _store(description: descriptions.Description, registrar: "_Registrar", *, without_data: bool) -> None:
     for note in description.notes:
         registrar.done.add("note", str(note), "skipped")
     for server in description.servers:
@@ -157,8 +99,10 @@ def _store(
         registrar.agent(agent)
     for model in description.models:
         registrar.model(model)
-    datasets = [] if without_data else [(given, registrar.dataset(given)) for given in description.datasets]
-    return [(given, dataset) for given, dataset in datasets if dataset is not None]
+    registered = [] if without_data else [given for given in description.datasets if registrar.dataset(given)]
+    for given in registered:
+        origin = f"; it is to be had from {given.source}" if given.source else ""
+        registrar.done.add("tasks", _dataset_slug(given), "skipped", f"{given.wanted} is not on this machine{origin}")
 
 
 class _Registrar:
@@ -174,7 +118,7 @@ class _Registrar:
     def environment(self, server: descriptions.ResourceServer) -> None:
         url = (self._addresses.get(server.name) or server.url).rstrip("/")
         if not url:
-            where = f"{server.name}=URL (of the command --server or --head)"
+            where = f"{server.name}=URL (in a terminal: gymweb import config --address {server.name}=URL)"
             self._refuse(server.key, f"has neither host nor port: start it, and say where: {where}")
             return
         adapter = Adapter.GYMNASIUM if server.is_gymnasium else Adapter.HTTP
@@ -222,7 +166,7 @@ class _Registrar:
         environment = self._environments.get(given.server)
         if environment is None:
             return None  # its environment is refused already
-        slug = _slug(f"{given.server}-{given.name}")
+        slug = _dataset_slug(given)
         known = Dataset.objects.filter(slug=slug).first()
         if known is not None:
             if known.environment_id != environment.pk:
@@ -276,32 +220,8 @@ def _has_key(model: PolicyModel, api_key: str) -> bool:
         return False
 
 
-def _load(given: descriptions.DatasetFile, dataset: Dataset, done: Registered, *, upload: bool) -> None:
-    """A new version where the file is here and is not what the newest version was made of."""
-    if given.path is None:
-        origin = f"; it is to be had from {given.source}" if given.source else ""
-        done.add("tasks", dataset.slug, "skipped", f"{given.wanted} is not on this machine{origin}")
-        return
-    if not upload:
-        done.add("tasks", dataset.slug, "skipped", f"{given.path} was not to be loaded")
-        return
-    with given.path.open("rb") as stream:
-        note = f"sha256 {hashlib.file_digest(stream, 'sha256').hexdigest()}"
-        latest = dataset.latest_version()
-        if latest is not None and latest.note == note:
-            done.add("tasks", dataset.slug, "unchanged", f"{latest}: {latest.task_count:,} tasks")
-            return
-        stream.seek(0)
-        choices = Choices(split=given.split, note=note)
-        try:
-            loaded = upload_file(dataset=dataset, stream=stream, filename=given.path.name, choices=choices)
-        except DatasetIsBusy as busy:
-            raise ConfigRefused(Problem(str(given.path), given.key, str(busy))) from None
-    if loaded.state != Upload.State.READY or loaded.version is None:
-        first = f"; line {loaded.errors[0]['line']}: {loaded.errors[0]['message']}" if loaded.errors else ""
-        raise ConfigRefused(Problem(str(given.path), given.key, f"{loaded.message}{first}"))
-    outcome = "created" if latest is None else "changed"
-    done.add("tasks", dataset.slug, outcome, f"{loaded.version}: {loaded.version.task_count:,} tasks")
+def _dataset_slug(given: descriptions.DatasetFile) -> str:
+    return _slug(f"{given.server}-{given.name}")
 
 
 def _slug(name: str) -> str:

@@ -57,10 +57,8 @@ class Owner(NamedTuple):
             raise FencedOut
 
 
-def as_owner(
-    reverification: Reverification, state: str, work: Callable[[Owner], None], *, seconds: float = math.inf
-) -> None:
-    """Do the work, for so many seconds or to its end; what is left goes back into `state`."""
+def as_owner(reverification: Reverification, state: str, work: Callable[[Owner], None], *, seconds: float) -> None:
+    """Do the work for at most so many seconds; what is left goes back into `state`."""
     doing = State.VERIFYING if state == State.QUEUED else State.APPLYING
     attempt = reverification.attempt + 1
     waiting = Reverification.objects.filter(pk=reverification.pk, state=state, attempt=reverification.attempt)

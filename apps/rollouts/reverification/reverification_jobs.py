@@ -120,23 +120,9 @@ def continue_reverification() -> bool:
     reverification = waiting.order_by("touched_at", "id").first()
     if reverification is None:
         return False
-    _work(reverification, seconds=TURN_SECONDS)
+    work = write_rewards if reverification.state == State.APPLYING else rescore_rollouts
+    as_owner(reverification, reverification.state, work, seconds=TURN_SECONDS)
     return True
-
-
-def finish_reverification(*, reverification: Reverification) -> Reverification:
-    """Do here and now what it waits for, to its end; of two that do, one does it."""
-    reverification.refresh_from_db()
-    _work(reverification, seconds=math.inf)
-    reverification.refresh_from_db()
-    return reverification
-
-
-def _work(reverification: Reverification, *, seconds: float) -> None:
-    if reverification.state == State.APPLYING:
-        as_owner(reverification, State.APPLYING, write_rewards, seconds=seconds)
-    elif reverification.state == State.QUEUED:
-        as_owner(reverification, State.QUEUED, rescore_rollouts, seconds=seconds)
 
 
 def cancel_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:

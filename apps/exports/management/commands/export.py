@@ -119,7 +119,7 @@ class Command(BaseCommand):
         if newest is None:
             raise CommandError(
                 f"Collection {collection.label} has no pair set, and {FORMATS[format].title} needs a pair set: "
-                f"build one with `manage.py build_pairs --collection {collection.pk}`."
+                f"build one with `gymweb pairs build {collection.pk}`."
             )
         self.stderr.write(f"Exporting {newest}, its newest; --pair-set names another.")
         return newest

@@ -169,10 +169,10 @@ def _describe(worker: Worker) -> str:
 
 
 def _explain_pause(collection: Collection) -> str:
-    steer = f"manage.py steer_collection {collection.pk}"
     return (
         f"{collection.label} is paused after {collection.ended} of {collection.total} rollouts, since "
-        f"{explain_pause(collection)}.\nFor example: {steer} adjust --help; {steer} resume"
+        f"{explain_pause(collection)}.\nFor example: gymweb collections adjust --help; "
+        f"gymweb collections resume {collection.pk}"
     )
 
 

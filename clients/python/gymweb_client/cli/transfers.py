@@ -1,11 +1,13 @@
 """Files in and out: uploads, imports, exports."""
 
+import asyncio
 import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import aiohttp
 from typer import Argument, Option
 
 from gymweb_client.cli.calls import Call, Failed
@@ -113,6 +115,9 @@ def import_config(
     call: Call,
     files: Annotated[list[Path], Argument(help="YAML files; a later one overrides an earlier one.")],
     settings: Annotated[list[str], Option("--set", metavar="KEY=VALUE", help="A dotted key, over all files.")] = [],  # noqa: B006
+    head: Annotated[
+        str, Option(metavar="URL", help="Head server of a running NeMo Gym, which has the addresses.")
+    ] = "",
     preview: Annotated[bool, Option("--preview", help="Register nothing, only show what would be.")] = False,
 ) -> None:
     """Register the environments, agents, models and datasets of NeMo Gym configurations."""
@@ -126,9 +131,23 @@ def import_config(
             nested = f"{{{json.dumps(part)}: {nested}}}"
         texts.append(f"--- # --set {number}\n{nested}\n")
     address = "gym-configs/preview/" if preview else "gym-configs/"
-    done = call.gym.request("POST", address, {**call.body, "text": "\n".join(texts)}, **call.key)
+    body = {**call.body, "text": "\n".join(texts)}
+    if head:
+        body["addresses"] = {**asyncio.run(_ask_head(head)), **body.get("addresses", {})}
+    done = call.gym.request("POST", address, body, **call.key)
     for problem in done["problems"]:
         call.out.say(json.dumps(problem, ensure_ascii=False))
     call.out.rows(done["lines"], ["outcome", "kind", "slug", "told"], len(done["lines"]) or None)
     if done["problems"]:
         raise Failed("The configuration has problems.")
+
+
+async def _ask_head(url: str) -> dict[str, str]:
+    """Return the addresses of NeMo Gym's servers, by name. Raises ClientError or Failed."""
+    session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10), raise_for_status=True)
+    async with session, session.get(f"{url.rstrip('/')}/server_instances") as reply:
+        try:
+            # `config_path` is the key of the server in the configuration.
+            return {one["config_path"]: one["url"] for one in json.loads(await reply.read()) if one["url"]}
+        except (ValueError, TypeError, KeyError):
+            raise Failed(f"{url} is not the head server of a running NeMo Gym.") from None

@@ -1,0 +1,117 @@
+"""Registering NeMo Gym configurations: what is stored, what a second import changes, and how it refuses."""
+
+import pytest
+
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.pasted_files import join_texts
+from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
+from apps.rollouts.imports.gym_config_import import register_pasted
+from apps.tasks.models import Dataset
+from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _reachable(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+
+
+def register(lab=LAB, env=ENV, **options):
+    text = join_texts([("lab.yaml", lab), ("model.yaml", MODEL), ("env.yaml", env)])
+    done = register_pasted(text=text, addresses=options.pop("addresses", {}), **options)
+    return [f"{line.outcome} {line.kind} {line.slug} {line.told}".strip() for line in done.lines]
+
+
+def test_everything_is_registered_and_told():
+    assert register() == [
+        "created environment lab http://127.0.0.1:8123",
+        "created agent lab_simple_agent",
+        "created policy model policy_model https://api.openai.com/v1",
+        "created dataset lab-train",
+        "created dataset lab-example",
+        "skipped tasks lab-train resources_servers/lab/data/train.jsonl is not on this machine; "
+        "it is to be had from Hugging Face lab/tasks train.jsonl",
+        "skipped tasks lab-example resources_servers/lab/data/example.jsonl is not on this machine",
+    ]
+    lab = Environment.objects.get(slug="lab")
+    assert (lab.adapter, lab.base_url, lab.description) == ("http", "http://127.0.0.1:8123", "Tools of the lab")
+    assert Agent.objects.get(slug="lab_simple_agent").max_steps == 6
+    model = PolicyModel.objects.get(slug="policy_model")
+    assert (model.provider, model.wire, model.model_name, model.extra_headers) == (
+        "openai",
+        "responses",
+        "gpt-5",
+        {"X-Team": "rl"},
+    )
+    assert stored_key(model) == "sk-1"
+    dataset = Dataset.objects.get(slug="lab-train")
+    assert (dataset.environment, dataset.latest_version()) == (lab, None)
+    assert dataset.description == "License: Apache 2.0. From Hugging Face lab/tasks train.jsonl."
+
+
+def test_a_second_import_changes_nothing():
+    def stamps():
+        return [list(model.objects.values_list("updated_at")) for model in (Environment, PolicyModel)]
+
+    register()
+    before = stamps()
+    assert [" ".join(line.split()[:2]) for line in register()] == [
+        "unchanged environment",
+        "unchanged agent",
+        "unchanged policy",
+        "skipped tasks",
+        "skipped tasks",
+    ]
+    assert stamps() == before
+
+
+def test_what_changed_is_changed_and_what_people_set_stays():
+    register()
+    Agent.objects.update(system_prompt="Be brief.")
+    addresses = {"lab": "http://127.0.0.1:9001/"}
+    lines = register(LAB.replace("max_steps: 6", "max_steps: 3"), ENV.replace("sk-1", "sk-2"), addresses=addresses)
+    assert [line.split()[0] for line in lines[:3]] == ["changed"] * 3
+    assert Environment.objects.get(slug="lab").base_url == "http://127.0.0.1:9001"
+    assert Agent.objects.values_list("max_steps", "system_prompt").get(slug="lab_simple_agent") == (3, "Be brief.")
+    assert stored_key(PolicyModel.objects.get(slug="policy_model")) == "sk-2"
+
+
+def test_a_key_that_can_no_longer_be_read_is_stored_anew():
+    register()
+    PolicyModel.objects.filter(slug="policy_model").update(api_key_encrypted="damaged")
+    assert register()[2].startswith("changed policy model")
+    assert stored_key(PolicyModel.objects.get(slug="policy_model")) == "sk-1"
+
+
+def test_a_server_without_an_address_is_refused_with_what_to_do_and_nothing_is_written():
+    with pytest.raises(ConfigRefused) as refused:
+        register(LAB.replace(", host: 0.0.0.0, port: 8123", ""))
+    assert str(refused.value) == (
+        "lab.yaml: lab.resources_servers.lab: has neither host nor port: start it, and say where: "
+        "lab=URL (in a terminal: gymweb import config --address lab=URL)"
+    )
+    assert not Environment.objects.filter(slug="lab").exists()
+    assert not PolicyModel.objects.filter(slug="policy_model").exists()
+    assert not Agent.objects.filter(slug="lab_simple_agent").exists()
+
+
+def test_a_gymnasium_agent_makes_a_gymnasium_server():
+    register(LAB.replace("simple_agent:", "gymnasium_agent:"), without_data=True)
+    assert Environment.objects.get(slug="lab").adapter == "gymnasium"
+    assert not Dataset.objects.filter(slug="lab-example").exists()
+
+
+def test_a_harness_of_its_own_is_left_out_and_said():
+    lines = register(LAB.replace("simple_agent:", "codex_agent:"))
+    assert lines[1].startswith("skipped agent lab_codex_agent codex_agent is a harness of its own")
+
+
+def test_a_dataset_of_another_environment_is_refused():
+    register()
+    Dataset.objects.filter(slug="lab-train").update(environment=Environment.objects.exclude(slug="lab").first())
+    with pytest.raises(ConfigRefused, match="the dataset lab-train belongs to the environment"):
+        register()
