@@ -52,7 +52,7 @@ gymweb.keys = (() => {
     }
     const tried = [...typed, name].join(" ");
     const usable = findActive();
-    // The page's own commands come after those of every page, and win: a chosen key may be both.
+    // A chosen key may be bound twice: commands of the page come last and win.
     const hit = usable.findLast((each) => keysOf(each) === tried);
     if (hit) {
       event.preventDefault();
