@@ -94,11 +94,11 @@ def read_shares(text: str) -> dict[str, float]:
         name, _, share = pair.partition(":")
         name = name.strip()
         if name in shares:
-            raise ChoiceRefused("split_ratios", f"The split {name} is there twice.")
+            raise ChoiceRefused(f"The split {name} is there twice.", "split_ratios")
         try:
             shares[name] = float(share)
         except ValueError:
-            raise ChoiceRefused("split_ratios", "Write train:0.9,validation:0.1.") from None
+            raise ChoiceRefused("Write train:0.9,validation:0.1.", "split_ratios") from None
     return shares
 
 
