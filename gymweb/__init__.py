@@ -1,1 +1,1 @@
-"""The wiring: settings, addresses, ASGI, serving. Imported by nobody."""
+"""Settings, URLs, ASGI and serving. No app imports it."""

@@ -1,4 +1,4 @@
-"""System checks of what GymWeb stands on: its database, its folder, and the key that its processes share."""
+"""System checks of the database, the data folder and the secret key."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false"
 _PORTS = {"http": 80, "https": 443}
 _POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 _REDIS = frozenset({"redis", "rediss"})
-ESCAPES = "Characters such as @, / and # in a password are written as %40, %2F and %23."
+ESCAPES = "Characters like @, / and # in a password are written as %40, %2F and %23."
 LONGEST = 40
 """Characters of a wrong value that are said again."""
 

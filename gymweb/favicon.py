@@ -1,4 +1,4 @@
-"""Browsers ask for /favicon.ico wherever a page names no icon, such as on raw JSON."""
+"""Answer /favicon.ico, which browsers request for pages without an icon, for example raw JSON."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.templatetags.static import static

@@ -10,7 +10,7 @@ PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_MASK = 0o077
 """The umask of processes that serve or work."""
-# What `mkdir` and `open` leave under the usual masks. Any other mode is somebody's choice.
+# What `mkdir` and `open` leave under the usual masks. Any other mode was chosen by a person.
 _UNCHOSEN = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
 _OURS = re.compile(
     r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|closed-loop|vllm-demo-.+"

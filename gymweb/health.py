@@ -28,7 +28,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @allow(GET=Permission.PUBLIC)
 async def readyz(request: HttpRequest) -> HttpResponse:
-    """200, or 503 with what is missing. Anybody may ask, so it tells no addresses and no names: the log has those."""
+    """Return 200, or 503 with the parts that fail. It is public, so addresses and names are in the log alone."""
     database, layer = await asyncio.gather(_ask_database(), _ask_layer())
     missing = {name: problem for name, problem in [*database.items(), ("layer", layer)] if problem}
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
