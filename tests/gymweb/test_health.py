@@ -24,9 +24,9 @@ def test_a_process_with_everything_is_ready():
 def test_a_migration_that_waits_is_counted():
     applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)"
     with connection.cursor() as cursor:
-        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'reviews'")
+        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'exports'")
         rows = cursor.fetchall()
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'reviews'")
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'exports'")
         try:
             status, said = ready()
         finally:
