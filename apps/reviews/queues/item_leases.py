@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.queues.hidden_items import end_broken, end_repeats, is_whole
+from apps.reviews.queues.hidden_items import BROKEN, end_broken, end_repeats, is_broken, is_whole
 from apps.reviews.queues.side_order import arrange, arrange_again
 from apps.rollouts.database_clock import server_now
 
@@ -71,10 +71,8 @@ def find_held(queue: Queue, user: User) -> Review | None:
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
     """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it, and CannotReview:
     the draft is kept all the same."""
-    assert review.queue is not None
     with transaction.atomic():
-        queue = lock_queue(review.queue)
-        locked = own_review(review, user)
+        queue, locked = lock_review(review, user)
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
             raise CannotReview(f"This review is {locked.status} already.")
         if draft is not None:
@@ -94,10 +92,8 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
     reason = cut(reason.strip(), 500)
     if not reason:
         raise CannotReview("Say why you skip it: who leads the queue reads that.")
-    assert review.queue is not None
     with transaction.atomic():
-        lock_queue(review.queue)
-        locked = own_review(review, user)
+        queue, locked = lock_review(review, user)
         if locked.skipped_at is not None and locked.skip_reason == reason:
             return locked
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
@@ -105,11 +101,9 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
         locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
         locked.skipped_at = timezone.now()
         locked.save(update_fields=["status", "slot", "skip_reason", "skipped_at"])
-        end_repeats(review.queue)
+        end_repeats(queue)
         target = f"review {locked.pk}"
-        record(
-            user=user, action="review.skip", target=target, queue=locked.queue_id, item=locked.item_id, reason=reason
-        )
+        record(user=user, action="review.skip", target=target, queue=queue.pk, item=locked.item_id, reason=reason)
     return locked
 
 
@@ -121,12 +115,29 @@ def lock_queue(queue: Queue) -> Queue:
     return locked
 
 
-def own_review(review: Review, user: User) -> Review:
-    """The row as it is now, locked."""
+def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
+    """Return the rows of the queue and the review as they are now, locked. Raises CannotReview."""
+    assert review.queue is not None
+    queue = lock_queue(review.queue)
     locked = Review.objects.select_for_update().select_related(None).get(pk=review.pk)
     if locked.reviewer_id != user.pk:
         raise CannotReview("This review is somebody else's.")
-    return locked
+    locked.queue, locked.reviewer = queue, user
+    return queue, locked
+
+
+def admit_answer(queue: Queue, review: Review, user: User) -> str:
+    """Give a locked review a slot for its answer, beyond the overlap if none is free; return why it may not be answered
+    any more, or nothing."""
+    if refusal := find_objection(queue, user):
+        return refusal
+    if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
+        return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
+    if is_broken(review):
+        return BROKEN
+    if review.slot is None:
+        take_slot(review, beyond=True)
+    return ""
 
 
 def refuse_stranger(queue: Queue, user: User) -> None:

@@ -9,10 +9,10 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR
+from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR, is_broken
 from apps.reviews.queues.item_leases import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
 from apps.reviews.reviews.review_answers import store_verdicts
-from apps.reviews.reviews.submission import is_broken, recount, tell_said
+from apps.reviews.reviews.submission import recount
 from apps.rollouts.database_clock import server_now
 
 _ENDED = [Review.Status.SUBMITTED, Review.Status.SKIPPED]
@@ -81,7 +81,7 @@ def _find_refusal(queue: Queue, last: Review) -> str:
 
 
 def _reopen(queue: Queue, last: Review, user: User) -> None:
-    said = tell_said(last)
+    said = last.said
     last.draft = {**said, "note": last.note}
     last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None
     last.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
