@@ -50,7 +50,7 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         end_broken(mine)
         held = find_held(locked, user)
         if held is not None:
-            return _hold(locked, held)
+            return hold(locked, held)
         _let_lapse(locked)
         lapsed = _take_up(locked, mine)
         return (
@@ -80,7 +80,7 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
             locked.save(update_fields=["draft"])
         refusal = find_objection(queue, user)
         if not refusal and (locked.is_open or take_slot(locked, beyond=False)):
-            return _hold(queue, locked)
+            return hold(queue, locked)
     if refusal:
         raise CannotReview(f"{refusal} {KEPT}")
     raise LeaseLost("Your time with this item ran out and somebody else has it. You may still submit what you wrote.")
@@ -185,10 +185,11 @@ def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
     return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
 
 
-def _hold(queue: Queue, review: Review) -> Review:
+def hold(queue: Queue, review: Review) -> Review:
+    """Save the review as an open one, with a lease."""
     review.status = Review.Status.OPEN
     review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
-    review.save(update_fields=["status", "slot", "leased_until"])
+    review.save()
     review.refresh_from_db(fields=["leased_until"])
     return review
 
@@ -209,7 +210,7 @@ def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
     """What this person began, where there is still room for it."""
     for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
         if take_slot(review, beyond=False):
-            return _hold(queue, review)
+            return hold(queue, review)
     return None
 
 
@@ -228,7 +229,7 @@ def _next(queue: Queue, user: User) -> Review | None:
     review.rollout_id = shown[0] if queue.kind == Queue.Kind.RUBRIC else None
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and shown != rollouts
     take_slot(review, beyond=True)
-    return _create(queue, review)
+    return hold(queue, review)
 
 
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
@@ -242,11 +243,4 @@ def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0)
     review = Review(queue=queue, item_id=due.item_id, reviewer=user, rubric_id=queue.rubric_id, repeat_of=due)
     review.arrangement, review.rollout_id = shown, due.rollout_id
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and not due.is_swapped
-    return _create(queue, review)
-
-
-def _create(queue: Queue, review: Review) -> Review:
-    review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
-    review.save()
-    review.refresh_from_db(fields=["leased_until"])
-    return review
+    return hold(queue, review)
