@@ -16,6 +16,7 @@ import orjson
 from django.conf import settings
 
 from apps.exports.dataset_cards import write_card
+from apps.exports.export_rows import SourceRows
 from apps.exports.file_splits import TRAIN, VALIDATION
 from apps.exports.models import Encoding, Export
 from apps.exports.parquet_files import ParquetFile
@@ -110,9 +111,8 @@ class ExportFolder:
     def bytes_written(self) -> int:
         return sum(file.stat().st_size for file in self._part.iterdir()) if self._part.is_dir() else 0
 
-    def write(self, split: str, rows: list[dict[str, Any]]) -> None:
-        """Raises orjson.JSONEncodeError where JSON cannot hold one of them: then none is written."""
-        self._files[split].write(rows)
+    def write(self, made: SourceRows) -> None:
+        self._files[made.split].write(made.rows, made.encoded)
 
     def finish(self) -> list[RowFile]:
         """Everything on the disk, not yet in place; the files of rows in the order of their splits. A split without

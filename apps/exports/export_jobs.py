@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-import orjson
 from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import F, QuerySet
@@ -160,14 +159,9 @@ def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
     sign = _SignOfLife(export, attempt, folder.path.parent)
     reader = RowReader(export, on_step=lambda: sign(reader.considered, folder.rows))
     census = Census(export.format)
-    for split, rows in reader.rows():
-        try:
-            folder.write(split, rows)
-        except orjson.JSONEncodeError:
-            # Half a surrogate pair, or an integer past 64 bits, that a model wrote: no trainer could read it.
-            reader.take_back("not_encodable")
-        else:
-            census.count(rows, dataset_split=reader.dataset_split)
+    for made in reader.rows():
+        folder.write(made)
+        census.count(made.rows, dataset_split=made.dataset_split)
     manifest = make_manifest(export, folder.finish(), reader=reader, census=census.figures())
     # Renamed inside the transaction that the fence decides, so that a writer given up for lost replaces no file.
     with transaction.atomic():

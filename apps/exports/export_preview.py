@@ -4,8 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from apps.exports.export_rows import RowReader
 from apps.exports.models import Export
 from apps.exports.token_lengths import TokensFrom, count_tokens
@@ -49,16 +47,13 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     sizes: list[int] = []
     tokens: list[tuple[int, TokensFrom]] = []
     try:
-        for _, found in reader.rows():
-            size = _sizes(found)
-            if size is None or reader.made_of is None:
-                reader.take_back("not_encodable")
-                continue
-            written += len(found)
+        for made in reader.rows():
+            written += len(made.rows)
             if len(rows) < limit:
-                rows += found
+                size = [len(row) for row in made.encoded]
+                rows += made.rows
                 sizes += size
-                tokens += count_tokens(found, size, reader.made_of)
+                tokens += count_tokens(made.rows, size, made.source)
     except _LookedEnough:
         stopped_after = SECONDS
     return Preview(
@@ -78,11 +73,3 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
 def _stop(until: float) -> None:
     if time.monotonic() > until:
         raise _LookedEnough
-
-
-def _sizes(rows: list[dict[str, Any]]) -> list[int] | None:
-    """None where one cannot be written: then none of its attempt is."""
-    try:
-        return [len(orjson.dumps(row)) for row in rows]
-    except orjson.JSONEncodeError:
-        return None

@@ -3,9 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+import orjson
 from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 
@@ -15,7 +18,7 @@ from apps.exports.export_rollouts import find_unselected
 from apps.exports.export_selection import Candidate, Chosen, choose_rollouts
 from apps.exports.file_splits import split_of
 from apps.exports.models import Export
-from apps.exports.offered_tools import Offer, Offers
+from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_as_asked
 from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
@@ -34,8 +37,17 @@ from apps.tasks.models import DatasetVersion, Task
 PAIRS = 50
 """Pairs read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
 
-SplitRows = tuple[str, list[dict[str, Any]]]
-"""The rows of one attempt, pair or task, and the split that they go into."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRows:
+    """The rows of one attempt, pair or task: `encoded` is each row as JSON, `split` the file that they go into, and
+    `dataset_split` the split of their task in the dataset."""
+
+    source: Attempt | Preference | TaskPrompt
+    split: str
+    dataset_split: str
+    rows: list[dict[str, Any]]
+    encoded: list[bytes]
 
 
 class RowReader:
@@ -54,22 +66,18 @@ class RowReader:
         """Rewards of what became rows that are not the verifier's."""
         self._is_imported = "imported" in export.collection.snapshot
         self.offers = Offers(is_imported=self._is_imported)
-        self._source = ""
-        self._by_people = 0
-        self._offer: Offer | None = None
-        self._wrote = False
-        self._side: tuple[int, str] = (0, "")
-        self.made_of: Attempt | Preference | TaskPrompt | None = None
-        """What the rows that came last were made of."""
-        self.dataset_split = ""
-        """The split of the dataset that their task is of."""
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
+        self._left = self._filters.max_rows
         collection = export.collection
         self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
         self._agent = collection.agent.slug
         self._harness = planned_harness(collection)
+        # All attempts at a task come one after the other: its prompt is read once.
+        self._split_of = lru_cache(maxsize=1)(
+            lambda task: split_of(task, share=export.validation_share, seed=export.split_seed)
+        )
 
     @property
     def makes(self) -> Makes:
@@ -79,34 +87,20 @@ class RowReader:
     def reward_from(self) -> str:
         return self._filters.reward_from
 
-    def rows(self) -> Iterator[SplitRows]:
+    def rows(self) -> Iterator[SourceRows]:
         """Until all are there, or `max_rows` are."""
-        left = self._filters.max_rows
-        for split, rows in self._all():
+        for made in self._all():
             self.written_from += 1
-            self.sources[self._source] += 1
-            yield split, rows[:left]
-            if self._wrote:
-                self._count()
-            if left is not None and self._wrote and (left := left - len(rows)) <= 0:
+            yield made
+            if self._left is not None:
+                self._left -= len(made.rows)
+            if self._left == 0:
                 # Whole groups are looked at: the rest of them would have gone on.
                 rest = self.considered - self.written_from - self.dropped.total()
                 self.dropped["beyond_max_rows"] += rest
                 return
 
-    def _count(self) -> None:
-        self.set_by_people += self._by_people
-        if self._offer:
-            self.offers.count(self._offer)
-
-    def take_back(self, reason: str) -> None:
-        """What came last could not be written."""
-        self._wrote = False
-        self.written_from -= 1
-        self.sources[self._source] -= 1
-        self.dropped[reason] += 1
-
-    def _all(self) -> Iterator[SplitRows]:
+    def _all(self) -> Iterator[SourceRows]:
         if self._format.makes == "preferences":
             yield from self._preferences()
         elif self._format.makes == "tasks":
@@ -128,7 +122,7 @@ class RowReader:
     def _consider(self, number: int) -> None:
         self.considered += number
 
-    def _attempts(self) -> Iterator[SplitRows]:
+    def _attempts(self) -> Iterator[SourceRows]:
         with_tokens = self._format.needs_tokens or self._format.makes == "scored"
         for chunk in self._chosen():
             picks = Picks(chunk, most=self._filters.per_task)
@@ -146,12 +140,12 @@ class RowReader:
                     if done in seen:
                         self._drop_repetition(rollout, seen[done])
                         continue
-                    self._by_people = int(rollout.set_by_a_person)
-                    yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
-                    if self._wrote:
+                    if made := self._make(chosen.task, self._attempt(chosen, rollout, events)):
+                        self.set_by_people += rollout.set_by_a_person
                         picks.wrote(chosen.task.pk)
                         if done[1]:
                             seen[done] = rollout.reward
+                        yield made
             self.dropped["beyond_the_best_of_its_task"] += picks.left
 
     def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
@@ -165,7 +159,7 @@ class RowReader:
             self.on_step()
             yield found
 
-    def _tasks(self) -> Iterator[SplitRows]:
+    def _tasks(self) -> Iterator[SourceRows]:
         collection = self.export.collection
         for chunk in self._chosen():
             offers = self.offers.read(chunk)
@@ -186,8 +180,10 @@ class RowReader:
                     agent_ref=offer.agent_ref,
                 )
                 self.on_step()
-                self._by_people, self._offer = chosen.set_by_people, offer
-                yield from self._of(task, prompt)
+                if made := self._make(task, prompt):
+                    self.set_by_people += chosen.set_by_people
+                    self.offers.count(offer)
+                    yield made
 
     def _asked(self, task: Task) -> TaskRow | None:
         try:
@@ -195,7 +191,7 @@ class RowReader:
         except GapEmpty:
             return None
 
-    def _preferences(self) -> Iterator[SplitRows]:
+    def _preferences(self) -> Iterator[SourceRows]:
         per_task: Counter[int] = Counter()
         for pairs in self._pair_chunks():
             self.considered += len(pairs)
@@ -210,29 +206,28 @@ class RowReader:
                 if reason := self._pair_refusal(pair, traces, per_task):
                     self.dropped[reason] += 1
                     continue
-                self._source = str(pair.source)
-                yield from self._of(pair.chosen.task, self._preference(pair, traces))
-                per_task[pair.task_id] += self._wrote
+                if made := self._make(pair.chosen.task, self._preference(pair, traces)):
+                    self.sources[pair.source] += 1
+                    per_task[pair.task_id] += 1
+                    yield made
 
-    def _of(self, task: Task, source: Attempt | Preference | TaskPrompt) -> Iterator[SplitRows]:
-        self._wrote = False
+    def _make(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
+        """The rows of the source, at most as many as are left of `max_rows`; None, counted, if it has none."""
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
-            rows = list(self._format.rows(source, self._options))
+            rows = list(self._format.rows(source, self._options))[: self._left]
+            encoded = [orjson.dumps(row) for row in rows]
         except Dropped as why:
             self.dropped[why.reason] += 1
-        else:
-            self._wrote = True
-            self.made_of, self.dataset_split = source, task.split
-            yield self._split_of(task), rows
-
-    def _split_of(self, task: Task) -> str:
-        # All attempts at a task come one after the other: its prompt is read once.
-        if self._side[0] != task.pk:
-            side = split_of(task, share=self.export.validation_share, seed=self.export.split_seed)
-            self._side = (task.pk, side)
-        return self._side[1]
+            return None
+        except orjson.JSONEncodeError:
+            # Half a surrogate pair, or an integer past 64 bits, that a model wrote: no trainer could read it.
+            self.dropped["not_encodable"] += 1
+            return None
+        return SourceRows(
+            source=source, split=self._split_of(task), dataset_split=task.split, rows=rows, encoded=encoded
+        )
 
     def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
         assert rollout.reward is not None

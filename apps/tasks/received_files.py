@@ -48,36 +48,23 @@ def create_upload(
     *,
     dataset: Dataset,
     filename: str,
-    choices: Choices,
-    user: User | None,
-    state: Upload.State,
-    by_hand: bool = False,
+    choices: Choices | None = None,
+    draft: bool = False,
+    user: User | None = None,
+    state: Upload.State = Upload.State.RECEIVING,
 ) -> Upload:
-    """The row of an upload. Raises ChoiceRefused and DatasetIsBeingDeleted."""
-    fields = choices.as_fields()
+    """The row of an upload, which parts are appended to. A draft waits for its mapping when they are all there. Raises
+    ChoiceRefused and DatasetIsBeingDeleted."""
+    fields = (choices or Choices()).as_fields()
     if dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING], whole=True).exists():
         raise DatasetIsBeingDeleted(f"The dataset {dataset.slug} is being deleted.")
     name = choose_filename(filename)
     with transaction.atomic():
         upload = Upload.objects.create(
-            dataset=dataset, filename=name, created_by=user, state=state, by_hand=by_hand, **fields
+            dataset=dataset, filename=name, created_by=user, state=state, by_hand=draft, **fields
         )
         record(user=user, action="upload.create", target=f"upload {upload.pk}", dataset=dataset.slug, filename=name)
     return upload
-
-
-def start_parts(
-    *, dataset: Dataset, filename: str, choices: Choices | None = None, draft: bool = False, user: User | None = None
-) -> Upload:
-    """An upload that parts are appended to. A draft waits for its mapping when they are all there."""
-    return create_upload(
-        dataset=dataset,
-        filename=filename,
-        choices=choices or Choices(),
-        user=user,
-        state=Upload.State.RECEIVING,
-        by_hand=draft,
-    )
 
 
 def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
@@ -133,7 +120,7 @@ def store_file(
 ) -> Upload:
     """Keep the stream as a file, to be loaded by a worker or mapped first. Raises PartTooLarge and DiskFull."""
     check_room(0)
-    upload = start_parts(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
+    upload = create_upload(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
     try:
         with open_parts(upload) as file:
             size = 0

@@ -67,11 +67,13 @@ class Rejects:
             message = f"{self.count:,} rows were refused, more than can be listed: the rest was not looked at"
             raise FileRefused("too_many_bad_rows", message, line=line, limit="refused rows")
 
-    def put_first(self, *, line: int, code: str, message: str) -> str:
-        """Why the file could not be read to its end, before what was wrong with its rows; as it is kept."""
-        entry = self._entry(line, "", code, message)
+    def put_first(self, refused: FileRefused) -> str:
+        """List why the file could not be read to its end before what was wrong with its rows; return it as a sentence,
+        without credentials."""
+        entry = self._entry(refused.line, "", refused.code, refused.message)
         self.first = [entry, *self.first][:ERRORS_ON_ROW]
-        return str(entry["message"])
+        message = str(entry["message"])
+        return f"{message[:1].upper()}{message[1:].rstrip('.')}. Nothing was stored."
 
     def _entry(self, line: int, pointer: str, code: str, message: str) -> dict[str, object]:
         # Both may quote the file, which may hold credentials and what no database stores.

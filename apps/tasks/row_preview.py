@@ -16,10 +16,10 @@ from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import ParsedTask, check_task, parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
+from apps.tasks.file_tasks import upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.received_files import parts_file
 from apps.tasks.row_sample import parsed_sample
-from apps.tasks.version_loading import upload_limits
 
 PREVIEWED_ROWS = 50
 PREVIEWED_BYTES = 8 * 1024**2

@@ -1,6 +1,6 @@
 """How a file shall be loaded: what people and programs may choose, checked before anything is stored."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,6 +85,11 @@ class Choices:
             "note": clean_line(note, NOTE_CHARS),
             "check_only": self.check_only,
         }
+
+
+def choices_of(upload: Upload) -> Choices:
+    """Return how the upload is loaded, as its row says."""
+    return Choices(**{one.name: getattr(upload, one.name) for one in fields(Choices)})
 
 
 def read_shares(text: str) -> dict[str, float]:

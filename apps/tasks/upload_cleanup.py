@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.tasks.models import DatasetVersion, Upload
 from apps.tasks.received_files import parts_file
 from apps.tasks.upload_jobs import MAX_ATTEMPTS
-from apps.tasks.version_loading import delete_version
+from apps.tasks.upload_turns import delete_version
 
 QUIET_LOADING = timedelta(minutes=2)
 """Sixty signs of life that were missed. A worker that only slept finds its upload taken away, and stores nothing."""

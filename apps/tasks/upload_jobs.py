@@ -1,5 +1,12 @@
-"""Upload a task file: a worker reads what was received into a new version of its dataset, which appears complete or not
-at all."""
+"""Upload a task file: its tasks become a new version of the dataset, which appears complete or not at all.
+
+received_files.py   store the file, whole or in parts
+upload_jobs.py      claim it, in a worker or a request
+upload_turns.py     wait until no other file is loaded into the dataset; make the version
+file_tasks.py       read the tasks of the file
+version_loading.py  store them in the version
+upload_jobs.py      publish the version, reject the file, or queue it again
+"""
 
 import logging
 from contextlib import nullcontext, suppress
@@ -27,15 +34,24 @@ from apps.tasks.received_files import create_upload, discard_files, parts_file
 from apps.tasks.rejected_rows import Rejects, rejects_file
 from apps.tasks.row_matching import Seen
 from apps.tasks.upload_choices import Choices
-from apps.tasks.upload_turns import ANSWER_SECONDS, TURN_SECONDS, DatasetIsBusy, check_base, take_turn, wait_for_marks
-from apps.tasks.version_loading import Loader, UploadTakenAway, delete_version, owned
+from apps.tasks.upload_turns import (
+    ANSWER_SECONDS,
+    TURN_SECONDS,
+    DatasetIsBusy,
+    UploadTakenAway,
+    check_base,
+    delete_version,
+    owned,
+    take_turn,
+    wait_for_marks,
+)
+from apps.tasks.version_loading import Loader
 from apps.tasks.version_metrics import measure_version
 
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 _waits = SpaceWaits(database_room)
-_BROKE_OFF = "Loading broke off; the log says why. Upload the file again."
 
 
 class NotWaiting(Refusal, status=409, code="not-waiting"):
@@ -81,10 +97,9 @@ def upload_file(
 ) -> Upload:
     """Read the stream to its end and load it, here and now. Bad content does not raise: see the upload's state and
     errors. Raises DatasetIsBusy where other files are being loaded into the dataset for longer than `patience`."""
-    upload = create_upload(
-        dataset=dataset, filename=filename, choices=choices or Choices(), user=user, state=Upload.State.LOADING
-    )
-    return _load(upload, stream, patience=patience)
+    upload = create_upload(dataset=dataset, filename=filename, choices=choices, user=user, state=Upload.State.LOADING)
+    _load(upload, stream, patience=patience)
+    return upload
 
 
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
@@ -147,11 +162,9 @@ def load_now(*, upload: Upload) -> Upload:
     others hold its dataset for long, and after a transient database error."""
     if (claimed := _claim(upload.pk)) is not None:
         try:
-            return _load_received(claimed, patience=ANSWER_SECONDS)
-        except DatasetIsBusy:
-            logger.info("upload %s is left to a worker", upload.pk)
+            _load_received(claimed, patience=ANSWER_SECONDS)
         except Exception as problem:
-            if not (is_transient(problem) or is_disk_full(problem)):
+            if not (isinstance(problem, DatasetIsBusy) or is_transient(problem) or is_disk_full(problem)):
                 raise
             logger.warning("upload %s is left to a worker: %s", upload.pk, problem)
     upload.refresh_from_db()
@@ -167,19 +180,14 @@ def load_queued_upload() -> bool:
     waiting = queued.order_by("id").values_list("pk", flat=True).first()
     if waiting is None:
         return False
-    upload = _claim(waiting)
-    if upload is not None:
+    if (upload := _claim(waiting)) is not None:
         try:
             _load_received(upload, patience=0)
-        except DatasetIsBusy as busy_now:
-            logger.info("upload %s waits: %s", upload.pk, busy_now)
-        except process_exit.Leaving:
-            logger.info("upload %s is left to another worker", upload.pk)
-        except UploadTakenAway:
-            logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
+        except (DatasetIsBusy, process_exit.Leaving) as reason:
+            logger.info("upload %s is left to another attempt: %r", upload.pk, reason)
         except Exception as problem:
-            if is_disk_full(problem):
-                logger.warning("upload %s waits for disk space: %s", upload.pk, problem)
+            if isinstance(problem, UploadTakenAway) or is_disk_full(problem):
+                logger.warning("upload %s was not loaded by attempt %s: %s", upload.pk, upload.attempt, problem)
             elif not is_transient(problem):
                 # The row says that it failed; the log keeps the traceback.
                 logger.exception("upload %s failed", upload.pk)
@@ -194,22 +202,21 @@ def _claim(upload_id: int) -> Upload | None:
         return Upload.objects.select_related("dataset__environment").get(pk=upload_id)
 
 
-def _load_received(upload: Upload, *, patience: float) -> Upload:
+def _load_received(upload: Upload, *, patience: float) -> None:
     path = parts_file(upload)
     try:
         with path.open("rb") as file:
-            loaded = _load(upload, file, patience=patience)
+            _load(upload, file, patience=patience)
     except FileNotFoundError:
         message = "The received file is gone: web process and worker must share GYMWEB_VAR."
         owned(upload).update(state=Upload.State.FAILED, message=message)
-        upload.refresh_from_db()
-        return upload
-    if not may_go_on(loaded):
-        path.unlink(missing_ok=True)
-    return loaded
+    else:
+        if not may_go_on(upload):
+            path.unlink(missing_ok=True)
 
 
-def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
+def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
+    """Wait for the dataset, store the tasks, then publish them or reject the file."""
     version: DatasetVersion | None = None
     loader: Loader | None = None
     try:
@@ -226,9 +233,12 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
                 loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
                 loader.load()
             except FileRefused as refused:
-                _refuse(upload, version, rejects, refused)
+                _reject(upload, version, rejects, rejects.put_first(refused), over_limit=refused.limit)
             else:
-                _end(upload, version, base, loader)
+                if reason := loader.find_refusal():
+                    _reject(upload, version, rejects, reason)
+                else:
+                    _publish(upload, version, base, loader)
     except BaseException as broken:
         # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
         with suppress(Error):
@@ -240,67 +250,6 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
         raise
     _waits.forget(upload.pk)
     upload.refresh_from_db()
-    return upload
-
-
-def _let_wait(upload: Upload) -> None:
-    message = _waits.explain(upload.pk)
-    owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None, message=message)
-
-
-def _break_off(upload: Upload, broken: BaseException, *, needed: int = 0) -> None:
-    """End an attempt that raised.
-
-    A full disk, a worker that leaves or a transient database error queues the file again, unless it was read from a
-    stream that was not kept.
-    """
-    keeps_file = upload.attempt > 0
-    # Not as an attempt that was lost.
-    queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
-    if keeps_file and is_disk_full(broken):
-        _waits.put(upload.pk, needed)
-        when_database_answers(lambda: _let_wait(upload))
-    elif is_disk_full(broken):
-        message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"
-        owned(upload).update(state=Upload.State.FAILED, message=cut_clean(message, 500))
-    elif isinstance(broken, process_exit.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
-        owned(upload).update(**queued)
-    elif isinstance(broken, DatasetIsBusy):
-        owned(upload).update(state=Upload.State.FAILED, message=cut_clean(str(broken), 500))
-    elif not (keeps_file and put_back(owned(upload), broken, **queued)):
-        owned(upload).update(state=Upload.State.FAILED, message=_BROKE_OFF)
-
-
-def _end(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
-    if version is None and loader.lines:
-        loader.report()
-        _finish(upload, Upload.State.CHECKED, loader, message=_remarks(upload, loader))
-    elif reason := _reason(upload, loader):
-        _reject(upload, version, loader.rejects, reason)
-    else:
-        assert version is not None
-        _publish(upload, version, base, loader)
-
-
-def _reason(upload: Upload, loader: Loader) -> str:
-    """Why the file is refused as a whole, or nothing."""
-    rejects = loader.rejects
-    if not loader.lines:
-        rejects.first.append({"line": 1, "pointer": "", "code": "empty_file", "message": "the file holds no rows"})
-        return "The file holds no rows."
-    if rejects.count and (upload.on_error == Upload.OnError.REJECT or not loader.accepted):
-        first = rejects.first[0]
-        were = "was" if rejects.count == 1 else "were"
-        lines = f"{rejects.count:,} of {loader.lines:,} lines {were}" if loader.lines > 1 else "The only line was"
-        return f"{lines} refused, so nothing was stored. Line {first['line']}: {first['message']}"
-    return ""
-
-
-def _refuse(upload: Upload, version: DatasetVersion | None, rejects: Rejects, refused: FileRefused) -> None:
-    """The file could not be read to its end."""
-    message = rejects.put_first(line=refused.line, code=refused.code, message=refused.message)
-    reason = f"{message[:1].upper()}{message[1:].rstrip('.')}. Nothing was stored."
-    _reject(upload, version, rejects, reason, over_limit=refused.limit)
 
 
 def _reject(
@@ -321,8 +270,16 @@ def _reject(
 
 
 @transaction.atomic
-def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | None, loader: Loader) -> None:
-    loader.report()
+def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
+    """End the upload, with its version if it was not only checked."""
+    loader.report(
+        state=Upload.State.READY if version else Upload.State.CHECKED,
+        errors=loader.rejects.first,
+        message=cut_clean(loader.remarks, 500),
+        received_bytes=upload.received_bytes or loader.bytes_read,
+    )
+    if version is None:
+        return
     check_base(upload.dataset, base)
     counts = {name: loader.counts[name] for name in ("new", "updated", "unchanged", "removed")}
     if upload.mode == Upload.Mode.UPSERT and base is not None:
@@ -336,29 +293,26 @@ def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | Non
         changes=counts,
         metrics=loader.metrics.figures(),
     )
-    _finish(upload, Upload.State.READY, loader, message=_remarks(upload, loader))
     detail: dict[str, Any] = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
     record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
 
-def _finish(upload: Upload, state: Upload.State, loader: Loader, *, message: str) -> None:
-    fields = {
-        "state": state,
-        "errors": loader.rejects.first,
-        "message": cut_clean(message, 500),
-        "touched_at": timezone.now(),
-    }
-    if not upload.received_bytes:
-        fields["received_bytes"] = loader.bytes_read
-    if not owned(upload).update(**fields):
-        raise UploadTakenAway(f"{upload} was given up at its end")
-
-
-def _remarks(upload: Upload, loader: Loader) -> str:
-    """What people are told of rows that are loaded all the same."""
-    # The dataset may be meant for another environment, or for people to judge.
-    lacking = [
-        f"No {field} in {number:,} of {loader.accepted:,} tasks: {upload.dataset.environment} cannot verify those."
-        for field, number in sorted(loader.lacking.items())
-    ]
-    return " ".join(filter(None, [*lacking, loader.left_out]))
+def _break_off(upload: Upload, broken: BaseException, *, needed: int) -> None:
+    """End an attempt that raised. A kept file is queued again after a full disk or a transient database error, or when
+    the dataset is busy or the worker leaves; everything else fails the upload."""
+    # Not as an attempt that was lost.
+    queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
+    keeps_file = upload.attempt > 0
+    if keeps_file and is_disk_full(broken):
+        _waits.put(upload.pk, needed)
+        queued["message"] = _waits.explain(upload.pk)
+        when_database_answers(lambda: owned(upload).update(**queued))
+    elif keeps_file and isinstance(broken, process_exit.Leaving | DatasetIsBusy):
+        owned(upload).update(**queued)
+    elif not (keeps_file and put_back(owned(upload), broken, **queued)):
+        message = "Loading broke off; the log says why. Upload the file again."
+        if is_disk_full(broken):
+            message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"
+        elif isinstance(broken, DatasetIsBusy):
+            message = str(broken)
+        owned(upload).update(state=Upload.State.FAILED, message=cut_clean(message, 500))

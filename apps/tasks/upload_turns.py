@@ -1,25 +1,37 @@
-"""Files are loaded into a dataset one after the other: whose turn it is has the one version that is loading."""
+"""Load the files of a dataset one at a time: the upload whose turn it is has the only version that is loading."""
 
 import time
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from apps.gym import process_exit
 from apps.gym.request_refusals import Refusal
-from apps.tasks.models import Dataset, DatasetVersion, Upload
-from apps.tasks.version_loading import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
+from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 
 TURN_SECONDS = 600.0
 """How long a command or an import waits for its turn."""
 ANSWER_SECONDS = 30.0
 """How long a request does."""
 LOOK_EVERY_SECONDS = 0.05
+SIGN_OF_LIFE_SECONDS = 2.0
+DELETED_ROWS = 200
+"""Tasks that are deleted at once. SQLite may overwrite what it deletes, which takes as much of its log: a disk that is
+nearly full has little space for that."""
+
+
+class UploadTakenAway(Exception):
+    """The upload is no longer loading here: it was given up as quiet while it still worked."""
 
 
 class DatasetIsBusy(Refusal, status=409, code="busy"):
     """Another file is being loaded into the dataset, or what this one was compared with is gone: later it may go."""
+
+
+def owned(upload: Upload) -> QuerySet[Upload]:
+    """The upload's row, as long as this attempt is the one that loads it."""
+    return Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING, attempt=upload.attempt)
 
 
 def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
@@ -40,6 +52,17 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
             last_sign = time.monotonic()
             owned(upload).update(touched_at=timezone.now())
         time.sleep(LOOK_EVERY_SECONDS)
+
+
+def delete_version(version: DatasetVersion) -> None:
+    """Remove a version that nobody has seen, in short transactions."""
+    tasks = Task.objects.filter(version=version).order_by()
+    while batch := list(tasks.values_list("pk", flat=True)[:DELETED_ROWS]):
+        # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
+        Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
+        # What stays is an orphan, which the next sweep finds.
+        process_exit.check()
+    version.delete()
 
 
 def check_base(dataset: Dataset, base: DatasetVersion | None) -> None:

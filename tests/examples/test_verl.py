@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 
@@ -72,7 +73,8 @@ def test_the_rows_come_back_as_they_went_out(dataset_class, tmp_path):
     without[0].tools = []
     rows = [row for events in (paris(), without) for row in format.rows(attempt(events), options)]
     file = ParquetFile(tmp_path / "train.parquet", split="train", features=format.features(options))
-    file.write([{**row, "rollout_id": 1} for row in rows])
+    written = [{**row, "rollout_id": 1} for row in rows]
+    file.write(written, [orjson.dumps(row) for row in written])
     file.finish()
     read = dataset_class(file.path)
     assert read.messages == [json.loads(row["messages"]) for row in rows]

@@ -319,7 +319,7 @@ def test_an_export_waits_while_the_disk_is_full_and_is_written_when_there_is_spa
 def test_a_file_that_the_disk_refuses_is_written_later(collection, monkeypatch):
     export = queue_export(ExportOrder(format="trl_sft", collection=collection))
 
-    def refuse(self, rows):
+    def refuse(self, rows, encoded):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

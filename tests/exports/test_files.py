@@ -5,6 +5,7 @@ import gzip
 import json
 from pathlib import Path
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -64,7 +65,7 @@ def read_parquet(path: Path) -> list[dict]:
 
 def test_parquet_keeps_different_arguments_apart_and_writes_no_null_into_them(tmp_path):
     file = ParquetFile(tmp_path / "train.parquet", split="train", features=FEATURES)
-    file.write(ROWS)
+    file.write(ROWS, [orjson.dumps(row) for row in ROWS])
     file.finish()
     assert read_parquet(file.path) == ROWS
     kinds = {field.name: str(field.type) for field in pq.read_schema(file.path)}
@@ -77,7 +78,7 @@ def test_parquet_is_written_in_small_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr("apps.exports.parquet_files.GROUP_ROWS", 3)
     file = ParquetFile(tmp_path / "train.parquet", split="train", features=FEATURES)
     for _ in range(4):
-        file.write(ROWS)
+        file.write(ROWS, [orjson.dumps(row) for row in ROWS])
     file.finish()
     read = pq.ParquetFile(file.path)
     assert [read.metadata.row_group(number).num_rows for number in range(read.num_row_groups)] == [3, 3, 2]
@@ -89,7 +90,7 @@ def test_the_same_rows_are_the_same_bytes_gzipped_too(tmp_path):
     for number in range(2):
         (tmp_path / str(number)).mkdir()
         file = JsonLinesFile(tmp_path / str(number) / "train.jsonl.gz", split="train", gzipped=True)
-        file.write(ROWS)
+        file.write(ROWS, [orjson.dumps(row) for row in ROWS])
         file.finish()
         entries.append(file.entry())
     assert entries[0] == entries[1]

@@ -21,7 +21,7 @@ def fill() -> dict[str, Any]:
     from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
     from apps.rollouts.reverification.reverification_jobs import queue_reverification
-    from apps.tasks.received_files import start_parts, store_file
+    from apps.tasks.received_files import create_upload, store_file
     from apps.tasks.upload_choices import Choices
     from apps.tasks.upload_jobs import upload_file
     from tests.api.rows import MAKERS, make_pair
@@ -41,7 +41,7 @@ def fill() -> dict[str, Any]:
         made["uploads"].append(
             store_file(dataset=dataset, stream=io.BytesIO(lines), filename="rows.jsonl", choices=choices, draft=True)
         )
-        made["uploads"].append(start_parts(dataset=dataset, filename="rows.jsonl"))
+        made["uploads"].append(create_upload(dataset=dataset, filename="rows.jsonl"))
 
     state = Collection.State
     for given in (state.COMPLETED, state.COMPLETED, state.CANCELLED, state.PAUSED, state.RUNNING, state.RUNNING):
@@ -89,7 +89,7 @@ def fill() -> dict[str, Any]:
         "DELETE rollouts/{id}/": [collection.rollouts.get() for collection in ended()],
         "DELETE saved-views/{id}/": views("Going"),
         "DELETE uploads/{id}/": [
-            start_parts(dataset=dataset, filename="rows.jsonl") for dataset in made["datasets"] for _ in range(3)
+            create_upload(dataset=dataset, filename="rows.jsonl") for dataset in made["datasets"] for _ in range(3)
         ],
         "GET collections/{id}/contrast/": full,
         "GET pair-sets/{id}/changes/": [build_pairs(PairOrder(collection=full[0], name="Changing"))],

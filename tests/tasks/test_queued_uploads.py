@@ -15,7 +15,7 @@ from apps.accounts.disk_space import DiskFull
 from apps.gym import process_exit
 from apps.tasks import received_files, rejected_rows, upload_cleanup, upload_jobs, version_loading
 from apps.tasks.models import Task, Upload
-from apps.tasks.received_files import PartTooLarge, start_parts, store_file
+from apps.tasks.received_files import PartTooLarge, create_upload, store_file
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import preview_upload
 from apps.tasks.upload_choices import Choices
@@ -198,7 +198,6 @@ def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(datas
         raise process_exit.Leaving
 
     monkeypatch.setattr(version_loading.process_exit, "check", leave)
-    monkeypatch.setattr(version_loading, "delete_version", lambda version: version.delete())
     monkeypatch.setattr("apps.tasks.upload_jobs.delete_version", lambda version: version.delete())
     assert load_queued_upload() is True
     upload.refresh_from_db()
@@ -287,7 +286,7 @@ def test_a_file_over_the_limit_or_a_full_disk_leaves_nothing(dataset, settings, 
     monkeypatch.setattr(received_files, "LOOK_AT_DISK_BYTES", 10)
     with pytest.raises(DiskFull):
         store(dataset)
-    upload = start_parts(dataset=dataset, filename="a.jsonl")
+    upload = create_upload(dataset=dataset, filename="a.jsonl")
     with pytest.raises(DiskFull):
         received_files.append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
     assert (Upload.objects.count(), [path.stat().st_size for path in uploads_dir.iterdir()]) == (1, [0])

@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEntry
 from apps.tasks import version_loading
 from apps.tasks.models import DatasetVersion, Task, Upload
-from apps.tasks.received_files import NotReceiving, PartTooLarge, WrongOffset, append_part, finish_parts, start_parts
+from apps.tasks.received_files import NotReceiving, PartTooLarge, WrongOffset, append_part, create_upload, finish_parts
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_cleanup import sweep_uploads
@@ -217,7 +217,7 @@ def test_a_half_version_that_nobody_owns_is_swept(dataset):
 
 def test_parts_make_a_file(dataset):
     content = jsonl(make_row("one"), make_row("two"))
-    upload = start_parts(dataset=dataset, filename="C:\\folder\\tasks.jsonl")
+    upload = create_upload(dataset=dataset, filename="C:\\folder\\tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(content[:50]))
     append_part(upload=upload, offset=50, stream=io.BytesIO(content[50:]))
     upload = load_now(upload=finish_parts(upload=upload))
@@ -230,7 +230,7 @@ def test_parts_make_a_file(dataset):
 
 def test_the_last_part_can_be_sent_again_and_any_other_offset_is_refused(dataset):
     content = jsonl(make_row("one"))
-    upload = start_parts(dataset=dataset, filename="tasks.jsonl")
+    upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(content[:20]))
     append_part(upload=upload, offset=0, stream=io.BytesIO(content[:20]))
     for offset, part in [(0, b"x" * 20), (5, content[20:]), (21, content[20:])]:
@@ -243,7 +243,7 @@ def test_the_last_part_can_be_sent_again_and_any_other_offset_is_refused(dataset
 
 def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(dataset, uploads_dir):
     content = jsonl(make_row("one"))
-    upload = start_parts(dataset=dataset, filename="tasks.jsonl")
+    upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(content))
     with (uploads_dir / f"{upload.pk}.parts").open("ab") as file:
         file.write(b"half a part")
@@ -253,7 +253,7 @@ def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(data
 
 def test_a_part_and_a_file_have_limits(dataset, settings):
     settings.UPLOAD_PART_BYTES, settings.MAX_BODY_BYTES = 10, 15
-    upload = start_parts(dataset=dataset, filename="tasks.jsonl")
+    upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     with pytest.raises(PartTooLarge, match="a part has at most 10 bytes"):
         append_part(upload=upload, offset=0, stream=io.BytesIO(b"x" * 11))
     append_part(upload=upload, offset=0, stream=io.BytesIO(b"x" * 10))
@@ -262,7 +262,7 @@ def test_a_part_and_a_file_have_limits(dataset, settings):
 
 
 def test_parts_that_nobody_finishes_are_swept_after_a_day(dataset, uploads_dir):
-    upload = start_parts(dataset=dataset, filename="tasks.jsonl")
+    upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
     assert sweep_uploads() is False
     Upload.objects.update(touched_at=timezone.now() - timedelta(hours=25))

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
@@ -78,7 +79,8 @@ def test_a_number_that_is_called_exact_is_loaded_exactly(
             if encoding == "jsonl"
             else ParquetFile(path, split="train", features=features)
         )
-        file.write([{"numbers": {"all": exact[start : start + 100]}} for start in range(0, len(exact), 100)])
+        rows = [{"numbers": {"all": exact[start : start + 100]}} for start in range(0, len(exact), 100)]
+        file.write(rows, [orjson.dumps(row) for row in rows])
         file.finish()
         card = {
             "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": path.name}]}],

@@ -30,9 +30,9 @@ from apps.gym.specs import spec_fields
 from apps.gym.strict_json import JsonRefused, load_strict
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
-from apps.tasks.received_files import start_parts, store_file
+from apps.tasks.received_files import create_upload, store_file
 from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices, choose_filename, read_shares
-from apps.tasks.upload_jobs import create_dataset, load_now, rename_dataset, upload_file
+from apps.tasks.upload_jobs import create_dataset, rename_dataset, upload_file
 from apps.tasks.upload_turns import ANSWER_SECONDS
 
 MAX_DESCRIPTION = 10_000
@@ -219,7 +219,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
             return answer_upload(upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given))
         # What is only checked is kept for its commit.
         upload = store_file(dataset=dataset, draft=draft, **given)
-        return answer_upload(load_now(upload=upload) if wait else upload)
+        return answer_upload(upload, wait=wait)
 
     @extend_schema(request=PartsSerializer, responses={201: UploadSerializer})
     @action(detail=True, methods=["post"], url_path="uploads/parts")
@@ -230,7 +230,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         wanted.is_valid(raise_exception=True)
         given = dict(wanted.validated_data)
         filename, draft = given.pop("filename"), given.pop("draft")
-        upload = start_parts(
+        upload = create_upload(
             dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.person
         )
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)

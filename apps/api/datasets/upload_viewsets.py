@@ -1,5 +1,6 @@
 """Uploads: files on their way into a dataset."""
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -21,13 +22,14 @@ from apps.api.framework.problems import Problem, QueryProblem
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.api.framework.spec_serializers import spec_serializer
+from apps.api.framework.upload_options import Options
 from apps.exports.ranged_downloads import stream_file
 from apps.gym.specs import spec_fields
 from apps.tasks.models import Upload
 from apps.tasks.received_files import append_part, finish_parts
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import preview_upload
-from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_choices import Choices, choices_of
 from apps.tasks.upload_jobs import discard_upload, explain_wait, load_now, queue_upload
 
 
@@ -88,8 +90,10 @@ WAIT = OpenApiParameter(
 )
 
 
-def answer_upload(upload: Upload) -> Response:
-    """202 for what a worker will load, 201 for what is loaded, else a problem that lists the first bad lines."""
+def answer_upload(upload: Upload, *, wait: bool = False) -> Response:
+    """202 for what a worker will load, 201 for what is loaded, else a problem that lists the first bad lines. With
+    `wait` a waiting upload is loaded before."""
+    upload = load_now(upload=upload) if wait else upload
     if upload.state in {Upload.State.READY, Upload.State.CHECKED}:
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
     if upload.state in {Upload.State.QUEUED, Upload.State.DRAFT, Upload.State.LOADING}:
@@ -109,14 +113,6 @@ def answer_upload(upload: Upload) -> Response:
     )
 
 
-def wants_to_wait(request: Request) -> bool:
-    value = request.query_params.get("wait", "false").lower()
-    if value not in {"true", "false", "1", "0"}:
-        message = "Give true or false."
-        raise QueryProblem([{"pointer": "?wait", "code": "invalid", "message": message}])
-    return value in {"true", "1"}
-
-
 class MappingField(serializers.JSONField):
     """A mapping, or the slug of a saved one."""
 
@@ -134,14 +130,6 @@ class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
     """How a file shall be loaded. What is left out stays as the upload has it."""
 
     mapping = MappingField(required=False, allow_null=True, help_text="A mapping, or the slug of a saved one.")
-
-    def choices(self, **given: Any) -> Choices:
-        return Choices(**{**given, **self.validated_data})
-
-
-def choices_of(upload: Upload) -> dict[str, Any]:
-    names = ("on_error", "mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed", "note")
-    return {name: getattr(upload, name) for name in names}
 
 
 class PreviewRowSerializer(serializers.Serializer[Any]):
@@ -221,9 +209,8 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @action(detail=True, methods=["post"])
     def finish(self, request: Request, pk: str) -> Response:
         """All parts are there: load what they make."""
-        wait = wants_to_wait(request)
-        upload = finish_parts(upload=self.get_object())
-        return answer_upload(load_now(upload=upload) if wait else upload)
+        wait = Options(request.query_params.dict(), {}).flag("wait")
+        return answer_upload(finish_parts(upload=self.get_object()), wait=wait)
 
     @extend_schema(request=ChoicesSerializer, responses={202: UploadSerializer})
     @action(detail=True, methods=["post"])
@@ -237,15 +224,15 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @action(detail=True, methods=["post"])
     def commit(self, request: Request, pk: str) -> Response:
         """Load a file that waits for its mapping or was checked."""
-        wait = wants_to_wait(request)
-        upload = self._queue(request, check_only=False)
-        return answer_upload(load_now(upload=upload) if wait else upload)
+        wait = Options(request.query_params.dict(), {}).flag("wait")
+        return answer_upload(self._queue(request, check_only=False), wait=wait)
 
     def _queue(self, request: Request, *, check_only: bool) -> Upload:
         upload = self.get_object()
         wanted = ChoicesSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        return queue_upload(upload=upload, choices=wanted.choices(**choices_of(upload), check_only=check_only))
+        choices = replace(choices_of(upload), **wanted.validated_data, check_only=check_only)
+        return queue_upload(upload=upload, choices=choices)
 
     @extend_schema(responses=PreviewSerializer)
     @action(detail=True)

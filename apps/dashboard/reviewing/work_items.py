@@ -15,7 +15,6 @@ from apps.gym.traces.alignment import Step, steps_of
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import LABELS, Shown, read_shown
 from apps.reviews.reviews.drafts import read_draft
-from apps.reviews.reviews.submission import criteria_of
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400
@@ -93,7 +92,7 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
         ]
         if queue.kind == Queue.Kind.RANKING
         else [],
-        "criteria": [_field(each, scores.get(each["key"]), errors) for each in criteria_of(queue)],
+        "criteria": [_field(each, scores.get(each["key"]), errors) for each in queue.criteria],
         "reasons": [
             (number, name, label, name in draft.get("reasons", []))
             for number, (name, label) in enumerate(REASONS.items(), start=1)

@@ -8,7 +8,6 @@ from apps.accounts.models import User
 from apps.reviews.models import QueueItem, Review
 from apps.reviews.queues.item_leases import CannotReview, lock_queue
 from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
-from apps.reviews.reviews.submission import criteria_of
 
 
 def adjudicate_item(
@@ -33,7 +32,7 @@ def adjudicate_item(
         has_seen = Review.objects.filter(item=item, reviewer=user, is_adjudication=True, saw_votes=True).exists()
         review.saw_votes = True if has_seen else saw_votes
         review.rollout_id = rollouts[0] if item.size == 1 else None
-        verdicts = take_answer(review, queue.kind, answer, criteria_of(queue))
+        verdicts = take_answer(review, answer)
         before.update(status=Review.Status.REPLACED)
         review.status, review.token, review.submitted_at = Review.Status.SUBMITTED, token, timezone.now()
         review.save()

@@ -1,5 +1,7 @@
 """What people are asked to judge, and by whom."""
 
+from typing import Any
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -100,6 +102,10 @@ class Queue(models.Model):
     @property
     def is_open(self) -> bool:
         return self.closed_at is None
+
+    @property
+    def criteria(self) -> list[dict[str, Any]]:
+        return self.rubric.criteria if self.rubric else []
 
     @property
     def is_blind(self) -> bool:

@@ -1,6 +1,7 @@
 """What reviewers said, and what they are about to say."""
 
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -136,6 +137,12 @@ class Review(models.Model):
     def ended_at(self) -> datetime | None:
         """When its reviewer was done with it."""
         return self.submitted_at or self.skipped_at
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The parts of the answer that are given, without the note."""
+        given = {name: getattr(self, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
+        return {name: value for name, value in given.items() if value}
 
 
 class PairVerdict(models.Model):

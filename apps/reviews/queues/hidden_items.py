@@ -77,6 +77,12 @@ def find_kept(queue: Queue, user: User) -> QuerySet[Review]:
     return begun.filter(is_whole("item")).order_by("pk") if queue.is_blind else begun.none()
 
 
+def is_broken(review: Review) -> bool:
+    """Whether a rollout of its item has been deleted."""
+    assert review.item is not None
+    return review.item.entries.count() < review.item.size
+
+
 def end_broken(reviews: QuerySet[Review]) -> None:
     """End those of them that were begun and whose item has lost a rollout: there is nothing left to judge."""
     _end(reviews.filter(~is_whole("item"), status__in=_BEGUN), BROKEN)

@@ -17,7 +17,7 @@ from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.queues.hidden_items import end_broken, end_repeats, is_whole
+from apps.reviews.queues.hidden_items import BROKEN, end_broken, end_repeats, is_broken, is_whole
 from apps.reviews.queues.side_order import arrange, arrange_again
 from apps.rollouts.database_clock import server_now
 
@@ -51,7 +51,7 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         end_broken(mine)
         held = find_held(locked, user)
         if held is not None:
-            return _hold(locked, held)
+            return hold(locked, held)
         _let_lapse(locked)
         lapsed = _take_up(locked, mine)
         return (
@@ -72,10 +72,8 @@ def find_held(queue: Queue, user: User) -> Review | None:
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
     """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it, and CannotReview:
     the draft is kept all the same."""
-    assert review.queue is not None
     with transaction.atomic():
-        queue = lock_queue(review.queue)
-        locked = own_review(review, user)
+        queue, locked = lock_review(review, user)
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
             raise CannotReview(f"This review is {locked.status} already.")
         if draft is not None:
@@ -83,7 +81,7 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
             locked.save(update_fields=["draft"])
         refusal = find_objection(queue, user)
         if not refusal and (locked.is_open or take_slot(locked, beyond=False)):
-            return _hold(queue, locked)
+            return hold(queue, locked)
     if refusal:
         raise CannotReview(f"{refusal} {KEPT}")
     raise LeaseLost("Your time with this item ran out and somebody else has it. You may still submit what you wrote.")
@@ -95,10 +93,8 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
     reason = cut(reason.strip(), 500)
     if not reason:
         raise CannotReview("Say why you skip it: who leads the queue reads that.")
-    assert review.queue is not None
     with transaction.atomic():
-        lock_queue(review.queue)
-        locked = own_review(review, user)
+        queue, locked = lock_review(review, user)
         if locked.skipped_at is not None and locked.skip_reason == reason:
             return locked
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
@@ -106,11 +102,9 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
         locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
         locked.skipped_at = timezone.now()
         locked.save(update_fields=["status", "slot", "skip_reason", "skipped_at"])
-        end_repeats(review.queue)
+        end_repeats(queue)
         target = f"review {locked.pk}"
-        record(
-            user=user, action="review.skip", target=target, queue=locked.queue_id, item=locked.item_id, reason=reason
-        )
+        record(user=user, action="review.skip", target=target, queue=queue.pk, item=locked.item_id, reason=reason)
     return locked
 
 
@@ -122,12 +116,29 @@ def lock_queue(queue: Queue) -> Queue:
     return locked
 
 
-def own_review(review: Review, user: User) -> Review:
-    """The row as it is now, locked."""
+def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
+    """Return the rows of the queue and the review as they are now, locked. Raises CannotReview."""
+    assert review.queue is not None
+    queue = lock_queue(review.queue)
     locked = Review.objects.select_for_update().select_related(None).get(pk=review.pk)
     if locked.reviewer_id != user.pk:
         raise CannotReview("This review is somebody else's.")
-    return locked
+    locked.queue, locked.reviewer = queue, user
+    return queue, locked
+
+
+def admit_answer(queue: Queue, review: Review, user: User) -> str:
+    """Give a locked review a slot for its answer, beyond the overlap if none is free; return why it may not be answered
+    any more, or nothing."""
+    if refusal := find_objection(queue, user):
+        return refusal
+    if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
+        return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
+    if is_broken(review):
+        return BROKEN
+    if review.slot is None:
+        take_slot(review, beyond=True)
+    return ""
 
 
 def refuse_stranger(queue: Queue, user: User) -> None:
@@ -175,10 +186,11 @@ def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
     return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
 
 
-def _hold(queue: Queue, review: Review) -> Review:
+def hold(queue: Queue, review: Review) -> Review:
+    """Save the review as an open one, with a lease."""
     review.status = Review.Status.OPEN
     review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
-    review.save(update_fields=["status", "slot", "leased_until"])
+    review.save()
     review.refresh_from_db(fields=["leased_until"])
     return review
 
@@ -199,7 +211,7 @@ def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
     """What this person began, where there is still room for it."""
     for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
         if take_slot(review, beyond=False):
-            return _hold(queue, review)
+            return hold(queue, review)
     return None
 
 
@@ -218,7 +230,7 @@ def _next(queue: Queue, user: User) -> Review | None:
     review.rollout_id = shown[0] if queue.kind == Queue.Kind.RUBRIC else None
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and shown != rollouts
     take_slot(review, beyond=True)
-    return _create(queue, review)
+    return hold(queue, review)
 
 
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
@@ -232,11 +244,4 @@ def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0)
     review = Review(queue=queue, item_id=due.item_id, reviewer=user, rubric_id=queue.rubric_id, repeat_of=due)
     review.arrangement, review.rollout_id = shown, due.rollout_id
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and not due.is_swapped
-    return _create(queue, review)
-
-
-def _create(queue: Queue, review: Review) -> Review:
-    review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
-    review.save()
-    review.refresh_from_db(fields=["leased_until"])
-    return review
+    return hold(queue, review)

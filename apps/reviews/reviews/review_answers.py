@@ -52,9 +52,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     confidence: int | None = None
 
 
-def take_answer(review: Review, kind: str, answer: Answer, criteria: list[Criterion]) -> list[Verdict]:
+def take_answer(review: Review, answer: Answer) -> list[Verdict]:
     """Write the answer onto the review, which the caller saves, and return its verdicts. The review also records
     whether its reviewer could see results. Raises AnswerRefused."""
+    kind, rubric = (review.queue.kind, review.queue.rubric) if review.queue else (Queue.Kind.RUBRIC, review.rubric)
+    criteria: list[Criterion] = rubric.criteria if rubric else []
     wrong = _common_problems(answer)
     verdicts: list[Verdict] = []
     review.choice, review.ranks, review.scores = "", [], {}

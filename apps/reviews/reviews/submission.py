@@ -11,16 +11,8 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
-from apps.reviews.queues.hidden_items import BROKEN, is_whole
-from apps.reviews.queues.item_leases import (
-    KEPT,
-    CannotReview,
-    claim_item,
-    find_objection,
-    lock_queue,
-    own_review,
-    take_slot,
-)
+from apps.reviews.queues.hidden_items import is_whole
+from apps.reviews.queues.item_leases import KEPT, CannotReview, admit_answer, claim_item, lock_review
 from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 from apps.rollouts.models import Rollout
 
@@ -35,23 +27,20 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
     answer is the draft."""
     if not token or len(token) > 64:
         raise CannotReview("A submission needs a token of at most 64 characters, a new one for each.")
-    assert review.queue is not None
     with transaction.atomic():
-        queue = lock_queue(review.queue)
-        locked = own_review(review, user)
-        # Known already, to whoever tells it.
-        locked.queue, locked.reviewer = queue, user
+        queue, locked = lock_review(review, user)
         # Also what was taken back since: its repetition, late, must not bring it back.
         if locked.token == token:
             return locked
         if locked.status == Review.Status.SUBMITTED:
             raise AlreadySubmitted("This review was submitted already. Undo it to change it.")
-        verdicts = take_answer(locked, queue.kind, answer, criteria_of(queue))
-        if refusal := find_objection(queue, user) or _find_end(locked):
+        refusal = admit_answer(queue, locked, user)
+        verdicts = take_answer(locked, answer)
+        if refusal:
             # Said outside of the transaction, which keeps what was written.
-            Review.objects.filter(pk=locked.pk).update(draft={**tell_said(locked), "note": locked.note})
+            Review.objects.filter(pk=locked.pk).update(draft={**locked.said, "note": locked.note})
         else:
-            _take(queue, locked, token, verdicts, user)
+            _store(locked, token, verdicts)
     if refusal:
         raise CannotReview(f"{refusal} {KEPT}")
     return locked
@@ -68,20 +57,16 @@ def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) 
         return said, None
 
 
-def _take(queue: Queue, review: Review, token: str, verdicts: list[Verdict], user: User) -> None:
-    if review.slot is None:
-        take_slot(review, beyond=True)
-    _finish(review, token)
+def _store(review: Review, token: str, verdicts: list[Verdict]) -> None:
+    now = timezone.now()
+    review.status, review.token, review.submitted_at = Review.Status.SUBMITTED, token, now
+    review.seconds = max(0.0, (now - review.started_at).total_seconds())
+    review.draft = {}
+    review.save()
     store_verdicts(review, verdicts)
     recount(review)
-    record(
-        user=user,
-        action="review.submit",
-        target=f"review {review.pk}",
-        queue=queue.pk,
-        item=review.item_id,
-        **tell_said(review),
-    )
+    detail = {"queue": review.queue_id, "item": review.item_id, **review.said}
+    record(user=review.reviewer, action="review.submit", target=f"review {review.pk}", **detail)
 
 
 def score_rollout(
@@ -105,7 +90,7 @@ def score_rollout(
         if token and (sent := mine.filter(token=token).first()):
             return sent
         review = Review(rollout=rollout, rubric=rubric, reviewer=reviewer, seq=seq)
-        take_answer(review, Queue.Kind.RUBRIC, Answer(scores=scores, note=note), rubric.criteria)
+        take_answer(review, Answer(scores=scores, note=note))
         mine.filter(status=Review.Status.SUBMITTED).update(status=Review.Status.REPLACED)
         review.token, review.status, review.submitted_at = token, Review.Status.SUBMITTED, timezone.now()
         review.save()
@@ -118,23 +103,6 @@ def find_lapsed(queue: Queue, user: User) -> list[Review]:
     """What this person began and somebody else was given since: it counts when it is submitted all the same."""
     mine = Review.objects.filter(queue=queue, reviewer=user, status=Review.Status.LAPSED, is_adjudication=False)
     return list(mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk"))
-
-
-def _find_end(review: Review) -> str:
-    """Why it cannot be submitted any more; empty where it can."""
-    if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
-        return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
-    return BROKEN if is_broken(review) else ""
-
-
-def is_broken(review: Review) -> bool:
-    assert review.item is not None
-    return review.item.entries.count() < review.item.size
-
-
-def criteria_of(queue: Queue) -> list[dict[str, Any]]:
-    criteria: list[dict[str, Any]] = queue.rubric.criteria if queue.rubric else []
-    return criteria
 
 
 def recount(review: Review) -> None:
@@ -161,17 +129,3 @@ def _doubt(told: QuerySet[Review]) -> dict[str, float]:
         compared += len(said) * (len(said) - 1) // 2
         differing += sum(one != other for one, other in combinations(said, 2))
     return {"doubt": differing / compared} if compared else {}
-
-
-def _finish(review: Review, token: str) -> None:
-    now = timezone.now()
-    review.status, review.token, review.submitted_at = Review.Status.SUBMITTED, token, now
-    review.seconds = max(0.0, (now - review.started_at).total_seconds())
-    review.draft = {}
-    review.save()
-
-
-def tell_said(review: Review) -> dict[str, Any]:
-    """What of the answer is given, without its note."""
-    said = {name: getattr(review, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
-    return {name: value for name, value in said.items() if value}

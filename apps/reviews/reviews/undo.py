@@ -1,7 +1,5 @@
 """Take back what one did last in a queue: a submission, whose answer is the draft again, or a skip."""
 
-from datetime import timedelta
-
 from django.db import transaction
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -9,11 +7,10 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR
-from apps.reviews.queues.item_leases import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
+from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR, is_broken
+from apps.reviews.queues.item_leases import CannotReview, find_objection, hold, lock_queue, refuse_stranger, take_slot
 from apps.reviews.reviews.review_answers import store_verdicts
-from apps.reviews.reviews.submission import is_broken, recount, tell_said
-from apps.rollouts.database_clock import server_now
+from apps.reviews.reviews.submission import recount
 
 _ENDED = [Review.Status.SUBMITTED, Review.Status.SKIPPED]
 _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
@@ -81,12 +78,10 @@ def _find_refusal(queue: Queue, last: Review) -> str:
 
 
 def _reopen(queue: Queue, last: Review, user: User) -> None:
-    said = tell_said(last)
+    said = last.said
     last.draft = {**said, "note": last.note}
-    last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None
-    last.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
-    last.save()
-    last.refresh_from_db(fields=["leased_until"])
+    last.submitted_at, last.seconds = None, None
+    hold(queue, last)
     store_verdicts(last, [])
     recount(last)
     record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, before=said)
@@ -97,7 +92,7 @@ def _unskip(queue: Queue, last: Review, user: User) -> None:
     last.queue = queue
     last.status, last.skipped_at, last.skip_reason = Review.Status.LAPSED, None, ""
     if take_slot(last, beyond=False):
-        last.status, last.leased_until = Review.Status.OPEN, server_now(timedelta(minutes=queue.lease_minutes))
-    last.save(update_fields=["status", "slot", "skipped_at", "skip_reason", "leased_until"])
-    last.refresh_from_db(fields=["leased_until"])
+        hold(queue, last)
+    else:
+        last.save()
     record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, skipped=why)

@@ -31,10 +31,10 @@ from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import TaskRow, dump_json
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.imports.line_index import MAX_REPEAT, LineIndex
+from apps.tasks.file_tasks import upload_limits
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.upload_jobs import upload_file
 from apps.tasks.upload_turns import DatasetIsBusy
-from apps.tasks.version_loading import upload_limits
 
 MAX_ERRORS = 100
 MAX_INDEX = 2**63 - 1

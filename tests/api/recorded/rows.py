@@ -22,7 +22,7 @@ from apps.rollouts.models import Collection
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import ColumnMapping, Task, Upload
-from apps.tasks.received_files import start_parts, store_file
+from apps.tasks.received_files import create_upload, store_file
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_jobs import upload_file
 from tests.api.rows import MAKERS
@@ -119,7 +119,7 @@ def _add_uploads(made: SimpleNamespace) -> None:
     check = {"choices": Choices(check_only=True), "draft": True}
     made.uploads = upload_file(dataset=dataset, stream=io.BytesIO(FILE + b"\nnonsense"), filename=name)
     made.draft = store_file(dataset=dataset, stream=io.BytesIO(FILE), filename=name, **check)
-    made.receiving = start_parts(dataset=dataset, filename=name)
+    made.receiving = create_upload(dataset=dataset, filename=name)
     made.vanishing = make_dataset([], slug="vanishing")
     queue_deletion(dataset=made.vanishing)
     made.loading = make_dataset([], slug="loading")

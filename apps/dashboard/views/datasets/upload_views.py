@@ -1,5 +1,6 @@
 """Uploads: the wizard from a file to its mapping, its check and its commit, and what became of it."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.received_files import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import Preview, preview_upload
-from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_choices import choices_of
 from apps.tasks.upload_cleanup import QUIET_LOADING
 from apps.tasks.upload_jobs import discard_upload, explain_wait, may_go_on, queue_upload
 
@@ -134,11 +135,10 @@ def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
         for problem in form.non_field_errors():
             messages.error(request, str(problem))
         return redirect("dashboard:upload_detail", pk)
-    names = ("mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed")
-    chosen = {name: getattr(upload, name) for name in names}
     on_error = Upload.OnError.SKIP if form.cleaned_data.get("skip_bad") else upload.on_error
+    choices = replace(choices_of(upload), on_error=on_error, note=form.cleaned_data["note"], check_only=False)
     with tell_refusal(request):
-        queue_upload(upload=upload, choices=Choices(**chosen, on_error=on_error, note=form.cleaned_data["note"]))
+        queue_upload(upload=upload, choices=choices)
     return redirect("dashboard:upload_detail", pk)
 
 

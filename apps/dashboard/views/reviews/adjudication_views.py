@@ -22,7 +22,6 @@ from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
 from apps.reviews.reviews.review_answers import AnswerRefused
-from apps.reviews.reviews.submission import criteria_of
 
 _SEEN = "items_seen"
 _MOST_SEEN = 500
@@ -48,7 +47,7 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
     before, after = _neighbours(item)
     if request.method == "POST":
         ranked = item.size if queue.kind == Queue.Kind.RANKING else 0
-        said = read_posted_answer(request.POST, criteria_of(queue), ranked)
+        said = read_posted_answer(request.POST, queue.criteria, ranked)
         token = request.POST.get("token", "")[:64]
         try:
             adjudicate_item(item=item, user=request.user, answer=said, token=token, saw_votes=saw_votes)

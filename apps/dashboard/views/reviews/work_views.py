@@ -27,7 +27,7 @@ from apps.reviews.queues.waiting_items import count_with_others, read_waiting
 from apps.reviews.reviews.drafts import tell_draft
 from apps.reviews.reviews.haste import read_haste
 from apps.reviews.reviews.review_answers import Answer, AnswerRefused
-from apps.reviews.reviews.submission import criteria_of, find_lapsed, submit_review
+from apps.reviews.reviews.submission import find_lapsed, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
 
 
@@ -71,7 +71,7 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     queue = review.queue
     assert queue is not None
-    answer = read_posted_answer(request.POST, criteria_of(queue), _ranked(queue, review))
+    answer = read_posted_answer(request.POST, queue.criteria, _ranked(queue, review))
     try:
         submit_review(review=review, user=request.user, token=request.POST.get("token", "")[:64], answer=answer)
     except AnswerRefused as refusal:
