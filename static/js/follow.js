@@ -1,6 +1,8 @@
 // The page of a rollout that runs: its new events are added below what stands there, over a socket or, while that is
 // silent, by polling. What is read stays where it is; nothing is shown twice. The page reads without any of this.
 
+import { sayWhetherSignedOut } from "./gymweb.js";
+
 const LOOK_MS = 2000;
 const ROOM = 80;
 
