@@ -6,7 +6,7 @@ import { ASIDE, DRAFT, store, user } from "./storage.js";
 const OLD_MS = 90 * 86_400_000;
 const MOST = 40;
 
-// What says the same is the same: however a form, the storage and the server leave out what is empty.
+// Equal for answers that say the same, since form, storage and server leave out empty parts differently.
 function mark(answer) {
   const { choice = "", note = "", confidence = null, scores = {}, ranks = [], reasons = [] } = answer ?? {};
   const scored = Object.entries(scores).filter(([, value]) => value !== "" && value !== null).map(([key, value]) => [key, typeof value === "string" ? value.trim() : value]);
@@ -47,7 +47,7 @@ export function send(review, draft) {
   if (find(review)) keep(review, find(review).draft);
 }
 
-// The server has it. What was written since is newer, and stays.
+// The server has this draft. A newer one stays in the browser.
 export function drop(review, draft) {
   bases.set(String(review), [mark(draft)]);
   const local = find(review);

@@ -43,7 +43,7 @@ function onKey(event) {
       event.preventDefault();
       return always.run(event);
     }
-    // What is typed is text. Escape leaves the field.
+    // Typed keys are text. Escape leaves the field.
     if (event.key === "Escape" && !isOpen) event.target.blur();
     return forget();
   }

@@ -1,9 +1,9 @@
-// What reviewers wrote, in the browser's storage: what is not sent yet, drafts, and drafts that were set aside.
+// The reviewers' part of the browser's storage: unsent answers, drafts, and drafts that were set aside.
 
 export const UNSENT = "gymweb.unsent.";
 export const DRAFT = "gymweb.draft.";
 export const ASIDE = "gymweb.aside.";
-// Whose it is; empty on a page without reviews.
+// The id of the user; empty on a page without reviews.
 export const user = document.getElementById("review-lost")?.dataset.user ?? "";
 
 // A browser may forbid its storage, or have none left: then it is kept as long as the page is open.

@@ -18,7 +18,7 @@ const listeners = [];
 let session = null;
 const renewed = () => /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1] ?? null;
 
-// Rejects where nobody answered; a refusal is an answer.
+// Rejects without a connection; a refusal is an answer.
 async function ask(path, body) {
   const sent = { method: "POST", headers: { "X-CSRFToken": token(), "Content-Type": "application/json" }, body: JSON.stringify(body ?? {}) };
   const reply = await fetch(`/api/v1/${path}`, body === undefined ? {} : sent);
@@ -47,7 +47,7 @@ export function warn(text, address, words) {
   }
 }
 
-// Who the session is of: "" of nobody, null where nobody answered.
+// The name of the session's user: "" without a session, null without a connection.
 async function whoIs() {
   try {
     const reply = await ask("me/");
@@ -100,7 +100,7 @@ async function isThere(record) {
   }
 }
 
-// What was skipped may be taken back, with what was written of it.
+// A skipped review may be taken back, and keeps its draft for that.
 function finish(record) {
   for (const kind of record.answer ? [UNSENT, DRAFT, ASIDE] : [UNSENT]) store.remove(kind + record.review);
   return "sent";
@@ -132,7 +132,7 @@ function wait(text, ms = 0) {
 }
 
 const isOpenHere = (record) => document.getElementById("review-form")?.dataset.review === String(record.review);
-// What the last answers said: an item that came with one, the review that was taken back, and what is to be corrected.
+// From the last answers: the claimed next item, the review that was taken back, and the errors to correct.
 export let claimed = null;
 export let undone = null;
 export let wrong = [];
@@ -172,7 +172,7 @@ async function send(record) {
   return refuse(record, errors || told.detail || `The server refused it (${status}).`);
 }
 
-// Another person's are left alone, and those of nobody's page, too.
+// Records of other users, and of pages without a user, are left alone.
 const all = () => store.keys(UNSENT).map(store.get).filter((each) => (each?.answer || each?.skip || each?.undo) && user && each.user === user);
 
 async function pass() {
