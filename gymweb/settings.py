@@ -168,7 +168,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "gymweb.static_files.ModuleStaticFilesStorage"},
 }
-# Without a collected static-root the files are served from their sources, so no step stands between clone and page.
+# Without a collected static-root the files are served from their sources: a fresh clone needs no build step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MANIFEST_STRICT = False
 if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:
