@@ -14,6 +14,8 @@ LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
 LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
+INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/package-lock.json | cut -d ' ' -f 1)
+HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema format clean
@@ -35,6 +37,10 @@ $(INSTALLED): | $(BIN)/python
 $(INSTALLED_DEV): $(INSTALLED)
 	$(PIP) install --quiet -r requirements-dev.txt
 	@rm -f $(VENV)/.installed-dev-* && touch $@
+
+$(INSTALLED_FRONTEND):
+	cd frontend && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=5 --loglevel=error
+	@touch $@
 
 demo: $(INSTALLED) ## a collection from tasks to files, then the dashboard; SERVE=0 ends after the summary
 	SERVE=$(SERVE) $(BIN)/python manage.py demo $(if $(filter 0,$(SERVE)),--no-serve) --port $(PORT)
@@ -72,7 +78,7 @@ test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, t
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
-check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema, odd words, layout
+check: $(INSTALLED_DEV) $(if $(HAS_NODE),$(INSTALLED_FRONTEND)) ## format, lint, types, import contracts, migrations, the API's schema, odd words, layout, the pages' scripts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy apps gymweb scripts examples clients/python
@@ -83,6 +89,8 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 	$(BIN)/python scripts/client_operations.py
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_layout.py
+	$(if $(HAS_NODE),frontend/node_modules/.bin/eslint --config frontend/eslint.config.js static/js frontend,@echo 'SKIPPED by name: ESLint and the tests of static/js, which need Node 20 and npm')
+	$(if $(HAS_NODE),node --experimental-vm-modules --no-warnings --test frontend/tests/*.test.js)
 
 schema: $(INSTALLED) ## write docs/openapi.yaml, and the operations that `gymweb` has its options from
 	$(BIN)/python scripts/check_schema.py --write
@@ -143,8 +151,7 @@ format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-vendor: $(INSTALLED) ## copy the foreign scripts of the pages from npm's packages to static/vendor, and list them
-	cd frontend && npm ci --ignore-scripts --no-audit --no-fund
+vendor: $(INSTALLED) $(INSTALLED_FRONTEND) ## copy the foreign scripts of the pages from npm's packages to static/vendor, and list them
 	$(BIN)/python scripts/vendor.py
 
 lock: ## compile the requirements

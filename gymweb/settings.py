@@ -166,9 +166,9 @@ STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "gymweb.static_files.ModuleStaticFilesStorage"},
 }
-# Without a collected static-root the files are served from their sources, so no step stands between clone and page.
+# Without a collected static-root the files are served from their sources: a fresh clone needs no build step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MANIFEST_STRICT = False
 if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:

@@ -1,14 +1,15 @@
 // The form of an answer: what it says, what is wrong in it, and the keys that fill it in.
 
-window.gymweb = window.gymweb || {};
+import * as keys from "./keys.js";
+import { dragRanks } from "./ranking.js";
 
 // `id` is what the names of its keys begin with, `group` where they stand in the overlay. `reach` is called with what a
 // key is about to fill in (verdict, reason, rank, option, note or confidence), where the form or a part may be folded.
-gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
+export function answerForm(form, { id, group, reach = () => {} }) {
   const marked = document.getElementById(`${id}-marked`);
   const { kind } = form.dataset;
   const isFree = () => !form.inert;
-  const add = (name, key, label, run, when = isFree) => gymweb.keys.add({ id: `${id}.${name}`, keys: key, label, group, run, when });
+  const add = (name, key, label, run, when = isFree) => keys.add({ id: `${id}.${name}`, keys: key, label, group, run, when });
 
   // What it says
 
@@ -133,7 +134,7 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
     for (const input of form.querySelectorAll("[data-key]")) add(input.value, input.dataset.key, input.closest("label").querySelector("span").lastChild.textContent.trim(), () => press(input, "verdict"));
   }
   if (kind === "ranking") {
-    gymweb.dragRanks(form, () => { changed(); mark(); });
+    dragRanks(form, () => { changed(); mark(); });
     const shown = () => [...form.querySelectorAll("[data-rank]")];
     const nameOf = (each) => `${each.getAttribute("aria-label").replace("Rank of ", "")}, ${each.value ? `rank ${each.value}` : "no rank yet"}`;
     let current = Math.max(0, shown().findIndex((each) => !each.value));
@@ -205,4 +206,4 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
   // Enter sends what is shown with it, unless something that Enter opens or presses has the focus.
   const isOpener = () => document.activeElement?.matches("button, a, summary") ?? false;
   return { add, read, write, readServed, changed, showWrong, findMissing, isOpener };
-};
+}

@@ -1,6 +1,8 @@
 // Marked rows of a form: says how many are marked, and lets it be sent once there are enough and not too many.
 // Without this script the page that is asked says so.
 
+import * as keys from "./keys.js";
+
 function count(form) {
   const [fewest, most] = form.dataset.choose.split(" ").map(Number);
   const chosen = form.querySelectorAll("input[type=checkbox]:checked").length;
@@ -30,7 +32,7 @@ document.addEventListener("htmx:afterSettle", countAll);
 addEventListener("pageshow", countAll);
 countAll();
 
-gymweb.keys.add({
+keys.add({
   id: "choose.compare",
   keys: "c",
   label: "Compare what is marked",

@@ -1,13 +1,17 @@
 // Keys of rollouts side by side: through a sequence of comparisons, to where the attempts part, and to a verdict.
 
+import { answerForm } from "./answering.js";
+import { menus } from "./gymweb.js";
+import * as keys from "./keys.js";
+
 function follow(rel) {
   const link = () => document.querySelector(`a[rel="${rel}"]`);
   return { run: () => link().click(), when: () => link() !== null };
 }
 
-gymweb.keys.add({ id: "comparing.next", keys: "j", label: "Next comparison", group: "Comparing", ...follow("next") });
-gymweb.keys.add({ id: "comparing.previous", keys: "k", label: "Previous comparison", group: "Comparing", ...follow("prev") });
-gymweb.keys.add({
+keys.add({ id: "comparing.next", keys: "j", label: "Next comparison", group: "Comparing", ...follow("next") });
+keys.add({ id: "comparing.previous", keys: "k", label: "Previous comparison", group: "Comparing", ...follow("prev") });
+keys.add({
   id: "comparing.divergence",
   keys: "d",
   label: "Where they part",
@@ -18,19 +22,17 @@ gymweb.keys.add({
 
 // What one says of them
 
-{
-  const group = "Comparing";
-  const form = document.getElementById("judge-form");
-  const fold = document.getElementById("compare-judge");
-  const flag = document.getElementById("compare-flag");
-  const add = (id, keys, label, run, when = () => true) => gymweb.keys.add({ id: `comparing.${id}`, keys, label, group, run, when });
-  if (form) {
-    const { isOpener } = gymweb.answerForm(form, { id: "comparing", group, reach: () => { fold.open = true; } });
-    add("judge", "w", "Choose the winner", () => {
-      fold.open = !fold.open;
-      if (fold.open) fold.scrollIntoView({ block: "nearest" });
-    });
-    add("submit", "Enter", "This is my verdict", () => form.requestSubmit(), () => fold.open && !isOpener());
-  }
-  if (flag) add("flag", "f", "Flag all of them", () => gymweb.menus.open(flag, document.getElementById("flag-kind")));
+const group = "Comparing";
+const form = document.getElementById("judge-form");
+const fold = document.getElementById("compare-judge");
+const flag = document.getElementById("compare-flag");
+const add = (id, key, label, run, when = () => true) => keys.add({ id: `comparing.${id}`, keys: key, label, group, run, when });
+if (form) {
+  const { isOpener } = answerForm(form, { id: "comparing", group, reach: () => { fold.open = true; } });
+  add("judge", "w", "Choose the winner", () => {
+    fold.open = !fold.open;
+    if (fold.open) fold.scrollIntoView({ block: "nearest" });
+  });
+  add("submit", "Enter", "This is my verdict", () => form.requestSubmit(), () => fold.open && !isOpener());
 }
+if (flag) add("flag", "f", "Flag all of them", () => menus.open(flag, document.getElementById("flag-kind")));

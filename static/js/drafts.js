@@ -1,123 +1,133 @@
 // Drafts of answers in the browser's storage, and which of two counts. A draft knows what the server had when it was
 // written: where the server has something else since, another device or tab wrote that, and neither replaces the other.
 
-window.gymweb = window.gymweb || {};
+import { ASIDE, DRAFT, store, user } from "./storage.js";
 
-gymweb.drafts = (() => {
-  const DRAFT = "gymweb.draft.";
-  const ASIDE = "gymweb.aside.";
-  const OLD_MS = 90 * 86_400_000;
-  const MOST = 40;
-  const { store, user, tell, button } = gymweb.unsent;
+const OLD_MS = 90 * 86_400_000;
+const MOST = 40;
 
-  // What says the same is the same: however a form, the storage and the server leave out what is empty.
-  function mark(answer) {
-    const { choice = "", note = "", confidence = null, scores = {}, ranks = [], reasons = [] } = answer ?? {};
-    const scored = Object.entries(scores).filter(([, value]) => value !== "" && value !== null).map(([key, value]) => [key, typeof value === "string" ? value.trim() : value]);
-    return JSON.stringify([choice, note.trim().replaceAll("\r\n", "\n"), confidence, scored.sort(), ranks.some(Boolean) ? ranks : [], [...reasons].sort()]);
-  }
+// Equal for answers that say the same, since form, storage and server leave out empty parts differently.
+function mark(answer) {
+  const { choice = "", note = "", confidence = null, scores = {}, ranks = [], reasons = [] } = answer ?? {};
+  const scored = Object.entries(scores).filter(([, value]) => value !== "" && value !== null).map(([key, value]) => [key, typeof value === "string" ? value.trim() : value]);
+  return JSON.stringify([choice, note.trim().replaceAll("\r\n", "\n"), confidence, scored.sort(), ranks.some(Boolean) ? ranks : [], [...reasons].sort()]);
+}
 
-  // What the server had, or may have been given from here, by review.
-  const bases = new Map();
-  const known = (review) => bases.get(String(review)) ?? [];
+// What the server had, or may have been given from here, by review.
+const bases = new Map();
+const known = (review) => bases.get(String(review)) ?? [];
 
-  const find = (review) => store.get(DRAFT + review);
-  const forget = (review) => store.remove(DRAFT + review);
+const find = (review) => store.get(DRAFT + review);
+const forget = (review) => store.remove(DRAFT + review);
 
-  // The draft to go on with, where the browser has one that builds on what the server has; what builds on something
-  // older is set aside.
-  function open(review, server) {
-    const local = find(review);
-    bases.set(String(review), [mark(server)]);
-    if (!local) return null;
-    if (mark(local.draft) === mark(server)) {
-      forget(review);
-      return null;
-    }
-    if (local.bases?.includes(mark(server))) {
-      bases.set(String(review), local.bases);
-      return local.draft;
-    }
-    setAside(review, local.draft, local.at, "in this browser");
+// The draft to go on with, where the browser has one that builds on what the server has; what builds on something
+// older is set aside.
+export function open(review, server) {
+  const local = find(review);
+  bases.set(String(review), [mark(server)]);
+  if (!local) return null;
+  if (mark(local.draft) === mark(server)) {
     forget(review);
-    return server;
+    return null;
   }
-
-  const keep = (review, draft) => store.set(DRAFT + review, { user, draft, at: Date.now(), bases: known(review) });
-
-  // On its way: the server may have it though its answer is lost.
-  function send(review, draft) {
-    bases.set(String(review), [...known(review), mark(draft)].slice(-MOST));
-    if (find(review)) keep(review, find(review).draft);
+  if (local.bases?.includes(mark(server))) {
+    bases.set(String(review), local.bases);
+    return local.draft;
   }
+  setAside(review, local.draft, local.at, "in this browser");
+  forget(review);
+  return server;
+}
 
-  // The server has it. What was written since is newer, and stays.
-  function drop(review, draft) {
-    bases.set(String(review), [mark(draft)]);
-    const local = find(review);
-    if (!local) return;
-    if (mark(local.draft) === mark(draft)) forget(review);
-    else keep(review, local.draft);
-  }
+export const keep = (review, draft) => store.set(DRAFT + review, { user, draft, at: Date.now(), bases: known(review) });
 
-  // What the server has, as it tells: where that was not written here, it is set aside before it is replaced.
-  function meet(review, server) {
-    if (known(review).includes(mark(server))) return;
-    bases.set(String(review), [...known(review), mark(server)].slice(-MOST));
-    setAside(review, server, Date.now(), "elsewhere");
-  }
+// On its way: the server may have it though its answer is lost.
+export function send(review, draft) {
+  bases.set(String(review), [...known(review), mark(draft)].slice(-MOST));
+  if (find(review)) keep(review, find(review).draft);
+}
 
-  // Those beside the one in the form, until they are taken or discarded
+// The server has this draft. A newer one stays in the browser.
+export function drop(review, draft) {
+  bases.set(String(review), [mark(draft)]);
+  const local = find(review);
+  if (!local) return;
+  if (mark(local.draft) === mark(draft)) forget(review);
+  else keep(review, local.draft);
+}
 
-  let redraw = () => {};
-  const asides = (review) => store.get(ASIDE + review)?.drafts ?? [];
+// What the server has, as it tells: where that was not written here, it is set aside before it is replaced.
+export function meet(review, server) {
+  if (known(review).includes(mark(server))) return;
+  bases.set(String(review), [...known(review), mark(server)].slice(-MOST));
+  setAside(review, server, Date.now(), "elsewhere");
+}
 
-  function putAside(review, drafts) {
-    if (drafts.length) store.set(ASIDE + review, { user, drafts, at: Date.now() });
-    else store.remove(ASIDE + review);
-    redraw();
-  }
+// Those beside the one in the form, until they are taken or discarded
 
-  function setAside(review, draft, at, where) {
-    const others = asides(review).filter((each) => mark(each.draft) !== mark(draft));
-    putAside(review, mark(draft) === mark({}) ? others : [...others, { draft, at, where }]);
-  }
+let redraw = () => {};
+const asides = (review) => store.get(ASIDE + review)?.drafts ?? [];
 
-  // In `box`; who takes one has what stood in the form in its place.
-  function showAsides(box, review, read, write) {
-    const without = (one) => asides(review).filter((each) => mark(each.draft) !== mark(one.draft));
-    const draw = (one) => {
-      const entry = document.createElement("li");
-      const head = document.createElement("p");
-      const told = one.where === "elsewhere" ? "Found on the server" : "Written in this browser";
-      head.textContent = `${told} on ${new Date(one.at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}:`;
-      const text = document.createElement("pre");
-      text.className = "code";
-      text.tabIndex = 0;
-      text.textContent = tell(one.draft);
-      const actions = document.createElement("p");
-      actions.className = "actions";
-      const take = button("Take it instead", () => {
-        const now = read();
-        putAside(review, without(one));
-        setAside(review, now, Date.now(), "in this browser");
-        write(one.draft);
-      });
-      const discard = button("Discard", () => putAside(review, without(one)));
-      actions.append(take, discard);
-      entry.append(head, text, actions);
-      return entry;
-    };
-    redraw = () => {
-      box.hidden = !asides(review).length;
-      box.querySelector("ul").replaceChildren(...asides(review).map(draw));
-    };
-    redraw();
-  }
+function putAside(review, drafts) {
+  if (drafts.length) store.set(ASIDE + review, { user, drafts, at: Date.now() });
+  else store.remove(ASIDE + review);
+  redraw();
+}
 
-  for (const prefix of [DRAFT, ASIDE]) {
-    for (const key of store.keys(prefix)) if ((store.get(key)?.at ?? Date.now()) < Date.now() - OLD_MS) store.remove(key);
-  }
+function setAside(review, draft, at, where) {
+  const others = asides(review).filter((each) => mark(each.draft) !== mark(draft));
+  putAside(review, mark(draft) === mark({}) ? others : [...others, { draft, at, where }]);
+}
 
-  return { open, keep, send, drop, meet, showAsides };
-})();
+// An answer in words.
+export function tell(answer) {
+  const said = [["verdict", answer.choice], ["ranks", (answer.ranks ?? []).join(", ")]];
+  for (const [key, value] of Object.entries(answer.scores ?? {})) said.push([key, value]);
+  said.push(["reasons", (answer.reasons ?? []).join(", ")], ["confidence", answer.confidence], ["note", answer.note]);
+  return said.filter(([, value]) => value !== "" && value !== null && value !== undefined).map(([key, value]) => `${key}: ${value}`).join("\n");
+}
+
+export function button(text, run) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "button small";
+  made.textContent = text;
+  if (run) made.addEventListener("click", run);
+  return made;
+}
+
+// In `box`; who takes one has what stood in the form in its place.
+export function showAsides(box, review, read, write) {
+  const without = (one) => asides(review).filter((each) => mark(each.draft) !== mark(one.draft));
+  const draw = (one) => {
+    const entry = document.createElement("li");
+    const head = document.createElement("p");
+    const told = one.where === "elsewhere" ? "Found on the server" : "Written in this browser";
+    head.textContent = `${told} on ${new Date(one.at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}:`;
+    const text = document.createElement("pre");
+    text.className = "code";
+    text.tabIndex = 0;
+    text.textContent = tell(one.draft);
+    const actions = document.createElement("p");
+    actions.className = "actions";
+    const take = button("Take it instead", () => {
+      const now = read();
+      putAside(review, without(one));
+      setAside(review, now, Date.now(), "in this browser");
+      write(one.draft);
+    });
+    const discard = button("Discard", () => putAside(review, without(one)));
+    actions.append(take, discard);
+    entry.append(head, text, actions);
+    return entry;
+  };
+  redraw = () => {
+    box.hidden = !asides(review).length;
+    box.querySelector("ul").replaceChildren(...asides(review).map(draw));
+  };
+  redraw();
+}
+
+for (const prefix of [DRAFT, ASIDE]) {
+  for (const key of store.keys(prefix)) if ((store.get(key)?.at ?? Date.now()) < Date.now() - OLD_MS) store.remove(key);
+}

@@ -1,6 +1,8 @@
 // The page of a rollout that runs: its new events are added below what stands there, over a socket or, while that is
 // silent, by polling. What is read stays where it is; nothing is shown twice. The page reads without any of this.
 
+import { sayWhetherSignedOut } from "./gymweb.js";
+
 const LOOK_MS = 2000;
 const ROOM = 80;
 
@@ -119,7 +121,7 @@ function followRollout(place) {
     button.hidden = true;
   }
 
-  // Nobody is moved but who asked to follow; the others are told how much is below.
+  // Scrolls only for readers who follow; the others see how much is below.
   function tell(added) {
     if (isFollowing()) {
       scrollBy(0, Math.max(0, below()));
@@ -143,7 +145,7 @@ function followRollout(place) {
   }
 
   addEventListener("scroll", () => {
-    // Whoever scrolls up wants to read.
+    // Scrolling up ends following.
     if (isFollowing() && scrollY < top - 8) button.setAttribute("aria-pressed", "false");
     top = scrollY;
     showUnseen();

@@ -40,10 +40,11 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = said; }, 1600);
 });
 
-// Menus: a click elsewhere closes them. keys.js closes the open one with Escape.
-window.gymweb = window.gymweb || {};
+// The token that a POST of a script needs.
+export const csrf = () => JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
 
-gymweb.menus = (() => {
+// Menus: a click elsewhere closes them. keys.js closes the open one with Escape.
+export const menus = (() => {
   const OPEN = ".nav-menu[open], .menu[open], .tray[open]";
   const openers = new WeakMap();
   const find = () => document.querySelector(OPEN);
@@ -101,7 +102,7 @@ function explainError(xhr) {
   return `The server answered ${xhr.status}.`;
 }
 
-function announce(text, id = "") {
+export function announce(text, id = "") {
   const line = document.createElement("p");
   line.id = id;
   line.className = "message error";
@@ -111,12 +112,12 @@ function announce(text, id = "") {
 }
 
 // It was true until the server answered again.
-function withdrawUnreachable() {
+export function withdrawUnreachable() {
   document.getElementById("unreachable")?.remove();
 }
 
 // What asks by itself is told of an ended session, too: it says so until it is answered again.
-function sayWhetherSignedOut(reply) {
+export function sayWhetherSignedOut(reply) {
   const isOut = reply.headers.has("HX-Redirect");
   const said = document.getElementById("signed-out");
   if (!isOut) said?.remove();

@@ -1,87 +1,81 @@
 // JSON as it is written: no number is read, so that none is rounded, and no name that stands twice is lost.
 
-window.gymweb = window.gymweb || {};
+const DEEPEST = 500;
+const TOKEN = /\s*("(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+)/y;
+const CLOSING = { "{": "}", "[": "]" };
 
-gymweb.json = (() => {
-  const DEEPEST = 500;
-  const TOKEN = /\s*("(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+)/y;
-  const CLOSING = { "{": "}", "[": "]" };
-
-  // Every token in its order; a rest that is none comes as the last.
-  function* tokens(text) {
-    let at = 0;
-    while (at < text.length) {
-      TOKEN.lastIndex = at;
-      const found = TOKEN.exec(text);
-      if (!found) {
-        if (text.slice(at).trim()) yield text.slice(at).trimStart();
-        return;
-      }
-      at = TOKEN.lastIndex;
-      yield found[1];
+// Every token in its order; a rest that is none comes as the last.
+function* tokens(text) {
+  let at = 0;
+  while (at < text.length) {
+    TOKEN.lastIndex = at;
+    const found = TOKEN.exec(text);
+    if (!found) {
+      if (text.slice(at).trim()) yield text.slice(at).trimStart();
+      return;
     }
+    at = TOKEN.lastIndex;
+    yield found[1];
   }
+}
 
-  // A text with its letters, where they were written as numbers.
-  function plain(token) {
-    if (token[0] !== '"' || !token.includes("\\u")) return token;
-    try {
-      return JSON.stringify(JSON.parse(token));
-    } catch {
-      return token;
-    }
+// A text with its letters, where they were written as numbers.
+function plain(token) {
+  if (token[0] !== '"' || !token.includes("\\u")) return token;
+  try {
+    return JSON.stringify(JSON.parse(token));
+  } catch {
+    return token;
   }
+}
 
-  // Its tokens on lines of their own, indented; the end may be missing.
-  function laidOut(text) {
-    const parts = [];
-    let depth = 0;
-    let last = "";
-    const line = () => `\n${"  ".repeat(Math.min(depth, 40))}`;
-    for (const token of tokens(text)) {
-      const closes = token === "}" || token === "]";
-      if (closes) depth = Math.max(0, depth - 1);
-      const isEmpty = closes && CLOSING[last] === token;
-      if (parts.length && !isEmpty && (closes || last === "{" || last === "[" || last === ",")) parts.push(line());
-      parts.push(token === ":" ? ": " : plain(token));
-      if (CLOSING[token]) depth += 1;
-      last = token;
-    }
-    return parts.join("");
+// Its tokens on lines of their own, indented; the end may be missing.
+export function laidOut(text) {
+  const parts = [];
+  let depth = 0;
+  let last = "";
+  const line = () => `\n${"  ".repeat(Math.min(depth, 40))}`;
+  for (const token of tokens(text)) {
+    const closes = token === "}" || token === "]";
+    if (closes) depth = Math.max(0, depth - 1);
+    const isEmpty = closes && CLOSING[last] === token;
+    if (parts.length && !isEmpty && (closes || last === "{" || last === "[" || last === ",")) parts.push(line());
+    parts.push(token === ":" ? ": " : plain(token));
+    if (CLOSING[token]) depth += 1;
+    last = token;
   }
+  return parts.join("");
+}
 
-  // What a text holds: {entries: [[name, value]]}, {items: [value]}, or {text, string} with the text as it is written
-  // and, of a string, what it says. Null where it is no JSON.
-  function read(text) {
-    try {
-      JSON.parse(text);
-      const rest = tokens(text);
-      return value(rest.next().value, rest, 0);
-    } catch {
-      return null;
-    }
+// What a text holds: {entries: [[name, value]]}, {items: [value]}, or {text, string} with the text as it is written
+// and, of a string, what it says. Null where it is no JSON.
+export function readJson(text) {
+  try {
+    JSON.parse(text);
+    const rest = tokens(text);
+    return value(rest.next().value, rest, 0);
+  } catch {
+    return null;
   }
+}
 
-  function value(token, rest, depth) {
-    if (depth > DEEPEST) throw new RangeError("too deep");
-    if (token === "{") {
-      const entries = [];
-      for (let next = rest.next().value; next !== "}"; next = rest.next().value) {
-        if (next === ",") continue;
-        rest.next();
-        entries.push([JSON.parse(next), value(rest.next().value, rest, depth + 1)]);
-      }
-      return { entries };
+function value(token, rest, depth) {
+  if (depth > DEEPEST) throw new RangeError("too deep");
+  if (token === "{") {
+    const entries = [];
+    for (let next = rest.next().value; next !== "}"; next = rest.next().value) {
+      if (next === ",") continue;
+      rest.next();
+      entries.push([JSON.parse(next), value(rest.next().value, rest, depth + 1)]);
     }
-    if (token === "[") {
-      const items = [];
-      for (let next = rest.next().value; next !== "]"; next = rest.next().value) {
-        if (next !== ",") items.push(value(next, rest, depth + 1));
-      }
-      return { items };
-    }
-    return token[0] === '"' ? { text: token, string: JSON.parse(token) } : { text: token };
+    return { entries };
   }
-
-  return { read, laidOut };
-})();
+  if (token === "[") {
+    const items = [];
+    for (let next = rest.next().value; next !== "]"; next = rest.next().value) {
+      if (next !== ",") items.push(value(next, rest, depth + 1));
+    }
+    return { items };
+  }
+  return token[0] === '"' ? { text: token, string: JSON.parse(token) } : { text: token };
+}

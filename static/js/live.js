@@ -1,6 +1,8 @@
 // The page of a running collection. A socket tells it that figures changed; the page then fetches all of them in one
 // reply, so that they are of one moment. While the socket is silent the page polls. Folds that are open stay open.
 
+import { sayWhetherSignedOut, withdrawUnreachable } from "./gymweb.js";
+
 const POLL_MS = 5000;
 const BETWEEN_MS = 1000;
 const STALE_MS = 3000;

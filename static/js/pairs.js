@@ -1,146 +1,140 @@
 // Pairs by keyboard: on the page of one, and in the table of a set. Links, boxes and buttons do the same without this.
 
-(() => {
-  const form = document.getElementById("decide");
-  const button = (status) => (form ?? document.getElementById("decide-marked"))?.querySelector(`button[value=${status}]`);
-  const reason = () => document.querySelector("#decide [name=reason], #decide-marked [name=reason]");
-  const group = "Pairs";
-  const add = (id, keys, label, run, when) => gymweb.keys.add({ id: `pairs.${id}`, keys, label, group, run, when });
+import { announce, csrf } from "./gymweb.js";
+import * as keys from "./keys.js";
 
-  function say(text) {
-    const line = document.createElement("p");
-    line.className = "message error";
-    line.textContent = text;
-    document.getElementById("messages").replaceChildren(line);
-  }
+const form = document.getElementById("decide");
+const button = (status) => (form ?? document.getElementById("decide-marked"))?.querySelector(`button[value=${status}]`);
+const reason = () => document.querySelector("#decide [name=reason], #decide-marked [name=reason]");
+const group = "Pairs";
+const add = (id, key, label, run, when) => keys.add({ id: `pairs.${id}`, keys: key, label, group, run, when });
 
-  document.addEventListener("input", (event) => { if (event.target === reason()) event.target.setCustomValidity(""); });
-  document.addEventListener("click", (event) => {
-    const pressed = event.target.closest("button[name=status]");
-    if (!pressed || !reason()) return;
-    reason().setCustomValidity(pressed.value === "rejected" && !reason().value.trim() ? "Say why: whoever reads the export’s counts will ask." : "");
-  }, true);
+document.addEventListener("input", (event) => { if (event.target === reason()) event.target.setCustomValidity(""); });
+document.addEventListener("click", (event) => {
+  const pressed = event.target.closest("button[name=status]");
+  if (!pressed || !reason()) return;
+  reason().setCustomValidity(pressed.value === "rejected" && !reason().value.trim() ? "Say why: whoever reads the export’s counts will ask." : "");
+}, true);
 
-  function reject() {
-    reason().focus();
-    reason().select();
-  }
+function reject() {
+  reason().focus();
+  reason().select();
+}
 
-  // The table
+// The table
 
-  const rows = () => [...document.querySelectorAll("#pair-table tr[data-row]")];
-  const current = () => document.querySelector("#pair-table tr.chosen");
-  const boxOf = (row) => row.querySelector("input[name=pair]");
-  const marked = () => rows().filter((row) => boxOf(row)?.checked);
-  let isDeciding = false;
-  let after = null;
+const rows = () => [...document.querySelectorAll("#pair-table tr[data-row]")];
+const current = () => document.querySelector("#pair-table tr.chosen");
+const boxOf = (row) => row.querySelector("input[name=pair]");
+const marked = () => rows().filter((row) => boxOf(row)?.checked);
+let isDeciding = false;
+let after = null;
 
-  function choose(row) {
-    current()?.classList.remove("chosen");
-    row.classList.add("chosen");
-    row.querySelector("th a").focus({ preventScroll: true });
-    row.scrollIntoView({ block: "nearest" });
-    tellWhich();
-  }
+function choose(row) {
+  current()?.classList.remove("chosen");
+  row.classList.add("chosen");
+  row.querySelector("th a").focus({ preventScroll: true });
+  row.scrollIntoView({ block: "nearest" });
+  tellWhich();
+}
 
-  function move(by) {
-    const all = rows();
-    const at = all.indexOf(current());
-    choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
-  }
+function move(by) {
+  const all = rows();
+  const at = all.indexOf(current());
+  choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
+}
 
-  // Of what is marked; where nothing is, of the row on which one stands.
-  function decide(status) {
-    if (form) return button(status).click();
-    if (isDeciding) return undefined;
-    const all = rows();
-    const at = all.indexOf(current());
-    const alone = marked().length === 0 && at >= 0 ? all[at] : null;
-    const goesOn = alone !== null && status !== "proposed";
-    after = { row: all[goesOn ? at + 1 : at]?.dataset.row, at };
-    if (alone) boxOf(alone).checked = true;
-    button(status).click();
-    // It was not sent: the reason is missing.
-    if (!isDeciding && alone) boxOf(alone).checked = false;
-    return undefined;
-  }
+// Of what is marked; where nothing is, of the row on which one stands.
+function decide(status) {
+  if (form) return button(status).click();
+  if (isDeciding) return undefined;
+  const all = rows();
+  const at = all.indexOf(current());
+  const alone = marked().length === 0 && at >= 0 ? all[at] : null;
+  const goesOn = alone !== null && status !== "proposed";
+  after = { row: all[goesOn ? at + 1 : at]?.dataset.row, at };
+  if (alone) boxOf(alone).checked = true;
+  button(status).click();
+  // It was not sent: the reason is missing.
+  if (!isDeciding && alone) boxOf(alone).checked = false;
+  return undefined;
+}
 
-  function tellWhich() {
-    if (!document.getElementById("decide-marked")) return;
-    const many = marked().length;
-    reason().placeholder = many ? `of the ${many} marked` : current() ? `of #${current().dataset.row}` : "";
-  }
+function tellWhich() {
+  if (!document.getElementById("decide-marked")) return;
+  const many = marked().length;
+  reason().placeholder = many ? `of the ${many} marked` : current() ? `of #${current().dataset.row}` : "";
+}
 
-  document.addEventListener("focusin", (event) => {
-    const row = event.target.closest?.("#pair-table tr[data-row]");
-    if (!row || row === current()) return;
-    current()?.classList.remove("chosen");
-    row.classList.add("chosen");
-    tellWhich();
-  });
-  document.addEventListener("change", (event) => { if (event.target.matches("#pair-table input[name=pair]")) tellWhich(); });
-  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "decide-marked") isDeciding = true; });
-  document.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.requestConfig.elt.id !== "decide-marked") return;
-    isDeciding = false;
-    if (event.detail.successful) return;
-    after = null;
-    for (const row of marked()) boxOf(row).checked = false;
-  });
-  // The rows are new ones: on from the same place.
-  document.addEventListener("htmx:afterSettle", () => {
-    if (!after || !rows().length) return;
-    const all = rows();
-    const row = all.find((each) => each.dataset.row === after.row) ?? all[Math.min(Math.max(0, after.at), all.length - 1)];
-    after = null;
-    choose(row);
-  });
+document.addEventListener("focusin", (event) => {
+  const row = event.target.closest?.("#pair-table tr[data-row]");
+  if (!row || row === current()) return;
+  current()?.classList.remove("chosen");
+  row.classList.add("chosen");
+  tellWhich();
+});
+document.addEventListener("change", (event) => { if (event.target.matches("#pair-table input[name=pair]")) tellWhich(); });
+document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "decide-marked") isDeciding = true; });
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.requestConfig.elt.id !== "decide-marked") return;
+  isDeciding = false;
+  if (event.detail.successful) return;
+  after = null;
+  for (const row of marked()) boxOf(row).checked = false;
+});
+// The rows are new ones: on from the same place.
+document.addEventListener("htmx:afterSettle", () => {
+  if (!after || !rows().length) return;
+  const all = rows();
+  const row = all.find((each) => each.dataset.row === after.row) ?? all[Math.min(Math.max(0, after.at), all.length - 1)];
+  after = null;
+  choose(row);
+});
 
-  // The page of one: what is decided is sent without leaving it, so that a lost connection takes nothing with it.
+// The page of one: what is decided is sent without leaving it, so that a lost connection takes nothing with it.
 
-  let isSent = false;
+let isSent = false;
 
-  async function send(status) {
-    if (isSent) return;
-    isSent = true;
-    const why = reason().value.trim();
-    try {
-      const reply = await fetch(`/api/v1/pairs/${form.dataset.pair}/decide/`, {
-        method: "POST",
-        headers: { "X-CSRFToken": gymweb.page.csrf(), "Content-Type": "application/json" },
-        body: JSON.stringify(why ? { status, reason: why } : { status }),
-      });
-      if (reply.ok) {
-        location.assign(status === "proposed" ? location.pathname : form.dataset.next || location.pathname);
-        return;
-      }
-      const told = await reply.json().catch(() => ({}));
-      say((told.errors ?? []).map((each) => each.message).join(" ") || told.detail || `The server answered with an error (${reply.status}).`);
-    } catch {
-      say("No connection. Nothing was decided: press it again when there is one.");
+async function send(status) {
+  if (isSent) return;
+  isSent = true;
+  const why = reason().value.trim();
+  try {
+    const reply = await fetch(`/api/v1/pairs/${form.dataset.pair}/decide/`, {
+      method: "POST",
+      headers: { "X-CSRFToken": csrf(), "Content-Type": "application/json" },
+      body: JSON.stringify(why ? { status, reason: why } : { status }),
+    });
+    if (reply.ok) {
+      location.assign(status === "proposed" ? location.pathname : form.dataset.next || location.pathname);
+      return;
     }
-    isSent = false;
+    const told = await reply.json().catch(() => ({}));
+    announce((told.errors ?? []).map((each) => each.message).join(" ") || told.detail || `The server answered with an error (${reply.status}).`);
+  } catch {
+    announce("No connection. Nothing was decided: press it again when there is one.");
   }
+  isSent = false;
+}
 
-  form?.addEventListener("submit", (event) => {
-    event.preventDefault();
-    send(event.submitter?.value ?? "rejected");
-  });
-  addEventListener("pageshow", () => { isSent = false; });
+form?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  send(event.submitter?.value ?? "rejected");
+});
+addEventListener("pageshow", () => { isSent = false; });
 
-  const isTable = () => rows().length > 0;
-  const link = (rel) => document.querySelector(`.page-head a[rel=${rel}]`);
-  const has = () => button("accepted") !== null && button("accepted") !== undefined && (form !== null || current() !== null || marked().length > 0);
-  add("next", "j", form ? "Next pair" : "Next row", () => (form || !isTable() ? link("next").click() : move(1)), () => isTable() || link("next") !== null);
-  add("previous", "k", form ? "Previous pair" : "Previous row", () => (form || !isTable() ? link("prev").click() : move(-1)), () => isTable() || link("prev") !== null);
-  add("accept", "a", "Accept, and on", () => decide("accepted"), has);
-  add("reject", "x", "Reject: the reason, then Enter", reject, has);
-  // What is typed there is a reason to reject: Enter does not accept.
-  gymweb.keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject for the reason in the field", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
-  add("back", "u", "Take the decision back", () => decide("proposed"), () => has() && Boolean(button("proposed")));
-  add("open", "o", "Open the row", () => current().querySelector("th a").click(), () => current() !== null);
-  add("mark", "m", "Mark the row", () => {
-    boxOf(current()).checked = !boxOf(current()).checked;
-    tellWhich();
-  }, () => current() !== null && boxOf(current()) !== null);
-})();
+const isTable = () => rows().length > 0;
+const link = (rel) => document.querySelector(`.page-head a[rel=${rel}]`);
+const has = () => button("accepted") !== null && button("accepted") !== undefined && (form !== null || current() !== null || marked().length > 0);
+add("next", "j", form ? "Next pair" : "Next row", () => (form || !isTable() ? link("next").click() : move(1)), () => isTable() || link("next") !== null);
+add("previous", "k", form ? "Previous pair" : "Previous row", () => (form || !isTable() ? link("prev").click() : move(-1)), () => isTable() || link("prev") !== null);
+add("accept", "a", "Accept, and on", () => decide("accepted"), has);
+add("reject", "x", "Reject: the reason, then Enter", reject, has);
+// What is typed there is a reason to reject: Enter does not accept.
+keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject for the reason in the field", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
+add("back", "u", "Take the decision back", () => decide("proposed"), () => has() && Boolean(button("proposed")));
+add("open", "o", "Open the row", () => current().querySelector("th a").click(), () => current() !== null);
+add("mark", "m", "Mark the row", () => {
+  boxOf(current()).checked = !boxOf(current()).checked;
+  tellWhich();
+}, () => current() !== null && boxOf(current()) !== null);

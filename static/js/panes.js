@@ -1,9 +1,7 @@
 // The panes of the trace page are as wide as their reader draws them: by mouse, or with arrows on the line between them.
 // Widths are remembered in this browser. What is not drawn keeps the width that the page gives it.
 
-(() => {
-  const reader = document.getElementById("reader");
-  if (!reader) return;
+function addDividers(reader) {
   const KEPT = "gymweb.panes";
   const STEP = 16;
   const TRANSCRIPT = 320;
@@ -92,4 +90,7 @@
     if (Number.isFinite(kept[name])) reader.style.setProperty(`--${name}`, `${kept[name]}px`);
     new ResizeObserver(tell).observe(pane);
   }
-})();
+}
+
+const reader = document.getElementById("reader");
+if (reader) addDividers(reader);

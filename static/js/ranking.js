@@ -1,9 +1,7 @@
 // A ranking by drag: whatever is dragged gets the rank of the place where it is let go, and the others follow. Ties
 // among the others stay. Digits and the lists of numbers do the same; this only moves what they are in.
 
-window.gymweb = window.gymweb || {};
-
-gymweb.dragRanks = (form, changed) => {
+export function dragRanks(form, changed) {
   const shown = () => [...form.querySelectorAll(".rank-of")];
   const rankOf = (label) => label.querySelector("[data-rank]");
   const box = shown()[0]?.parentElement;
@@ -59,4 +57,4 @@ gymweb.dragRanks = (form, changed) => {
       dragged = null;
     });
   }
-};
+}

@@ -1,9 +1,8 @@
 // The cards of a trace, made ready as they come near: texts in their form, raw or as JSON; copying; what was cut.
 
-(() => {
-  const reader = document.getElementById("reader");
-  if (!reader) return;
-  const { show, element, jsonLines, reveal } = gymweb.forms;
+import { element, reveal, show, showJson } from "./forms.js";
+
+function prepareCards(reader) {
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
   const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
@@ -86,7 +85,7 @@
     part.append(element("p", "block-head", `Event #${seq} as stored`));
     try {
       const text = await fetchText(address(card, `${seq}/event`));
-      part.append(text.length > 1_000_000 ? element("p", "muted", "It is long: open it as a file.") : jsonLines(text));
+      part.append(text.length > 1_000_000 ? element("p", "muted", "It is long: open it as a file.") : showJson(text));
     } catch {
       part.append(element("p", "muted", "It could not be loaded."));
     }
@@ -164,4 +163,7 @@
   document.addEventListener("trace:shown", (event) => watch(event.detail));
   watch(reader);
   addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); });
-})();
+}
+
+const reader = document.getElementById("reader");
+if (reader) prepareCards(reader);

@@ -1,250 +1,255 @@
 // The pages on which people judge: keys, a lease that is kept while one works, and drafts. What is submitted goes
 // through unsent.js, which keeps it until the server has it. Without this script the same forms are sent as they are.
 
-{
-  const { keys, unsent, drafts } = gymweb;
-  const group = "Reviewing";
-  const { post, warn } = unsent;
-  const DRAFT_MS = 700;
-  const RETRY_MS = 1500;
-  const AWAY_MS = 20_000;
-  const SLOW_MS = 300;
-  const form = document.getElementById("review-form");
-  const saved = document.getElementById("review-saved");
-  const unfold = (what) => { if (["note", "confidence"].includes(what)) gymweb.reading.unfold(); };
-  const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? gymweb.answerForm(form, { id: "review", group, reach: unfold }) : {};
+import { answerForm } from "./answering.js";
+import * as drafts from "./drafts.js";
+import { show } from "./forms.js";
+import { menus } from "./gymweb.js";
+import * as keys from "./keys.js";
+import { unfold } from "./reading.js";
+import * as unsent from "./unsent.js";
+import { post, warn } from "./unsent.js";
 
-  // Submissions
+const group = "Reviewing";
+const DRAFT_MS = 700;
+const RETRY_MS = 1500;
+const AWAY_MS = 20_000;
+const SLOW_MS = 300;
+const form = document.getElementById("review-form");
+const saved = document.getElementById("review-saved");
+const reach = (what) => { if (["note", "confidence"].includes(what)) unfold(); };
+const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? answerForm(form, { id: "review", group, reach }) : {};
 
-  let waits = false;
-  let telling = null;
+// Submissions
 
-  // While it is on its way nothing changes in it.
-  function hold(isOn) {
-    waits = isOn;
-    if (!form) return;
-    form.inert = isOn;
-    form.setAttribute("aria-busy", String(isOn));
-    clearTimeout(telling);
-    if (isOn) telling = setTimeout(() => { saved.textContent = "sending…"; }, SLOW_MS);
-    else if (saved.textContent === "sending…") saved.textContent = "";
+let waits = false;
+let telling = null;
+
+// While it is on its way nothing changes in it.
+function hold(isOn) {
+  waits = isOn;
+  if (!form) return;
+  form.inert = isOn;
+  form.setAttribute("aria-busy", String(isOn));
+  clearTimeout(telling);
+  if (isOn) telling = setTimeout(() => { saved.textContent = "sending…"; }, SLOW_MS);
+  else if (saved.textContent === "sending…") saved.textContent = "";
+}
+
+// A word for the page that comes next.
+const SAID = "gymweb.said";
+function say(text) {
+  try { sessionStorage.setItem(SAID, text); } catch { /* it is no more than a word */ }
+}
+
+function hear() {
+  try {
+    if (saved) saved.textContent = sessionStorage.getItem(SAID) ?? "";
+    sessionStorage.removeItem(SAID);
+  } catch { /* as above */ }
+}
+
+const newToken = () => (crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2));
+
+function submit() {
+  if (waits) return;
+  const answer = { token: form.elements.token.value, ...read() };
+  const missing = findMissing(answer);
+  if (missing) {
+    warn(missing);
+    return;
   }
+  hold(true);
+  const { queue, name, work } = form.dataset;
+  unsent.add({ review: Number(form.dataset.review), queue, name, work, answer });
+  unsent.sendAll();
+}
 
-  // A word for the page that comes next.
-  const SAID = "gymweb.said";
-  function say(text) {
-    try { sessionStorage.setItem(SAID, text); } catch { /* it is no more than a word */ }
+// A skip, and taking the last one back: as an answer, kept until the server has them. Their forms are sent as they are
+// where the page does not say which is the last.
+
+const skipped = document.querySelector("#review-skip form");
+const undone = document.getElementById("review-undo");
+let undoing = null;
+
+skipped?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const reason = skipped.elements.reason.value.trim();
+  if (waits || !reason) return;
+  document.getElementById("review-skip").open = false;
+  hold(true);
+  const { queue, name, work } = form.dataset;
+  unsent.add({ review: Number(form.dataset.review), queue, name, work, skip: reason });
+  unsent.sendAll();
+});
+
+undone?.addEventListener("submit", (event) => {
+  const last = undone.elements.review?.value;
+  if (!last) return;
+  event.preventDefault();
+  if (waits) return;
+  undoing = last;
+  hold(true);
+  unsent.add({ review: Number(last), queue: /\/queues\/(\d+)\//.exec(undone.action)[1], work: location.pathname, undo: true });
+  unsent.sendAll();
+});
+
+unsent.listen((outcomes) => {
+  if (undoing && outcomes.get(undoing) === "sent") {
+    say("Taken back: you have it again.");
+    location.assign(unsent.undone?.status === "lapsed" ? `?review=${undoing}` : location.pathname);
+    return;
   }
-
-  function hear() {
-    try {
-      if (saved) saved.textContent = sessionStorage.getItem(SAID) ?? "";
-      sessionStorage.removeItem(SAID);
-    } catch { /* as above */ }
+  if (undoing && outcomes.get(undoing) === "refused") {
+    undoing = null;
+    hold(false);
   }
+  const outcome = form && outcomes.get(form.dataset.review);
+  if (outcome === "sent") goOn();
+  else if (outcome === "refused" || outcome === "wrong") {
+    hold(false);
+    if (outcome === "wrong") warn(showWrong(unsent.wrong));
+    form.elements.token.value = newToken();
+  } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
+});
 
-  const newToken = () => (crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2));
-
-  function submit() {
-    if (waits) return;
-    const answer = { token: form.elements.token.value, ...read() };
-    const missing = findMissing(answer);
-    if (missing) {
-      warn(missing);
-      return;
-    }
-    hold(true);
-    const { queue, name, work } = form.dataset;
-    unsent.add({ review: Number(form.dataset.review), queue, name, work, answer });
-    unsent.sendAll();
+// To the next item, once this one is with the server. Where it did not come with the answer, it is taken as the page's
+// own form does, whose answer leads to the page and carries no trace. Where there is none, the page says why.
+async function goOn() {
+  if (unsent.claimed) {
+    location.assign(form.dataset.work);
+    return;
   }
-
-  // A skip, and taking the last one back: as an answer, kept until the server has them. Their forms are sent as they are
-  // where the page does not say which is the last.
-
-  const skipped = document.querySelector("#review-skip form");
-  const undone = document.getElementById("review-undo");
-  let undoing = null;
-
-  skipped?.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const reason = skipped.elements.reason.value.trim();
-    if (waits || !reason) return;
-    document.getElementById("review-skip").open = false;
-    hold(true);
-    const { queue, name, work } = form.dataset;
-    unsent.add({ review: Number(form.dataset.review), queue, name, work, skip: reason });
-    unsent.sendAll();
-  });
-
-  undone?.addEventListener("submit", (event) => {
-    const last = undone.elements.review?.value;
-    if (!last) return;
-    event.preventDefault();
-    if (waits) return;
-    undoing = last;
-    hold(true);
-    unsent.add({ review: Number(last), queue: /\/queues\/(\d+)\//.exec(undone.action)[1], work: location.pathname, undo: true });
-    unsent.sendAll();
-  });
-
-  unsent.listen((outcomes) => {
-    if (undoing && outcomes.get(undoing) === "sent") {
-      say("Taken back: you have it again.");
-      location.assign(unsent.undone()?.status === "lapsed" ? `?review=${undoing}` : location.pathname);
-      return;
-    }
-    if (undoing && outcomes.get(undoing) === "refused") {
-      undoing = null;
-      hold(false);
-    }
-    const outcome = form && outcomes.get(form.dataset.review);
-    if (outcome === "sent") goOn();
-    else if (outcome === "refused" || outcome === "wrong") {
-      hold(false);
-      if (outcome === "wrong") warn(showWrong(unsent.wrong()));
-      form.elements.token.value = newToken();
-    } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
-  });
-
-  // To the next item, once this one is with the server. Where it did not come with the answer, it is taken as the page's
-  // own form does, whose answer leads to the page and carries no trace. Where there is none, the page says why.
-  async function goOn() {
-    if (unsent.claimed()) {
+  try {
+    const reply = await fetch(form.dataset.work, { method: "POST", redirect: "manual", headers: { "X-CSRFToken": unsent.token() } });
+    if (reply.status < 500) {
       location.assign(form.dataset.work);
       return;
     }
-    try {
-      const reply = await fetch(form.dataset.work, { method: "POST", redirect: "manual", headers: { "X-CSRFToken": unsent.token() } });
-      if (reply.status < 500) {
-        location.assign(form.dataset.work);
-        return;
-      }
-      warn(`Sent. The server answered with an error (${reply.status}); the next item comes as soon as it can give one.`);
-    } catch {
-      warn("Sent. The next item comes as soon as there is a connection.");
-    }
-    setTimeout(goOn, RETRY_MS);
+    warn(`Sent. The server answered with an error (${reply.status}); the next item comes as soon as it can give one.`);
+  } catch {
+    warn("Sent. The next item comes as soon as there is a connection.");
   }
-
-  // The draft and the lease: kept together
-
-  let until = form ? Date.parse(form.dataset.until) : 0;
-  let timer = null;
-  let touchedAt = Date.now();
-  const lease = form ? Number(form.dataset.minutes) * 60_000 : 0;
-
-  // One after the other: an older draft that was slow must not come after a newer one.
-  let kept = Promise.resolve();
-  function keep(withDraft) {
-    kept = kept.then(() => keepNow(withDraft));
-  }
-
-  // After a lost connection, or a while in which nothing came from here, what is on the server may have been written
-  // elsewhere: it is asked for before it is replaced.
-  let isDoubtful = false;
-  let metAt = Date.now();
-
-  async function keepNow(withDraft) {
-    const { review } = form.dataset;
-    const tell = (text) => { if (saved && withDraft) saved.textContent = text; };
-    try {
-      let reply = null;
-      let draft = null;
-      if (!withDraft || isDoubtful || Date.now() - metAt > AWAY_MS) {
-        reply = await post(`reviews/${review}/renew/`);
-        if (reply.ok) drafts.meet(review, reply.told.draft);
-        isDoubtful = isDoubtful && !reply.ok;
-      }
-      // A lease that is lost still takes the draft.
-      if (withDraft && (reply === null || reply.ok || reply.status === 409)) {
-        draft = read();
-        drafts.send(review, draft);
-        reply = await post(`reviews/${review}/renew/`, { draft });
-      }
-      if (reply.ok) {
-        metAt = Date.now();
-        until = Date.parse(reply.told.leased_until);
-        if (draft) drafts.drop(review, draft);
-        tell("draft kept");
-        if (!unsent.count()) warn("");
-        return;
-      }
-      tell("draft kept in this browser");
-      if (waits) return;
-      if ([401, 403, 404].includes(reply.status) && await unsent.explainSession()) return;
-      warn(reply.told.detail ?? `The server answered with an error (${reply.status}). What you write is kept in this browser.`);
-    } catch {
-      isDoubtful = true;
-      tell("draft kept in this browser");
-    }
-  }
-
-  function tick() {
-    const left = until - Date.now();
-    const shown = document.getElementById("review-lease");
-    if (shown) {
-      const seconds = Math.max(0, Math.round(left / 1000));
-      shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
-      document.getElementById("review-word").textContent = "for";
-      shown.parentElement.dataset.low = String(seconds < 60);
-    }
-    // Whoever touched the page in the last third of the lease is at work.
-    if (left < (lease * 2) / 3 && Date.now() - touchedAt < lease / 3 && !waits) {
-      touchedAt -= lease;
-      keep(false);
-    }
-  }
-
-  if (form) {
-    const sent = unsent.find(form.dataset.review);
-    const local = drafts.open(form.dataset.review, readServed());
-    if (sent?.answer || local) write(sent?.answer ?? local);
-    if (sent) hold(true);
-    drafts.showAsides(document.getElementById("review-asides"), form.dataset.review, read, (draft) => { write(draft); changed(); });
-    document.addEventListener("visibilitychange", () => { isDoubtful = true; });
-    form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
-    form.addEventListener("input", () => {
-      if (waits) return;
-      drafts.keep(form.dataset.review, read());
-      clearTimeout(timer);
-      timer = setTimeout(() => { if (!waits) keep(true); }, DRAFT_MS);
-    });
-    for (const kind of ["keydown", "pointerdown", "scroll"]) addEventListener(kind, () => { touchedAt = Date.now(); }, { passive: true, capture: true });
-    setInterval(tick, 1000);
-    tick();
-  }
-  // Back to a page that was left: another item may be held by now.
-  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  hear();
-  // Instructions as they were written: Markdown, read when they are open.
-  for (const text of document.querySelectorAll("[data-markdown]")) {
-    const fold = text.closest("details");
-    const render = async () => { if (text.isConnected && (fold?.open ?? true)) text.replaceWith((await gymweb.forms.show(text.textContent, "markdown", text.dataset, "")) ?? text); };
-    render().catch(() => { /* it stands there as it is */ });
-    fold?.addEventListener("toggle", () => render().catch(() => { /* as above */ }));
-  }
-  // What another visit could not send.
-  if (unsent.count()) unsent.sendAll();
-
-  // Keys
-
-  if (form) {
-    keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !isOpener() });
-    keys.add({
-      id: "review.skip",
-      keys: "s",
-      label: "Skip, with a reason",
-      group,
-      run: () => {
-        const menu = document.getElementById("review-skip");
-        gymweb.menus.open(menu, menu.querySelector("input[name=reason]"));
-      },
-    });
-  } else if (document.getElementById("review-next")) {
-    keys.add({ id: "review.next", keys: "Enter", label: "Begin, or look for another item", group, run: () => document.getElementById("review-next").requestSubmit() });
-  }
-  keys.add({ id: "review.undo", keys: "u", label: "Take the last one back", group, run: () => document.getElementById("review-undo").requestSubmit(), when: () => document.getElementById("review-undo") !== null });
-  // From here on keys are heard.
-  document.body.dataset.listens = "1";
+  setTimeout(goOn, RETRY_MS);
 }
+
+// The draft and the lease: kept together
+
+let until = form ? Date.parse(form.dataset.until) : 0;
+let timer = null;
+let touchedAt = Date.now();
+const lease = form ? Number(form.dataset.minutes) * 60_000 : 0;
+
+// One after the other: an older draft that was slow must not come after a newer one.
+let kept = Promise.resolve();
+function keep(withDraft) {
+  kept = kept.then(() => keepNow(withDraft));
+}
+
+// After a lost connection, or a while in which nothing came from here, what is on the server may have been written
+// elsewhere: it is asked for before it is replaced.
+let isDoubtful = false;
+let metAt = Date.now();
+
+async function keepNow(withDraft) {
+  const { review } = form.dataset;
+  const tell = (text) => { if (saved && withDraft) saved.textContent = text; };
+  try {
+    let reply = null;
+    let draft = null;
+    if (!withDraft || isDoubtful || Date.now() - metAt > AWAY_MS) {
+      reply = await post(`reviews/${review}/renew/`);
+      if (reply.ok) drafts.meet(review, reply.told.draft);
+      isDoubtful = isDoubtful && !reply.ok;
+    }
+    // A lease that is lost still takes the draft.
+    if (withDraft && (reply === null || reply.ok || reply.status === 409)) {
+      draft = read();
+      drafts.send(review, draft);
+      reply = await post(`reviews/${review}/renew/`, { draft });
+    }
+    if (reply.ok) {
+      metAt = Date.now();
+      until = Date.parse(reply.told.leased_until);
+      if (draft) drafts.drop(review, draft);
+      tell("draft kept");
+      if (!unsent.count()) warn("");
+      return;
+    }
+    tell("draft kept in this browser");
+    if (waits) return;
+    if ([401, 403, 404].includes(reply.status) && await unsent.explainSession()) return;
+    warn(reply.told.detail ?? `The server answered with an error (${reply.status}). What you write is kept in this browser.`);
+  } catch {
+    isDoubtful = true;
+    tell("draft kept in this browser");
+  }
+}
+
+function tick() {
+  const left = until - Date.now();
+  const shown = document.getElementById("review-lease");
+  if (shown) {
+    const seconds = Math.max(0, Math.round(left / 1000));
+    shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+    document.getElementById("review-word").textContent = "for";
+    shown.parentElement.dataset.low = String(seconds < 60);
+  }
+  // Whoever touched the page in the last third of the lease is at work.
+  if (left < (lease * 2) / 3 && Date.now() - touchedAt < lease / 3 && !waits) {
+    touchedAt -= lease;
+    keep(false);
+  }
+}
+
+if (form) {
+  const sent = unsent.find(form.dataset.review);
+  const local = drafts.open(form.dataset.review, readServed());
+  if (sent?.answer || local) write(sent?.answer ?? local);
+  if (sent) hold(true);
+  drafts.showAsides(document.getElementById("review-asides"), form.dataset.review, read, (draft) => { write(draft); changed(); });
+  document.addEventListener("visibilitychange", () => { isDoubtful = true; });
+  form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+  form.addEventListener("input", () => {
+    if (waits) return;
+    drafts.keep(form.dataset.review, read());
+    clearTimeout(timer);
+    timer = setTimeout(() => { if (!waits) keep(true); }, DRAFT_MS);
+  });
+  for (const kind of ["keydown", "pointerdown", "scroll"]) addEventListener(kind, () => { touchedAt = Date.now(); }, { passive: true, capture: true });
+  setInterval(tick, 1000);
+  tick();
+}
+// Back to a page that was left: another item may be held by now.
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+hear();
+// Instructions as they were written: Markdown, read when they are open.
+for (const text of document.querySelectorAll("[data-markdown]")) {
+  const fold = text.closest("details");
+  const render = async () => { if (text.isConnected && (fold?.open ?? true)) text.replaceWith((await show(text.textContent, "markdown", text.dataset, "")) ?? text); };
+  render().catch(() => { /* it stands there as it is */ });
+  fold?.addEventListener("toggle", () => render().catch(() => { /* as above */ }));
+}
+// What another visit could not send.
+if (unsent.count()) unsent.sendAll();
+
+// Keys
+
+if (form) {
+  keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !isOpener() });
+  keys.add({
+    id: "review.skip",
+    keys: "s",
+    label: "Skip, with a reason",
+    group,
+    run: () => {
+      const menu = document.getElementById("review-skip");
+      menus.open(menu, menu.querySelector("input[name=reason]"));
+    },
+  });
+} else if (document.getElementById("review-next")) {
+  keys.add({ id: "review.next", keys: "Enter", label: "Begin, or look for another item", group, run: () => document.getElementById("review-next").requestSubmit() });
+}
+keys.add({ id: "review.undo", keys: "u", label: "Take the last one back", group, run: () => document.getElementById("review-undo").requestSubmit(), when: () => document.getElementById("review-undo") !== null });
+// From here on keys are heard.
+document.body.dataset.listens = "1";

@@ -1,174 +1,175 @@
 // The table of rollouts by keyboard: rows are walked, marked, opened, and looked at beside the table. Links, boxes and
 // buttons do the same without any of this.
 
-(() => {
-  const rows = () => [...document.querySelectorAll("#rollouts tr[data-row]")];
-  const current = () => document.querySelector("#rollouts tr.chosen");
-  const linkOf = (row) => row.querySelector("th a");
-  const boxOf = (row) => row.querySelector("input[name=r]");
-  const peek = () => document.getElementById("peek");
-  const isPeeking = () => peek() !== null && !peek().hidden;
-  // What the browser itself does with Space and Enter where the focus is.
-  const isFree = () => !document.activeElement?.matches("input, button, summary, select, textarea");
-  // What is marked in this table of this tab, shown now or not: sorting, paging, filtering and coming back keep it.
-  const KEPT = `gymweb.marks.${document.body.dataset.user}.${location.pathname}`;
-  const marked = new Set(readMarks());
-  let lastMarked = null;
-  let asking = null;
+import { menus } from "./gymweb.js";
+import * as keys from "./keys.js";
 
-  function readMarks() {
-    try {
-      return JSON.parse(sessionStorage.getItem(KEPT)) ?? [];
-    } catch {
-      return [];
-    }
+const rows = () => [...document.querySelectorAll("#rollouts tr[data-row]")];
+const current = () => document.querySelector("#rollouts tr.chosen");
+const linkOf = (row) => row.querySelector("th a");
+const boxOf = (row) => row.querySelector("input[name=r]");
+const peek = () => document.getElementById("peek");
+const isPeeking = () => peek() !== null && !peek().hidden;
+// What the browser itself does with Space and Enter where the focus is.
+const isFree = () => !document.activeElement?.matches("input, button, summary, select, textarea");
+// What is marked in this table of this tab, shown now or not: sorting, paging, filtering and coming back keep it.
+const KEPT = `gymweb.marks.${document.body.dataset.user}.${location.pathname}`;
+const marked = new Set(readMarks());
+let lastMarked = null;
+let asking = null;
+
+function readMarks() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT)) ?? [];
+  } catch {
+    return [];
   }
+}
 
-  function keepMarks() {
-    try {
-      sessionStorage.setItem(KEPT, JSON.stringify([...marked]));
-    } catch {
-      // A browser that keeps nothing: they last as long as the page does.
-    }
+function keepMarks() {
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify([...marked]));
+  } catch {
+    // A browser that keeps nothing: they last as long as the page does.
   }
+}
 
-  function choose(row) {
+function choose(row) {
+  current()?.classList.remove("chosen");
+  row.classList.add("chosen");
+  linkOf(row).focus({ preventScroll: true });
+  row.scrollIntoView({ block: "nearest" });
+  if (isPeeking()) look(row, 150);
+}
+
+function move(by) {
+  const all = rows();
+  const at = all.indexOf(current());
+  choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
+}
+
+function look(row, wait = 0) {
+  clearTimeout(asking);
+  const list = new URL(linkOf(row).href).searchParams.get("list");
+  const address = `/rollouts/${row.dataset.row}/peek/${list ? `?list=${encodeURIComponent(list)}` : ""}`;
+  peek().hidden = false;
+  asking = setTimeout(() => htmx.ajax("GET", address, { target: "#peek", swap: "innerHTML show:none" }), wait);
+}
+
+function close() {
+  clearTimeout(asking);
+  const inside = peek().contains(document.activeElement);
+  peek().hidden = true;
+  peek().replaceChildren();
+  if (inside && current()) linkOf(current()).focus();
+}
+
+function mark(row, on) {
+  set(row, on);
+  lastMarked = row;
+  count();
+}
+
+function set(row, on) {
+  boxOf(row).checked = on;
+  if (on) marked.add(row.dataset.row);
+  else marked.delete(row.dataset.row);
+  keepMarks();
+}
+
+function showMarks() {
+  for (const row of rows()) if (boxOf(row)) boxOf(row).checked = marked.has(row.dataset.row);
+  count();
+}
+
+function markRange() {
+  const all = rows();
+  const from = all.indexOf(lastMarked);
+  const to = all.indexOf(current());
+  const [first, last] = from < 0 ? [to, to] : [Math.min(from, to), Math.max(from, to)];
+  for (const row of all.slice(first, last + 1)) set(row, true);
+  lastMarked = current();
+  count();
+}
+
+function count() {
+  const note = document.querySelector("[data-marked]");
+  if (!note) return;
+  const shown = rows().filter((row) => boxOf(row).checked).length;
+  const hidden = marked.size - shown;
+  note.textContent = !marked.size ? "Mark rollouts to do something with them."
+    : hidden ? `${marked.size} marked, ${hidden} of them not shown here.` : `${marked.size} marked.`;
+  document.querySelector("[data-unmark-all]").hidden = !marked.size;
+  const all = document.querySelector("[data-mark-all]");
+  all.hidden = false;
+  all.checked = shown === rows().length;
+  all.indeterminate = shown > 0 && !all.checked;
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-mark-all]")) for (const row of rows()) set(row, event.target.checked);
+  else if (event.target.matches("#rollouts input[name=r]")) mark(event.target.closest("tr"), event.target.checked);
+  count();
+});
+// What is marked and not shown is sent, too.
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "marked") return;
+  for (const each of event.target.querySelectorAll("[data-carried]")) each.remove();
+  const shown = new Set(rows().map((row) => row.dataset.row));
+  for (const id of marked) {
+    if (shown.has(id)) continue;
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "r", value: id });
+    field.dataset.carried = "";
+    event.target.append(field);
+  }
+});
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-peek-close]")) return close();
+  if (event.target.closest("[data-unmark-all]")) {
+    marked.clear();
+    keepMarks();
+    showMarks();
+    document.querySelector("[data-mark-all]").focus();
+    return undefined;
+  }
+  const row = event.target.closest("#rollouts tr[data-row]");
+  if (row && !event.target.closest("a, input, button, label")) choose(row);
+});
+document.addEventListener("focusin", (event) => {
+  // What is there is gone on with.
+  if (event.target.id === "q") event.target.setSelectionRange(event.target.value.length, event.target.value.length);
+  const row = event.target.closest?.("#rollouts tr[data-row]");
+  if (row && row !== current()) {
     current()?.classList.remove("chosen");
     row.classList.add("chosen");
-    linkOf(row).focus({ preventScroll: true });
-    row.scrollIntoView({ block: "nearest" });
-    if (isPeeking()) look(row, 150);
   }
+});
 
-  function move(by) {
-    const all = rows();
-    const at = all.indexOf(current());
-    choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
-  }
+// Where there is room for them, counts are open.
+function openFacets() {
+  const facets = document.querySelector("[data-facets]");
+  if (facets && matchMedia("(min-width: 76rem)").matches) facets.open = true;
+}
+document.addEventListener("htmx:afterSettle", () => { openFacets(); showMarks(); });
+// A browser fills boxes again as they were when it left: what is kept is newer.
+addEventListener("pageshow", () => {
+  marked.clear();
+  for (const id of readMarks()) marked.add(id);
+  showMarks();
+});
+openFacets();
 
-  function look(row, wait = 0) {
-    clearTimeout(asking);
-    const list = new URL(linkOf(row).href).searchParams.get("list");
-    const address = `/rollouts/${row.dataset.row}/peek/${list ? `?list=${encodeURIComponent(list)}` : ""}`;
-    peek().hidden = false;
-    asking = setTimeout(() => htmx.ajax("GET", address, { target: "#peek", swap: "innerHTML show:none" }), wait);
-  }
-
-  function close() {
-    clearTimeout(asking);
-    const inside = peek().contains(document.activeElement);
-    peek().hidden = true;
-    peek().replaceChildren();
-    if (inside && current()) linkOf(current()).focus();
-  }
-
-  function mark(row, on) {
-    set(row, on);
-    lastMarked = row;
-    count();
-  }
-
-  function set(row, on) {
-    boxOf(row).checked = on;
-    if (on) marked.add(row.dataset.row);
-    else marked.delete(row.dataset.row);
-    keepMarks();
-  }
-
-  function showMarks() {
-    for (const row of rows()) if (boxOf(row)) boxOf(row).checked = marked.has(row.dataset.row);
-    count();
-  }
-
-  function markRange() {
-    const all = rows();
-    const from = all.indexOf(lastMarked);
-    const to = all.indexOf(current());
-    const [first, last] = from < 0 ? [to, to] : [Math.min(from, to), Math.max(from, to)];
-    for (const row of all.slice(first, last + 1)) set(row, true);
-    lastMarked = current();
-    count();
-  }
-
-  function count() {
-    const note = document.querySelector("[data-marked]");
-    if (!note) return;
-    const shown = rows().filter((row) => boxOf(row).checked).length;
-    const hidden = marked.size - shown;
-    note.textContent = !marked.size ? "Mark rollouts to do something with them."
-      : hidden ? `${marked.size} marked, ${hidden} of them not shown here.` : `${marked.size} marked.`;
-    document.querySelector("[data-unmark-all]").hidden = !marked.size;
-    const all = document.querySelector("[data-mark-all]");
-    all.hidden = false;
-    all.checked = shown === rows().length;
-    all.indeterminate = shown > 0 && !all.checked;
-  }
-
-  document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-mark-all]")) for (const row of rows()) set(row, event.target.checked);
-    else if (event.target.matches("#rollouts input[name=r]")) mark(event.target.closest("tr"), event.target.checked);
-    count();
-  });
-  // What is marked and not shown is sent, too.
-  document.addEventListener("submit", (event) => {
-    if (event.target.id !== "marked") return;
-    for (const each of event.target.querySelectorAll("[data-carried]")) each.remove();
-    const shown = new Set(rows().map((row) => row.dataset.row));
-    for (const id of marked) {
-      if (shown.has(id)) continue;
-      const field = document.createElement("input");
-      Object.assign(field, { type: "hidden", name: "r", value: id });
-      field.dataset.carried = "";
-      event.target.append(field);
-    }
-  });
-  document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-peek-close]")) return close();
-    if (event.target.closest("[data-unmark-all]")) {
-      marked.clear();
-      keepMarks();
-      showMarks();
-      document.querySelector("[data-mark-all]").focus();
-      return undefined;
-    }
-    const row = event.target.closest("#rollouts tr[data-row]");
-    if (row && !event.target.closest("a, input, button, label")) choose(row);
-  });
-  document.addEventListener("focusin", (event) => {
-    // What is there is gone on with.
-    if (event.target.id === "q") event.target.setSelectionRange(event.target.value.length, event.target.value.length);
-    const row = event.target.closest?.("#rollouts tr[data-row]");
-    if (row && row !== current()) {
-      current()?.classList.remove("chosen");
-      row.classList.add("chosen");
-    }
-  });
-
-  // Where there is room for them, counts are open.
-  function openFacets() {
-    const facets = document.querySelector("[data-facets]");
-    if (facets && matchMedia("(min-width: 76rem)").matches) facets.open = true;
-  }
-  document.addEventListener("htmx:afterSettle", () => { openFacets(); showMarks(); });
-  // A browser fills boxes again as they were when it left: what is kept is newer.
-  addEventListener("pageshow", () => {
-    marked.clear();
-    for (const id of readMarks()) marked.add(id);
-    showMarks();
-  });
-  openFacets();
-
-  const group = "Table";
-  const when = () => rows().length > 0;
-  const add = (id, keys, label, run, more = () => true) => gymweb.keys.add({ id: `table.${id}`, keys, label, group, run, when: () => when() && more() });
-  add("next", "j", "Next row", () => move(1));
-  add("previous", "k", "Previous row", () => move(-1));
-  add("open", "o", "Open the row", () => linkOf(current()).click(), () => current() !== null);
-  add("enter", "Enter", "Open the row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
-  add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
-  add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
-  add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
-  add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
-  add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
-  add("close", "Escape", "Close what is beside the table", close, () => isPeeking() && gymweb.menus.find() === null);
-})();
+const group = "Table";
+const when = () => rows().length > 0;
+const add = (id, key, label, run, more = () => true) => keys.add({ id: `table.${id}`, keys: key, label, group, run, when: () => when() && more() });
+add("next", "j", "Next row", () => move(1));
+add("previous", "k", "Previous row", () => move(-1));
+add("open", "o", "Open the row", () => linkOf(current()).click(), () => current() !== null);
+add("enter", "Enter", "Open the row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
+add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
+add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
+add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
+add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
+add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
+add("close", "Escape", "Close what is beside the table", close, () => isPeeking() && menus.find() === null);

@@ -1,100 +1,101 @@
 // Settling by keyboard: the answer keys of the work page. What is typed stays in this browser until the server has it.
 
-{
-  const { keys, unsent, drafts } = gymweb;
-  const { warn } = unsent;
-  const DRAFT_MS = 300;
-  const form = document.getElementById("settle-form");
-  const group = "Settling";
-  const kind = form?.dataset.kind;
-  const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? gymweb.answerForm(form, { id: "settle", group }) : {};
-  const add = (id, key, label, run, when = () => !waits) => keys.add({ id: `settle.${id}`, keys: key, label, group, run, when });
-  // Of this person alone: who leads shares items with others.
-  const kept = form && `item-${form.dataset.item}.${document.body.dataset.user}`;
-  let waits = false;
-  let isChanged = false;
-  let timer = null;
+import { answerForm } from "./answering.js";
+import * as drafts from "./drafts.js";
+import * as keys from "./keys.js";
+import { explainSession, post, warn } from "./unsent.js";
 
-  // The draft. What stands may have changed since: then neither replaces the other unasked.
+const DRAFT_MS = 300;
+const form = document.getElementById("settle-form");
+const group = "Settling";
+const kind = form?.dataset.kind;
+const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? answerForm(form, { id: "settle", group }) : {};
+const add = (id, key, label, run, when = () => !waits) => keys.add({ id: `settle.${id}`, keys: key, label, group, run, when });
+// Of this person alone: who leads shares items with others.
+const kept = form && `item-${form.dataset.item}.${document.body.dataset.user}`;
+let waits = false;
+let isChanged = false;
+let timer = null;
 
-  const saved = document.getElementById("settle-saved");
+// The draft. What stands may have changed since: then neither replaces the other unasked.
 
-  function keep() {
-    clearTimeout(timer);
-    isChanged = false;
-    if (waits) return;
-    drafts.keep(kept, read());
-    saved.textContent = "kept in this browser until it stands";
-  }
+const saved = document.getElementById("settle-saved");
 
-  function takeDraft() {
-    const draft = drafts.open(kept, readServed());
-    if (draft) write(draft);
-    drafts.showAsides(document.getElementById("review-asides"), kept, read, (taken) => {
-      write(taken);
-      changed();
-    });
-  }
-
-  // Sending
-
-  async function send() {
-    if (waits) return;
-    const answer = read();
-    const missing = findMissing(answer);
-    if (missing) return warn(missing);
-    keep();
-    waits = true;
-    form.inert = true;
-    form.setAttribute("aria-busy", "true");
-    let said = "";
-    let wrong = [];
-    try {
-      const body = { ...answer, token: form.elements.token.value, saw_votes: form.dataset.saw === "1" };
-      const reply = await unsent.post(`queue-items/${form.dataset.item}/adjudicate/`, body);
-      if (reply.ok) {
-        drafts.drop(kept, answer);
-        location.assign(form.dataset.next);
-        return undefined;
-      }
-      const isSession = [401, 403, 404].includes(reply.status) && await unsent.explainSession();
-      wrong = reply.told.errors ?? [];
-      if (!isSession) said = reply.told.detail || `The server answered with an error (${reply.status}).`;
-    } catch {
-      said = "No connection. What you said is kept in this browser: send it again when there is one.";
-    }
-    waits = false;
-    form.inert = false;
-    form.removeAttribute("aria-busy");
-    if (wrong.length) warn(showWrong(wrong));
-    else if (said) warn(said);
-    return undefined;
-  }
-
-  // Keys
-
-  if (form) {
-    takeDraft();
-    form.addEventListener("input", () => {
-      isChanged = true;
-      clearTimeout(timer);
-      timer = setTimeout(keep, DRAFT_MS);
-    });
-    addEventListener("pagehide", () => { if (isChanged) keep(); });
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      send();
-    });
-    add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "This stands, and on to the next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
-  }
-  for (const [id, key, label] of [["show", "v", "Show what people said, rewards and models"], ["hide", "v", "As the queue shows it"]]) {
-    const link = document.getElementById(`settle-${id}`);
-    if (link) add(id, key, label, () => link.click());
-  }
-  for (const [rel, key, label] of [["next", "]", "Next disagreement"], ["prev", "[", "Disagreement before"]]) {
-    const link = document.querySelector(`.page-head a[rel=${rel}]`);
-    if (link) add(rel, key, label, () => link.click());
-  }
-  // From here on keys are heard.
-  document.body.dataset.listens = "1";
+function keep() {
+  clearTimeout(timer);
+  isChanged = false;
+  if (waits) return;
+  drafts.keep(kept, read());
+  saved.textContent = "kept in this browser until it stands";
 }
+
+function takeDraft() {
+  const draft = drafts.open(kept, readServed());
+  if (draft) write(draft);
+  drafts.showAsides(document.getElementById("review-asides"), kept, read, (taken) => {
+    write(taken);
+    changed();
+  });
+}
+
+// Sending
+
+async function send() {
+  if (waits) return;
+  const answer = read();
+  const missing = findMissing(answer);
+  if (missing) return warn(missing);
+  keep();
+  waits = true;
+  form.inert = true;
+  form.setAttribute("aria-busy", "true");
+  let said = "";
+  let wrong = [];
+  try {
+    const body = { ...answer, token: form.elements.token.value, saw_votes: form.dataset.saw === "1" };
+    const reply = await post(`queue-items/${form.dataset.item}/adjudicate/`, body);
+    if (reply.ok) {
+      drafts.drop(kept, answer);
+      location.assign(form.dataset.next);
+      return undefined;
+    }
+    const isSession = [401, 403, 404].includes(reply.status) && await explainSession();
+    wrong = reply.told.errors ?? [];
+    if (!isSession) said = reply.told.detail || `The server answered with an error (${reply.status}).`;
+  } catch {
+    said = "No connection. What you said is kept in this browser: send it again when there is one.";
+  }
+  waits = false;
+  form.inert = false;
+  form.removeAttribute("aria-busy");
+  if (wrong.length) warn(showWrong(wrong));
+  else if (said) warn(said);
+  return undefined;
+}
+
+// Keys
+
+if (form) {
+  takeDraft();
+  form.addEventListener("input", () => {
+    isChanged = true;
+    clearTimeout(timer);
+    timer = setTimeout(keep, DRAFT_MS);
+  });
+  addEventListener("pagehide", () => { if (isChanged) keep(); });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send();
+  });
+  add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "This stands, and on to the next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
+}
+for (const [id, key, label] of [["show", "v", "Show what people said, rewards and models"], ["hide", "v", "As the queue shows it"]]) {
+  const link = document.getElementById(`settle-${id}`);
+  if (link) add(id, key, label, () => link.click());
+}
+for (const [rel, key, label] of [["next", "]", "Next disagreement"], ["prev", "[", "Disagreement before"]]) {
+  const link = document.querySelector(`.page-head a[rel=${rel}]`);
+  if (link) add(rel, key, label, () => link.click());
+}
+// From here on keys are heard.
+document.body.dataset.listens = "1";

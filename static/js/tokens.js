@@ -1,8 +1,6 @@
 // The strip of tokens: one stop of the tab key, arrow keys within, and the numbers of the token in focus in words.
 
-(() => {
-  const strip = document.querySelector(".tokens");
-  if (!strip) return;
+function walkTokens(strip) {
   const told = document.getElementById("token-told");
   const tokens = [...strip.children];
   let at = 0;
@@ -46,4 +44,7 @@
     if (index >= 0) go(index);
   });
   strip.addEventListener("focusin", (event) => { told.textContent = event.target.title; });
-})();
+}
+
+const strip = document.querySelector(".tokens");
+if (strip) walkTokens(strip);

@@ -1,9 +1,9 @@
 // The trace page: parts are loaded as they come into sight, a step can be linked, found and walked to wherever it is,
 // and what is noise to its reader is switched off. The page reads without any of this.
 
-(() => {
-  const reader = document.getElementById("reader");
-  if (!reader) return;
+import * as keys from "./keys.js";
+
+function openReader(reader) {
   const transcript = () => document.getElementById("rollout-trace");
   const outline = () => document.getElementById("rollout-outline");
   const cards = () => [...transcript().querySelectorAll(".event:not(.past)")].filter((each) => each.getClientRects().length);
@@ -400,7 +400,6 @@
 
   // Keys
 
-  const { keys } = gymweb;
   const group = "Trace";
   const current = () => here()[0][here()[1]];
   const click = (selector) => document.querySelector(selector)?.click();
@@ -482,5 +481,7 @@
   sayHidden();
   watch();
   followHash();
-  gymweb.trace = { goTo, choose, watch };
-})();
+}
+
+const reader = document.getElementById("reader");
+if (reader) openReader(reader);

@@ -11,8 +11,8 @@ from tests.browser.conftest import Site, sign_in
 pytestmark = pytest.mark.slow
 
 # Commands of which one takes the keys of the other: "v" those of "v 1", too.
-CLASHES = """() => {
-    const { keys } = gymweb;
+CLASHES = """async () => {
+    const keys = await import("/static/js/keys.js");
     const active = keys.all().filter((each) => keys.keysOf(each) && each.when());
     return active.flatMap((one) => active
         .filter((other) => other !== one && `${keys.keysOf(other)} `.startsWith(`${keys.keysOf(one)} `))
@@ -28,8 +28,9 @@ LISTENERS = """
         return add.call(this, name, listener, options);
     };
 """
-RUN = """(id) => {
-    const command = gymweb.keys.all().find((each) => each.id === id && each.when());
+RUN = """async (id) => {
+    const keys = await import("/static/js/keys.js");
+    const command = keys.all().find((each) => each.id === id && each.when());
     command?.run();
 }"""
 STATES = {

@@ -315,7 +315,7 @@ def test_who_was_signed_out_signs_in_again_and_goes_on_and_nobody_else_sends_or_
     other.goto(work)
     sign_in_here(other, "ben")
     expect(other.locator("[data-listens]")).to_have_count(1)
-    page.evaluate("gymweb.unsent.sendAll()")
+    page.evaluate("import('/static/js/unsent.js').then((unsent) => unsent.sendAll())")
     expect(page.locator("#review-lost")).to_contain_text("signed in as ben")
     assert said(site, queue) == []
     other.context.clear_cookies()
