@@ -156,13 +156,15 @@ def test_leads_settle_reviews_and_decide_pairs(signed_in: CommandLine) -> None:
     second = answer(signed_in, "pairs", "build", number, "--name", "led", "--margin", "0.5")
     changes = answer(signed_in, "pairs", "changes", str(second["id"]))
     assert changes["settings"] == {"margin": [0.1, 0.5]}
-    assert [row["id"] for row in rows(signed_in, "pairs", "sets", "--name", "led")] == [first["id"], second["id"]]
+    assert [row["id"] for row in rows(signed_in, "pairs", "sets", "--name", "led")] == [second["id"], first["id"]]
     queue = str(answer(signed_in, "pairs", "ask", str(second["id"]), "--limit", "1")["id"])
     assert [row["id"] for row in rows(signed_in, "queues", "--is-open") if str(row["id"]) == queue]
     (item,) = rows(signed_in, "queues", "items", "--queue", queue)
+    review = str(answer(signed_in, "review", "next", queue)["id"])
+    signed_in.gymweb("review", "submit", review, "--choice", "equal", "--token", "once")
     signed_in.gymweb("queues", "adjudicate", str(item["id"]), "--choice", "b_much", "--token", "once")
     assert answer(signed_in, "queues", "figures", queue)["progress"]["adjudicated"] == 1
-    (verdict,) = rows(signed_in, "pairs", "verdicts", "--collection", number)
+    (verdict,) = answer(signed_in, "pairs", "verdicts", "--collection", number)
     assert (verdict["winner"], verdict["how"]) == (item["rollouts"][1], "adjudicated")
     assert answer(signed_in, "queues", "close", queue)["is_open"] is False
     signed_in.gymweb("pairs", "delete", str(first["id"]))
