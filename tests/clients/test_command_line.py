@@ -122,8 +122,10 @@ def rows(shell: CommandLine, *words: str) -> list[Any]:
 
 
 def test_a_collection_is_steered(signed_in: CommandLine) -> None:
-    signed_in.gymweb("models", "create", "slow", "--name", "Slow", "--provider", "scripted")
-    plan = ("--dataset", "steered", "--environment", "exact_match", "--model", "slow", "-k", "100")
+    # Its rollouts wait, so that the collection does not end by itself.
+    unreachable = ("--base-url", "http://127.0.0.1:9/v1", "--model-name", "none")
+    signed_in.gymweb("models", "create", "down", "--name", "Down", "--provider", "compatible", *unreachable)
+    plan = ("--dataset", "steered", "--environment", "exact_match", "--model", "down", "-k", "100")
     number = str(answer(signed_in, "collect", "sums.jsonl", *plan, "--concurrency", "1", "--no-wait")["id"])
     assert answer(signed_in, "collections", "pause", number)["state"] == "paused"
     adjusted = answer(signed_in, "collections", "adjust", number, "--priority", "-3", "--max-seconds", "none")
