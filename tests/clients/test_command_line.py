@@ -142,7 +142,7 @@ def test_a_collection_is_steered(signed_in: CommandLine) -> None:
 def test_leads_settle_reviews_and_decide_pairs(signed_in: CommandLine) -> None:
     signed_in.gymweb("models", "create", "half", "--name", "H", "--provider", "scripted", "--mistake-rate", "0.5")
     plan = ("--dataset", "led", "--environment", "exact_match", "--model", "half", "-k", "8")
-    number = str(answer(signed_in, "collect", "sums.jsonl", *plan)["collection"])
+    number = str(answer(signed_in, "collect", "sums.jsonl", *plan)["id"])
     rollout = str(rows(signed_in, "rollouts", "--collection", number)[0]["id"])
     criteria = '{"key": "right", "label": "Right", "kind": "boolean"}'
     signed_in.gymweb("rubrics", "create", "clarity", "--name", "Clarity", "--criteria", criteria)

@@ -154,7 +154,7 @@ def _find_holds(call: Call, collection: int) -> Iterator[str]:
 def _report(call: Call, row: dict[str, Any]) -> None:
     metrics = call.gym.metrics(row["id"])
     told = {name: row[name] for name in ("state", "total", "completed", "failed", "cancelled", "mean_reward")}
-    call.out.one({"collection": row["id"], **told, "pass_at_1": metrics["pass_at_1"], "errors": metrics["errors"]})
+    call.out.one({"id": row["id"], **told, "pass_at_1": metrics["pass_at_1"], "errors": metrics["errors"]})
     if row["state"] == "paused":
         adjust = f"gymweb collections adjust {row['id']} --help; gymweb collections resume {row['id']}"
         raise Failed(f"Collection {row['id']}: {'; '.join(row['held_back_by']) or 'paused'}.\n{adjust}")
