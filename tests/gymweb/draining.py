@@ -5,9 +5,12 @@ import os
 import sys
 from pathlib import Path
 
+import django
 from django.core.management import execute_from_command_line
 
-from gymweb.management.commands import serve
+django.setup()
+
+from gymweb.management.commands import serve  # noqa: E402 - it imports models, which need the line above
 
 
 class Draining(serve.Command):
