@@ -44,9 +44,6 @@ ON_FULL_DISK = frozenset(
 """Background jobs that free space, or take next to none. The others wait until the database has space."""
 
 
-Job = tuple[Callable[[], bool], RetryLog]
-
-
 class BackgroundJobs:
     """The background jobs of a worker. Each name is the path of a function that does one piece, if there is one."""
 
@@ -84,28 +81,19 @@ class BackgroundJobs:
         worker_group.set(self._group)
 
     async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
-        jobs = [(_load_job(path), RetryLog(path, traceback=True)) for path in paths]
+        pieces: list[Callable[[], bool]] = [_load_job(path) for path in paths]
+        logs = [RetryLog(path, traceback=True) for path in paths]
         loop = asyncio.get_running_loop()
         while True:
-            if not await loop.run_in_executor(thread, self._do_each, jobs):
-                await asyncio.sleep(IDLE_SECONDS)
-
-    def _do_each(self, jobs: Sequence[Job]) -> bool:
-        """Do one piece of each job, over one connection. Return whether there was any."""
-        found = False
-        try:
-            for piece, log in jobs:
-                if self._leaving.is_set():
-                    break
+            found = False
+            for piece, log in zip(pieces, logs, strict=True):
                 try:
-                    found |= piece()
+                    found |= await loop.run_in_executor(thread, _with_connection, piece)
                     log.works()
                 except Exception as problem:
-                    connection.close()
                     log.failed(problem)
-        finally:
-            connection.close()
-        return found
+            if not found:
+                await asyncio.sleep(IDLE_SECONDS)
 
 
 def _load_job(path: str) -> Callable[[], bool]:
@@ -117,3 +105,10 @@ def _load_job(path: str) -> Callable[[], bool]:
         return find_shortage(Place.DATABASE) is None and work()
 
     return work_or_wait
+
+
+def _with_connection(piece: Callable[[], bool]) -> bool:
+    try:
+        return piece()
+    finally:
+        connection.close()
