@@ -186,8 +186,10 @@ def load_queued_upload() -> bool:
         except (DatasetIsBusy, process_exit.Leaving) as reason:
             logger.info("upload %s is left to another attempt: %r", upload.pk, reason)
         except Exception as problem:
-            if isinstance(problem, UploadTakenAway) or is_disk_full(problem):
-                logger.warning("upload %s was not loaded by attempt %s: %s", upload.pk, upload.attempt, problem)
+            if isinstance(problem, UploadTakenAway):
+                logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
+            elif is_disk_full(problem):
+                logger.warning("upload %s waits for disk space: %s", upload.pk, problem)
             elif not is_transient(problem):
                 # The row says that it failed; the log keeps the traceback.
                 logger.exception("upload %s failed", upload.pk)
