@@ -20,8 +20,10 @@ _KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 
 
 def find_key_problem(key: str) -> str:
-    """Return what is wrong with an idempotency key, empty if nothing is. An empty key is a mistake of a script: the
-    request would be taken for one that may have its effect twice."""
+    """Return the problem of an idempotency key, or an empty text.
+
+    An empty key is refused too: a script that sends one expects protection that it would not get.
+    """
     if _KEY.fullmatch(key):
         return ""
     told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"

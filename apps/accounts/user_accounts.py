@@ -38,7 +38,7 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     # Evaluated as a whole, so that the rows are locked: two admins cannot demote one another at once.
     others = [admin for admin in admins if admin.pk != person.pk]
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
-        raise LastAdmin("This is the last admin. Make somebody else an admin first.", "role")
+        raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
     before = _facts(User.objects.get(pk=person.pk))
     person.role, person.is_active = role, is_active
     if email is not None:

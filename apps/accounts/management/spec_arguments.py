@@ -14,7 +14,7 @@ from apps.gym.specs import SpecField, spec_fields
 def add_arguments(
     parser: argparse.ArgumentParser, spec: type, *, leave: Iterable[str] = (), names: Mapping[str, str] | None = None
 ) -> None:
-    """Add an argument for each option of the spec but those to leave. What is not given is left out of the options.
+    """Add an argument for each option of the spec, except those to leave. Arguments without a value are not stored.
 
     `names` are other names of arguments, by field: every command has a --version already.
     """

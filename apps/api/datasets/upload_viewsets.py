@@ -91,8 +91,10 @@ WAIT = OpenApiParameter(
 
 
 def answer_upload(upload: Upload, *, wait: bool = False) -> Response:
-    """202 for what a worker will load, 201 for what is loaded, else a problem that lists the first bad lines. With
-    `wait` a waiting upload is loaded before."""
+    """Answer 202 if a worker will load the upload, 201 if it is loaded, else a problem with the first bad lines.
+
+    With `wait`, a waiting upload is loaded first.
+    """
     upload = load_now(upload=upload) if wait else upload
     if upload.state in {Upload.State.READY, Upload.State.CHECKED}:
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
@@ -127,7 +129,7 @@ _CHOSEN = [name for name in spec_fields(Choices) if name not in {"mapping", "che
 
 @spec_serializer(Choices, *_CHOSEN, partial=True)
 class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """How a file shall be loaded. What is left out stays as the upload has it."""
+    """How to load a file. Fields without a value keep the choice of the upload."""
 
     mapping = MappingField(required=False, allow_null=True, help_text="A mapping, or the slug of a saved one.")
 

@@ -15,8 +15,8 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, KEY_SCHEMA
 from apps.api.framework.problems import PROBLEM_TYPE
 
-# Of every operation, which therefore refers to all of them by one `default`: a parameter nobody declared, no key, a key
-# that may not, an `Accept` that we cannot serve, too many requests, a database that is away, a full disk.
+# Every operation may answer these, so each refers to them by one `default`: an unknown parameter, no key, a key without
+# the permission, an unsupported `Accept`, too many requests, an unreachable database, a full disk.
 ALWAYS = (400, 401, 403, 406, 429, 503, 507)
 MEANINGS: dict[int, tuple[str, str, str]] = {
     400: ("BadRequest", "invalid", "A parameter or a field is unknown, missing or wrong; `errors` says which."),

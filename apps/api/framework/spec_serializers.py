@@ -14,7 +14,7 @@ Made = TypeVar("Made", bound="serializers.Serializer[Any]")
 def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[[type[Made]], type[Made]]:
     """Give a serializer class a field for each option of the spec, or for those named. Its own fields stay.
 
-    `partial` is for changes: what is left out stays as it is, so no field is required or has a default.
+    With `partial`, for changes, no field is required or has a default.
     """
 
     def decorate(serializer: type[Made]) -> type[Made]:

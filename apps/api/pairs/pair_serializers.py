@@ -148,7 +148,7 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
 
 class OpinionSerializer(serializers.Serializer[Any]):
     review = serializers.IntegerField()
-    reviewer = serializers.CharField(allow_null=True, help_text="Null of somebody who left.")
+    reviewer = serializers.CharField(allow_null=True, help_text="Null if the account was deleted.")
     said = serializers.ChoiceField(
         choices=get_args(Said),
         allow_null=True,

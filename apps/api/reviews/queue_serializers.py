@@ -179,7 +179,7 @@ class ReviewerFiguresSerializer(serializers.Serializer[Any]):
     repeated = serializers.IntegerField(help_text="Hidden repeats.")
     consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
     could_see_results = serializers.IntegerField(
-        help_text="Of those submitted, how many were by somebody whose role showed rewards, models and other reviews."
+        help_text="Submitted reviews by users whose role shows rewards, models and other reviews."
     )
 
 

@@ -129,26 +129,30 @@ def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
             while True:
                 with suppress(TimeIsUp):
                     return dict(call.gym.wait(collection, seconds=LOOK_SECONDS, progress=show))
-                for hold in set(_find_holds(call, collection)) - told:
-                    call.out.say(hold)
-                    told.add(hold)
+                for hold, reason in _find_holds(call, collection):
+                    if hold not in told:
+                        call.out.say(hold + reason)
+                        told.add(hold)
         except KeyboardInterrupt:
             if goes_on:
                 call.out.say(f"Collection {collection} goes on: gymweb watch {collection}")
             raise
 
 
-def _find_holds(call: Call, collection: int) -> Iterator[str]:
-    """Yield why the collection may wait: no worker, or a model or an environment that fails or is throttled."""
+def _find_holds(call: Call, collection: int) -> Iterator[tuple[str, str]]:
+    """Yield why the collection may wait: no worker, or a model or an environment that fails or is throttled.
+
+    Each is a sentence that stays the same while it holds, and the latest reason, which may change at every look.
+    """
     row: dict[str, Any] = dict(call.gym.collection(collection))
     if not any(call.gym.pages("workers/", state="active", limit=1)):
-        yield "No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker)."
+        yield "No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker).", ""
     for path, slug in (("policy-models", row["policy_model"]), ("environments", row["environment"])):
         endpoint = call.gym.request("GET", f"{path}/{slug}/")
         if endpoint["breaker"]["state"] != "closed":
-            yield f"{slug} fails, its rollouts wait: {endpoint['breaker']['message']}"
+            yield f"{slug} fails, its rollouts wait: ", endpoint["breaker"]["message"]
         if endpoint.get("throttle", {}).get("is_throttled"):
-            yield f"{slug} is throttled, its rollouts wait: {endpoint['throttle']['message']}"
+            yield f"{slug} is throttled, its rollouts wait: ", endpoint["throttle"]["message"]
 
 
 def _report(call: Call, row: dict[str, Any]) -> None:
