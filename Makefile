@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --retries 10 --timeout 60
 SERVE ?= 1
 PORT ?= 8000
+# Without this, the theme prints a notice about its successor at each build.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 SEED ?= $(shell date +%s)
 EXAMPLES ?= 50
 # Tests start hundreds of processes: without its bytecode each would spend a second on compiling GymWeb.
@@ -14,11 +16,12 @@ LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
 LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
+TEMPLATES := $(shell find templates -name '*.html')
 INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/package-lock.json | cut -d ' ' -f 1)
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-trainers check docs docs-serve bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -49,9 +52,9 @@ serve: $(INSTALLED) ## web and worker in one process
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py serve --port $(PORT)
 
-screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md and docs/environments/, from attempts without a model, with Chromium
-	$(BIN)/python scripts/take_screenshots.py
-	$(BIN)/python scripts/picture_environments.py
+screenshots: $(INSTALLED_DEV) ## the pictures of docs/use/tour.md and docs/use/environments/, from attempts without a model, with Chromium
+	$(BIN)/python -m scripts.take_screenshots
+	$(BIN)/python -m scripts.picture_environments
 
 test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -78,9 +81,10 @@ test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, t
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
-check: $(INSTALLED_DEV) $(if $(HAS_NODE),$(INSTALLED_FRONTEND)) ## format, lint, types, import contracts, migrations, the API's schema, odd words, layout, the pages' scripts
+check: $(INSTALLED_DEV) $(if $(HAS_NODE),$(INSTALLED_FRONTEND)) ## format, lint, types, import contracts, migrations, the API's schema, odd words, layout, the pages' scripts, the docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/djade --check --target-version 5.2 $(TEMPLATES)
 	$(BIN)/mypy apps gymweb scripts examples clients/python
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
@@ -89,12 +93,25 @@ check: $(INSTALLED_DEV) $(if $(HAS_NODE),$(INSTALLED_FRONTEND)) ## format, lint,
 	$(BIN)/python scripts/client_operations.py
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_layout.py
+	$(BIN)/python scripts/verifier_reference.py
+	$(MKDOCS) build --strict
 	$(if $(HAS_NODE),frontend/node_modules/.bin/eslint --config frontend/eslint.config.js static/js frontend,@echo 'SKIPPED by name: ESLint and the tests of static/js, which need Node 20 and npm')
 	$(if $(HAS_NODE),node --experimental-vm-modules --no-warnings --test frontend/tests/*.test.js)
+
+# A warning is an error: a broken link, a missing anchor, a page outside the navigation.
+docs: $(INSTALLED_DEV) ## build the docs site in site/; fails on broken links
+	$(MKDOCS) build --strict
+
+docs-serve: $(INSTALLED_DEV) ## serve the docs on port 8002 and rebuild them on each change
+	$(MKDOCS) serve --dev-addr 127.0.0.1:8002
 
 schema: $(INSTALLED) ## write docs/openapi.yaml, and the operations that `gymweb` has its options from
 	$(BIN)/python scripts/check_schema.py --write
 	$(BIN)/python scripts/client_operations.py --write
+
+wheels: $(INSTALLED) ## the wheel of the Python client and `gymweb`, in dist/
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist ./clients/python
+	@ls dist/gymweb_client-*.whl
 
 sandbox-escapes: $(INSTALLED_DEV) ## ways out of the sandbox for code, each tried for real, and what became of it
 	$(BIN)/python -m pytest -q -rP tests/gym/sandbox/test_escapes.py
@@ -109,20 +126,20 @@ bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engin
 test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figures, lists, pairs, uploads, export, deletion; fails over budget
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
 	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions calls figures.postgres --hold; \
-	run $(BIN)/python scripts/measure_lists.py; \
-	run $(BIN)/python scripts/measure_reading.py; \
-	run $(BIN)/python scripts/measure_reviewing.py; \
-	run $(BIN)/python scripts/measure_endings.py; \
-	run $(BIN)/python scripts/measure_exports.py; \
-	run $(BIN)/python scripts/measure_pairs.py; \
-	run $(BIN)/python scripts/measure_uploads.py speed; \
-	run $(BIN)/python scripts/measure_uploads.py rows; \
-	run $(BIN)/python scripts/measure_uploads.py hostile; \
+	run $(BIN)/python -m scripts.measure_lists; \
+	run $(BIN)/python -m scripts.measure_reading; \
+	run $(BIN)/python -m scripts.measure_reviewing; \
+	run $(BIN)/python -m scripts.measure_endings; \
+	run $(BIN)/python -m scripts.measure_exports; \
+	run $(BIN)/python -m scripts.measure_pairs; \
+	run $(BIN)/python -m scripts.measure_uploads speed; \
+	run $(BIN)/python -m scripts.measure_uploads rows; \
+	run $(BIN)/python -m scripts.measure_uploads hostile; \
 	exit $$failed
 
 transfers: $(INSTALLED_DEV) ## what a gigabyte in, 300 MB out and files made to hurt cost a real server's memory
-	$(BIN)/python scripts/measure_transfers.py
-	$(BIN)/python scripts/measure_uploads.py hostile
+	$(BIN)/python -m scripts.measure_transfers
+	$(BIN)/python -m scripts.measure_uploads hostile
 
 vllm: ## a real model server without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py vllm
@@ -150,6 +167,7 @@ tiny-policy: ## train examples/tiny_policy anew, in the environment of `make vll
 format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/djade --target-version 5.2 $(TEMPLATES)
 
 vendor: $(INSTALLED) $(INSTALLED_FRONTEND) ## copy the foreign scripts of the pages from npm's packages to static/vendor, and list them
 	$(BIN)/python scripts/vendor.py
@@ -167,4 +185,4 @@ lock: ## compile the requirements
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/
-	rm -rf $(VENV) var static-root
+	rm -rf $(VENV) var static-root site

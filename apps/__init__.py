@@ -1,1 +1,1 @@
-"""The Django apps of GymWeb, and `gym` without Django: see docs/architecture.md."""
+"""The Django apps of GymWeb, and `gym` without Django: see docs/develop/architecture.md."""

@@ -1,1 +1,1 @@
-"""Settings, URLs, ASGI and serving. No app imports it."""
+"""Settings, URLs, ASGI and the web server. No app imports it."""

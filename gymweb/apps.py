@@ -6,7 +6,7 @@ from django.db.backends.signals import connection_created
 
 
 def note_connection(**kwargs: Any) -> None:
-    """Requests and background jobs connect anew each time, so a connection shows that the database works again."""
+    """Record that the database works again: requests and background jobs connect anew each time."""
     from apps.accounts.outage_log import DATABASE
 
     DATABASE.works()

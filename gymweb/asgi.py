@@ -1,4 +1,4 @@
-"""The ASGI application: pages and API over HTTP, live updates over sockets."""
+"""The ASGI application: pages and API over HTTP, live updates over WebSockets."""
 
 import os
 from typing import IO, Any
@@ -12,7 +12,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
 
 
 class BodyTaker(ASGIHandler):
-    """Takes a body that our server has already on disk as it is; Django would copy it to a second file."""
+    """Uses a request body that our server already stored on disk; Django would copy it to another file."""
 
     async def read_body(self, receive: Any) -> IO[bytes]:
         taken: IO[bytes] | None = receive.take_body() if hasattr(receive, "take_body") else None
@@ -22,7 +22,7 @@ class BodyTaker(ASGIHandler):
 django.setup(set_prefix=False)
 http = BodyTaker()
 
-# Loads models, so it waits for Django to be set up.
+# Imports models, so it must follow Django's setup.
 from apps.dashboard.live.socket_routes import websocket_urlpatterns  # noqa: E402
 from gymweb.sockets import OriginGuard, SocketRouter  # noqa: E402
 

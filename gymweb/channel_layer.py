@@ -1,7 +1,7 @@
-"""The channel layer between processes: the pub/sub layer of channels-redis, mended for when Redis is away.
+"""The channel layer between processes: the pub/sub layer of channels-redis, made robust against Redis outages.
 
-It broadcasts, as notifications need it: every worker listens on one channel, and the notifying process only sends. A
-process that listens finds Redis again by itself when it was once connected.
+It broadcasts, as notifications require: every worker listens on one channel, and the sender only sends. A listening
+process reconnects by itself once it was connected.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from redis.exceptions import RedisError
 from apps.accounts.outage_log import LAYER
 
 ANSWER_SECONDS = 2.0
-"""Sockets to Redis have no time-out, since a subscription may be silent for days; so every request gets one here."""
+"""Time limit of a request to Redis. Its sockets have no time-out, because a subscription may be silent for days."""
 
 
 class LayerAway(ConnectionError):
-    """The layer does not answer: what was to be sent or joined is lost, and can be tried again."""
+    """Raised if the channel layer does not respond. Messages are lost and can be sent again."""
 
 
 class PubSubLayer(RedisPubSubChannelLayer):
@@ -34,14 +34,14 @@ class PubSubLayer(RedisPubSubChannelLayer):
 
 
 class LoopLayer(RedisPubSubLoopLayer):
-    """What one event loop has of the layer. Every method raises LayerAway, and soon, where Redis does not answer."""
+    """The layer of one event loop. Every method raises LayerAway quickly if Redis does not respond."""
 
     def __init__(self, *, hosts: Any, **kwargs: Any) -> None:
         super().__init__(hosts=hosts, **kwargs)
         self._shards = [ShardConnection(host, self) for host in decode_hosts(hosts)]
 
     async def _subscribe_to_channel(self, channel: str) -> None:
-        """The base class notes a channel before it subscribes to it: after a failure it would be deaf for ever."""
+        """Forget the channel if subscribing fails: the base class recorded it and would never try again."""
         try:
             async with _answering():
                 await super()._subscribe_to_channel(channel)
@@ -68,7 +68,7 @@ class LoopLayer(RedisPubSubLoopLayer):
 
 class ShardConnection(RedisSingleShardConnection):
     def _receive_message(self, message: dict[str, Any] | None) -> None:
-        """Called after each look for messages that did not fail, with None if there was none."""
+        """Record that the layer works. Called after each successful receive, with None if there was no message."""
         LAYER.works()
         super()._receive_message(message)
 

@@ -29,7 +29,7 @@ def check_sqlite(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_postgres(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Connects, so it is asked only where the database is: by `migrate`, and when a process of ours starts."""
+    """Check the version of PostgreSQL. Connects, so it only runs with `migrate` and at the start of our processes."""
     return [problem for alias in databases or () for problem in _check_server(connections[alias])]
 
 
@@ -42,24 +42,24 @@ def _check_server(server: Any) -> list[CheckMessage]:
     except NotSupportedError as problem:  # Django's own lower bound
         version = str(problem)
     except OperationalError:
-        return []  # Whoever needs the database will say so.
+        return []  # The code that needs the database will report it.
     if isinstance(version, int) and version >= POSTGRES:
         return []
     return [
         Error(
             f"PostgreSQL is too old: GymWeb needs {POSTGRES} or newer, and this is {version}.",
-            hint="Upgrade the server that GYMWEB_DATABASE_URL names.",
+            hint="Upgrade the PostgreSQL server.",
             id="gymweb.E002",
         )
     ]
 
 
 def check_tables(**kwargs: Any) -> list[CheckMessage]:
-    """Asked when a process of ours starts, which would else end with a table that does not exist."""
+    """Check that migrations are applied. Runs at the start of our processes, which would otherwise fail later."""
     try:
         problem = find_mismatch()
     except DatabaseError:
-        return []  # Whoever needs the database will say so.
+        return []  # The code that needs the database will report it.
     if not problem:
         return []
     what, _, remedy = problem.partition(": ")
@@ -77,8 +77,8 @@ def check_secret_key(**kwargs: Any) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            "The secret key was generated on this machine. Processes on others have another one: their sessions do not "
-            "hold here, and they cannot read the API keys of policy models.",
+            "The secret key was generated on this machine. Processes on other machines have different keys, so "
+            "sessions and stored API keys do not work there.",
             hint="Give all processes the same GYMWEB_SECRET_KEY.",
             id="gymweb.W001",
         )
@@ -92,8 +92,8 @@ def check_folder(**kwargs: Any) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            f"{folder} is open to {who}: tasks, rollouts and uploads in it may be read.",
-            hint=f"chmod 0700 {folder}, or name another folder with GYMWEB_VAR.",
+            f"{folder} is readable by {who}, including tasks, rollouts and uploads.",
+            hint=f"Run chmod 0700 {folder}, or set GYMWEB_VAR to another folder.",
             id="gymweb.W002",
         )
     ]

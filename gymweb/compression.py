@@ -17,10 +17,10 @@ _TYPES = frozenset({"text/html", "text/plain", "application/vnd.oai.openapi"})
 
 
 class CompressionMiddleware(GZipMiddleware):
-    """Django's middleware, which adds a random number of bytes against BREACH, for what is worth compressing.
+    """Django's middleware, which adds random bytes against BREACH, for compressible responses.
 
-    Streams of events and of lines are left alone, since a compressor holds back what is ready. So are files that can be
-    read in ranges: a range and a strong ETag belong to the bytes as they are stored.
+    Streams of events and lines are not compressed, because a compressor delays output. Files with ranges are not
+    compressed either: ranges and strong ETags refer to the stored bytes.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -31,7 +31,7 @@ class CompressionMiddleware(GZipMiddleware):
         pieces = cast("AsyncIterator[bytes]", response.streaming_content)
         super().process_response(request, response)
         if response.get("Content-Encoding") == "gzip":
-            # Django makes each piece a gzip member of its own, and most clients stop after the first.
+            # Django compresses each piece as a separate gzip member, and most clients stop after the first one.
             response.streaming_content = _compress(pieces, "a" * secrets.randbelow(self.max_random_bytes))
         return response
 
@@ -46,7 +46,7 @@ def _is_compressible(response: HttpResponseBase) -> bool:
 
 
 async def _compress(pieces: AsyncIterator[bytes], padding: str) -> AsyncIterator[bytes]:
-    """One gzip member; the padding is its file name, which readers ignore."""
+    """Yield one gzip member. The padding is its file name, which readers ignore."""
     buffer = BytesIO()
     with gzip.GzipFile(padding, "wb", LEVEL, buffer, mtime=0) as packed:
         async for piece in pieces:

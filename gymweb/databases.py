@@ -1,4 +1,4 @@
-"""How GymWeb connects to its database: what SQLite and PostgreSQL need beyond the address."""
+"""Database connections: the options that SQLite and PostgreSQL need beyond the URL."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ SQLITE = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=30000;",
 }
 POSTGRES = {
-    # Without these a machine that vanished (power, cable, firewall) is noticed after 2 minutes by whoever connects, and
-    # after a quarter of an hour, or never, by whoever is connected.
+    # Without these, a vanished machine (power, cable, firewall) is noticed after 2 minutes when connecting, and after
+    # 15 minutes or never on an open connection.
     "connect_timeout": 5,
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -21,13 +21,13 @@ POSTGRES = {
 
 
 def connect(database: dict[str, Any], *, test_file: Path, idle_seconds: float) -> dict[str, Any]:
-    """Django's description of the database with our options; what its URL says wins over them."""
+    """Return Django's database settings with our options; options in the URL take precedence."""
     given = database.get("OPTIONS", {})
     if database["ENGINE"] == "django.db.backends.sqlite3":
         return {**database, "OPTIONS": {**SQLITE, **given}, "TEST": {"NAME": str(test_file)}}
-    # A worker that is stopped amid a transaction keeps its locks. Unless the server ends that transaction, nobody can
-    # take over its rollouts, and the heartbeats of all other workers wait behind it until their leases are gone too.
+    # A worker stopped in a transaction keeps its locks. Unless the server ends the transaction, its rollouts stay
+    # claimed, and heartbeats of other workers wait until their leases expire.
     guard = f"-c idle_in_transaction_session_timeout={int(idle_seconds * 1000)}"
-    # The server takes the last of several values, so one that the URL gives wins.
+    # The server uses the last of several values, so options in the URL take precedence.
     options = f"{guard} {given.get('options', '')}".strip()
     return {**database, "OPTIONS": {**POSTGRES, **given, "options": options}}

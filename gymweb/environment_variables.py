@@ -1,6 +1,8 @@
-"""Read settings from the environment, strictly: a value that cannot be right is refused with one sentence about it."""
+"""Read settings from environment variables. Invalid values are rejected with a one-line message."""
 
+import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,17 +16,17 @@ _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false"
 _PORTS = {"http": 80, "https": 443}
 _POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 _REDIS = frozenset({"redis", "rediss"})
-ESCAPES = "Characters like @, / and # in a password are written as %40, %2F and %23."
+ESCAPES = "Escape @, / and # in passwords as %40, %2F and %23."
 LONGEST = 40
-"""Characters of a wrong value that are said again."""
+"""Maximum characters of an invalid value in a message."""
 
 
 class SettingRefused(ImproperlyConfigured):
-    """A setting cannot be right; the text names it and says what is allowed."""
+    """Raised for an invalid setting; the text has its name and valid values."""
 
 
 class Environment:
-    """Values by name. A name without a value, or with an empty one, has its default."""
+    """Environment variables by name. Missing and empty variables have their default."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -33,16 +35,16 @@ class Environment:
         return self._values.get(name, "").strip() or default
 
     def texts(self, name: str, *, default: Sequence[str] = ()) -> list[str]:
-        """A list that is written with commas."""
+        """Return a comma-separated list."""
         given = [part.strip() for part in self._values.get(name, "").split(",")]
         return [part for part in given if part] or list(default)
 
     def origins(self, name: str) -> list[str]:
-        """Origins as browsers send them: in lower case, without a slash or the scheme's default port."""
+        """Return a list of origins as browsers send them: lower case, without trailing slash or default port."""
         return [_origin(name, given) for given in self.texts(name)]
 
     def choice(self, name: str, *, default: str, choices: Sequence[str]) -> str:
-        """Upper and lower case alike."""
+        """Return one of the choices, ignoring case."""
         given = self.text(name, default=default)
         chosen = next((choice for choice in choices if choice.lower() == given.lower()), None)
         if chosen is None:
@@ -57,7 +59,7 @@ class Environment:
 
     def whole(self, name: str, *, default: int, least: int, most: int) -> int:
         given = self.text(name, default=str(default))
-        # Longer ones are out of every range, and Python refuses to read very long ones.
+        # Longer numbers are out of every range, and Python refuses to parse very long ones.
         if not _WHOLE.fullmatch(given) or len(given) > LONGEST or not least <= int(given) <= most:
             allowed = f"a whole number from {least} to {most}, such as {default}"
             raise SettingRefused(f"{name} is {_shown(given)}: give {allowed}.")
@@ -71,21 +73,21 @@ class Environment:
         return float(given)
 
     def database(self, name: str, *, default: str) -> dict[str, Any]:
-        """Django's description of the database. The value is not said again: it may hold a password."""
+        """Return Django's database settings. The value is never quoted, because it may contain a password."""
         given = self.text(name, default=default)
         if not _names_database(given):
             raise SettingRefused(
-                f"{name} is no address of a database that GymWeb knows: give "
+                f"{name} is not a supported database URL. Give "
                 f"postgres://NAME:PASSWORD@HOST:PORT/DATABASE or sqlite:////absolute/path. {ESCAPES}"
             )
         return dict(environ.Env.db_url_config(given))
 
     def redis(self, name: str) -> str:
-        """An address of Redis, or nothing. It is not said again: it may hold a password."""
+        """Return the URL of Redis, or an empty string. The value is never quoted, because it may contain a password."""
         given = self.text(name, default="")
         if given and not _names_redis(given):
             raise SettingRefused(
-                f"{name} is no address of a Redis: give redis://:PASSWORD@HOST:PORT/0, rediss://… for TLS or "
+                f"{name} is not a Redis URL. Give redis://:PASSWORD@HOST:PORT/0, rediss://… for TLS or "
                 f"unix:///path. {ESCAPES}"
             )
         return given
@@ -133,3 +135,34 @@ def _names_redis(address: str) -> bool:
 
 def _shown(value: str) -> str:
     return repr(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def read_commands(text: str) -> dict[str, dict[str, Any]]:
+    """Parse `{"files": "mcp-files /data"}`, or with environment: `{"files": {"command": […], "environment": {…}}}`."""
+    if not text.strip():
+        return {}
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise SettingRefused(f"GYMWEB_MCP_COMMANDS is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise SettingRefused("GYMWEB_MCP_COMMANDS must be an object of names and commands.")
+    return {name: _read_command(name, command) for name, command in given.items()}
+
+
+def _read_command(name: str, given: Any) -> dict[str, Any]:
+    if not _NAME.fullmatch(name):
+        told = "a name has up to 64 letters, digits, _ and -"
+        raise SettingRefused(f"GYMWEB_MCP_COMMANDS: {name!r} is not a valid name: {told}.")
+    whole = given if isinstance(given, dict) else {"command": given}
+    command, environment = whole.get("command"), whole.get("environment", {})
+    words = shlex.split(command) if isinstance(command, str) else command
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+        raise SettingRefused(f"GYMWEB_MCP_COMMANDS: {name}: the command must be text or a list of words.")
+    texts = isinstance(environment, dict) and all(isinstance(value, str) for value in environment.values())
+    if not texts or set(whole) - {"command", "environment"}:
+        raise SettingRefused(f"GYMWEB_MCP_COMMANDS: {name}: the only other key is `environment`, an object of strings.")
+    return {"command": words, "environment": environment}

@@ -1,6 +1,8 @@
-"""What goes wrong outside every view: a problem document for programs, a page for people."""
+"""Responses to errors outside of all views: a problem document for programs, a page for people."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -14,51 +16,50 @@ from apps.dashboard.chrome.page_answers import answer_full_disk
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if _is_for_programs(request):
-        return problem_response(request, HTTPStatus.BAD_REQUEST, "bad-request", "This request cannot be read.")
+        return problem_response(request, HTTPStatus.BAD_REQUEST, "bad-request", "The request cannot be parsed.")
     return defaults.bad_request(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """Everything that nothing caught ends here, whatever raised it: a view, the API, or a middleware before them."""
+    """Handle every uncaught error of views, the API and middleware."""
     error = sys.exc_info()[1]
     is_full = note_error(error)
-    # A database server that ended when its disk was full does not answer: its disk is still the reason.
+    # A database server that stopped on a full disk does not respond; the full disk is still the reason.
     if is_full or (is_outage(error) and find_shortage(Place.DATABASE)):
         return disk_full(request, find_shortage())
     if is_outage(error):
         return _unavailable(request)
     if _is_for_programs(request):
-        detail = "Something broke here. The server's log says what."
+        detail = "Internal server error. See the server log."
         return problem_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, "server-error", detail)
     return defaults.server_error(request)
 
 
 def _unavailable(request: HttpRequest) -> HttpResponseBase:
-    status = HTTPStatus.SERVICE_UNAVAILABLE
-    response: HttpResponse
-    if _is_for_programs(request):
-        detail = f"The database does not answer. Try again in {RETRY_SECONDS} seconds."
-        response = problem_response(request, status, "database-away", detail)
-    elif request.path == "/metrics":
-        response = HttpResponse("The database does not answer.\n", status=status, content_type="text/plain")
-    else:
-        response = defaults.server_error(request, template_name="503.html")
-        response.status_code = status
-    response.headers["Retry-After"] = str(RETRY_SECONDS)
-    return response
+    said = "The database is unavailable."
+    detail = f"{said} Try again in {RETRY_SECONDS} seconds."
+    page = partial(defaults.server_error, request, template_name="503.html")
+    return _ask_again(request, HTTPStatus.SERVICE_UNAVAILABLE, "database-away", detail, said=said, page=page)
 
 
 def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBase:
     """Answer 507. There is no shortage where the disk has got space since."""
-    status = HTTPStatus.INSUFFICIENT_STORAGE
-    detail = str(shortage or "A disk of the server was full a moment ago. Try again.")
+    detail = str(shortage or "A disk of the server was full. Try again.")
+    page = partial(answer_full_disk, request, detail)
+    return _ask_again(request, HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", detail, said=detail, page=page)
+
+
+def _ask_again(
+    request: HttpRequest, status: HTTPStatus, kind: str, detail: str, *, said: str, page: Callable[[], HttpResponse]
+) -> HttpResponseBase:
+    """Answer programs with a problem, the reader of metrics with what is `said`, and people with the page."""
     response: HttpResponse
     if _is_for_programs(request):
-        response = problem_response(request, status, "disk-full", detail)
-    elif request.path == "/metrics":
-        response = HttpResponse(f"{detail}\n", status=status, content_type="text/plain")
+        response = problem_response(request, status, kind, detail)
     else:
-        response = answer_full_disk(request, detail)
+        is_metrics = request.path == "/metrics"
+        response = HttpResponse(f"{said}\n", content_type="text/plain") if is_metrics else page()
+    response.status_code = status
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 

@@ -1,7 +1,8 @@
-"""The folder of everything that is written: nobody but the user whose processes write there can read it."""
+"""The data folder: only the user of the GymWeb processes can read it."""
 
 import os
 import re
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_MASK = 0o077
-"""The umask of processes that serve or work."""
-# What `mkdir` and `open` leave under the usual masks. Any other mode was chosen by a person.
+"""The umask of server and worker processes."""
+# Modes that `mkdir` and `open` create under usual umasks. Any other mode was set deliberately.
 _UNCHOSEN = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
 _OURS = re.compile(
     r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|closed-loop|vllm-demo-.+"
@@ -18,12 +19,15 @@ _OURS = re.compile(
 
 
 def make_private(folder: Path, *, is_ours: bool) -> None:
-    """Make the folder, and its parents as the umask says. What is open of it is closed: a folder that is there where it
-    `is_ours` or holds nothing else, and what GymWeb made in it. Raises OSError."""
+    """Create the folder and its parents, private to this user.
+
+    Close the permissions of an existing folder if it `is_ours` or has no other files, and of everything that GymWeb
+    created in it. Raise OSError.
+    """
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     inside = list(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else []
     ours = [path for path in inside if _OURS.fullmatch(path.name)]
-    # Others' things in it may be meant to be read.
+    # Files of others may be meant to be readable.
     if is_ours or len(ours) == len(inside):
         _close(folder)
     for path in ours:
@@ -31,21 +35,35 @@ def make_private(folder: Path, *, is_ours: bool) -> None:
 
 
 def make_file_private(path: Path) -> None:
-    """For its owner alone where it is new. What SQLite writes beside its file takes that one's mode."""
-    # What cannot be made will be told of by who wants to write there.
+    """Create the file private to its owner. Files that SQLite creates beside it get the same mode."""
+    # Whoever writes there will report the error.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
 
 
 def who_else_reads(folder: Path) -> str:
-    """Whom besides its owner the folder's mode lets in, or nothing."""
+    """Return who besides the owner can read the folder, or an empty string."""
     mode = folder.stat().st_mode
-    groups = {"everybody on this machine": 0o005, "its group": 0o050}
+    groups = {"all users of this machine": 0o005, "its group": 0o050}
     return next((who for who, bits in groups.items() if mode & bits), "")
 
 
+def read_secret_key(folder: Path) -> str:
+    """Return the secret key, which is generated once into a file that only its owner can read."""
+    path = folder / "secret_key"
+    if not path.exists():
+        # If processes start at the same time, the first link wins, so they all use the same complete key.
+        fresh = folder / f"secret_key.{secrets.token_hex(8)}"
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(48))
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
+        fresh.unlink()
+    return path.read_text().strip()
+
+
 def _close(path: Path) -> None:
-    # Another process may have removed it meanwhile, and some file systems know no modes.
+    # Another process may have removed it meanwhile, and some file systems have no modes.
     with suppress(OSError):
         found = path.lstat()
         if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) in _UNCHOSEN and not path.is_symlink():

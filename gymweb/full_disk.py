@@ -1,4 +1,4 @@
-"""Refuse requests that store something while the disk of the database is full."""
+"""Reject requests that store data while the disk of the database is full."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,11 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class FullDiskMiddleware(MiddlewareMixin):
-    """Answer 507 before the view runs. Reads and deletions go through, and so do settings.FULL_DISK_ROUTES: they free
-    space, stop work or store next to nothing, for which the reserve is there."""
+    """Responds with 507 before the view runs.
+
+    Allows reads, deletions and settings.FULL_DISK_ROUTES, which free space, stop work, or store very little and may use
+    the reserve.
+    """
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -29,7 +32,7 @@ class FullDiskMiddleware(MiddlewareMixin):
         if shortage is None:
             DISK.works()
             return None
-        # Imported here: middleware is loaded before the API, which cannot be imported from its module of problems.
+        # Imported here because middleware is loaded before the API.
         from gymweb.failures import disk_full
 
         return disk_full(request, shortage)

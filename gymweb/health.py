@@ -1,4 +1,4 @@
-"""Whether this process answers, and whether it has what it needs: for load balancers and supervisors."""
+"""Liveness and readiness checks for load balancers and supervisors."""
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission, allow
 from gymweb.migration_state import find_mismatch
 
 READY_SECONDS = 3.0
-"""Within which /readyz answers, whatever does not answer it."""
+"""/readyz responds within this time, even if components hang."""
 
 _database = ThreadPoolExecutor(1, "readiness")
 _disk = OutageLog("The disk")
@@ -22,20 +22,20 @@ _asked: "Future[dict[str, str]] | None" = None
 
 @allow(GET=Permission.PUBLIC)
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Touches no database: a slow one must not get web processes restarted."""
+    """Return 200 without using the database: a slow database must not cause restarts of web processes."""
     return HttpResponse("ok\n", content_type="text/plain; charset=utf-8")
 
 
 @allow(GET=Permission.PUBLIC)
 async def readyz(request: HttpRequest) -> HttpResponse:
-    """Return 200, or 503 with the parts that fail. It is public, so addresses and names are in the log alone."""
+    """Return 200, or 503 with the failing components. Public, so addresses and names are only logged."""
     database, layer = await asyncio.gather(_ask_database(), _ask_layer())
     missing = {name: problem for name, problem in [*database.items(), ("layer", layer)] if problem}
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
 
 async def _ask_database() -> dict[str, str]:
-    """One question at a time: whoever asks while an answer is still awaited gets that one."""
+    """Return the problems of the database. Simultaneous callers share one check."""
     global _asked  # noqa: PLW0603
     if _asked is None or _asked.done():
         _asked = _database.submit(_look_at_database)
@@ -59,7 +59,7 @@ def _look_at_database() -> dict[str, str]:
     except DatabaseError as problem:
         if not note_error(problem):
             DATABASE.failed("checking readiness", problem)
-            problems["database"] = "does not answer"
+            problems["database"] = "unavailable"
     finally:
         shortage = find_shortage()
         connection.close()
@@ -74,9 +74,9 @@ def _look_at_database() -> dict[str, str]:
 async def _ask_layer() -> str:
     try:
         async with asyncio.timeout(READY_SECONDS):
-            # To a group that nobody joins.
+            # The group has no members.
             await get_channel_layer().group_send("readiness", {"type": "readiness.asked"})
     except (OSError, TimeoutError) as problem:
         LAYER.failed("checking readiness", problem)
-        return "does not answer; pages poll meanwhile"
+        return "unavailable; pages poll instead"
     return ""

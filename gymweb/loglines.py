@@ -1,4 +1,4 @@
-"""Which log records are written, and how they become text."""
+"""Filters and formats of log records."""
 
 import errno
 import logging
@@ -28,22 +28,19 @@ class OutageFilter(logging.Filter):
         elif record.name == "channels_redis.pubsub" and problem:
             LAYER.failed("receiving messages", problem)
         else:
-            # /readyz logs by itself what is missing.
-            return not (record.name == "django.request" and _path(record) == "/readyz")
+            # /readyz logs its failures itself.
+            path = getattr(getattr(record, "request", None), "path", "")
+            return not (record.name == "django.request" and path == "/readyz")
         return False
 
 
-def _path(record: logging.LogRecord) -> str:
-    return getattr(getattr(record, "request", None), "path", "")
-
-
 class LineFormatter(logging.Formatter):
-    """Write a PermissionDenied as one line: Django logs a traceback, though it is an answer and no failure."""
+    """Writes a PermissionDenied as one line; Django would log a traceback for this normal response."""
 
     def format(self, record: logging.LogRecord) -> str:
         problem = record.exc_info[1] if record.exc_info else None
         if isinstance(problem, PermissionDenied):
-            # A copy: other handlers get the record as it is.
+            # A copy, because other handlers get the original record.
             record = copy(record)
             record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
             record.exc_info = record.exc_text = None
@@ -51,10 +48,10 @@ class LineFormatter(logging.Formatter):
 
 
 def _redact(line: str) -> str:
-    """Errors of strangers come into the log as they are, with whatever they quote."""
+    """Return the line with credentials redacted; unchanged while the models are not loaded."""
     if not apps.models_ready:
         return line
-    # Logging is set up before the models are, which the redactor needs.
+    # Logging is set up before the models, which the redactor needs.
     from apps.policies.installation_redactor import current_redactor
 
     return current_redactor().redact_text(line)[0]

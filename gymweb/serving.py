@@ -1,5 +1,7 @@
-"""The web server: Daphne with bodies that stay on disk, limits that are told early, and replies that wait for slow
-readers. Importing this module installs Twisted's reactor on a uvloop event loop, once per process."""
+"""The web server: Daphne with request bodies on disk, early limits, and backpressure for slow readers.
+
+Importing this module installs Twisted's reactor on a uvloop event loop, once per process.
+"""
 
 import asyncio
 import json
@@ -14,7 +16,7 @@ from django.conf import settings
 from twisted.internet import asyncioreactor
 
 if "twisted.internet.reactor" not in sys.modules:
-    # Before Daphne is imported: it takes the reactor that it finds.
+    # Before importing Daphne, which uses the installed reactor.
     asyncioreactor.install(uvloop.new_event_loop())
 
 from daphne import server as daphne_server
@@ -32,7 +34,7 @@ READ_BYTES = 256 * 1024
 LINGER_BYTES = 4 * 1024**2
 LINGER_SECONDS = 5.0
 STALLED_SECONDS = 120.0
-"""How long a reader may take nothing of its reply."""
+"""Maximum seconds in which a reader may receive nothing."""
 BODY = "gymweb.body"
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -40,11 +42,11 @@ Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
 
 
 class PortTaken(Exception):
-    """The address to listen on cannot be had; the text says why."""
+    """Raised if the server cannot listen on the address. The message says why."""
 
 
 class Request(WebRequest):
-    """One request: its body is spooled under a limit, and its reply waits while the reader is behind."""
+    """One request. Its body is spooled under a limit, and its response waits for slow readers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._writable = asyncio.Event()
@@ -53,10 +55,10 @@ class Request(WebRequest):
         self._limit = 0
         self._refused = False
         super().__init__(*args, **kwargs)
-        # Twisted would read a whole form into memory to parse what Django parses anyway.
+        # Twisted would read the whole form into memory and parse it, although Django parses it anyway.
         self._parsePOSTFormSubmission = False
 
-    # -- the body comes in
+    # -- request body
 
     def gotLength(self, length: int | None) -> None:
         self.content = SpooledBody()
@@ -99,9 +101,12 @@ class Request(WebRequest):
             super().requestReceived(command, path, version)
 
     def _refuse(self, refused: BodyRefused) -> None:
-        """Answer before the body is here, and go on reading a little: a client whose writes fail sees no answer."""
+        """Respond before the body has arrived.
+
+        Reads a little more of it, because a client whose writes fail sees no response.
+        """
         self._refused = True
-        # Nobody is to be invited to send the body (Expect: 100-continue).
+        # Do not invite the client to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
         if any(b"text/html" in accepted for accepted in self.requestHeaders.getRawHeaders(b"Accept", [])):
             media_type, text = "text/html; charset=utf-8", render_refusal(refused.title, str(refused))
@@ -123,7 +128,7 @@ class Request(WebRequest):
         self.content.close()
         reactor.callLater(LINGER_SECONDS, transport.abortConnection)
 
-    # -- the reply goes out
+    # -- response
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
@@ -131,15 +136,17 @@ class Request(WebRequest):
         super().handle_reply(message)
 
     def handle_exception(self, exception: BaseException) -> None:
-        """Of a reply that broke under way the reader learns by a connection that ends too soon: a second reply cannot
-        begin, and Daphne's attempt would leave the first one open for good."""
+        """Close the connection of a response that failed midway, so that the client notices.
+
+        A second response cannot start, and Daphne would leave the first one open forever.
+        """
         if self._response_started and self.channel is not None:
             self.channel.transport.abortConnection()
         elif not self._response_started:
             super().handle_exception(exception)
 
     async def wait_for_reader(self) -> None:
-        """Without this a download fills memory with what a slow reader has not taken yet."""
+        """Wait for slow readers; otherwise a download fills the memory."""
         try:
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._writable.wait()
@@ -173,12 +180,12 @@ class Factory(HTTPFactory):
         return protocol
 
 
-# Daphne offers no other way to name the factory: Server.run looks it up in its module.
+# Daphne has no other way to set the factory: Server.run reads it from its module.
 daphne_server.HTTPFactory = Factory
 
 
 def read_lazily(application: Application) -> Application:
-    """Hand the spooled body to the application as it asks for it."""
+    """Pass the spooled body to the application on demand."""
 
     async def call(scope: dict[str, Any], receive: Receive, send: Any) -> None:
         body: SpooledBody | None = scope.pop(BODY, None)
@@ -188,7 +195,7 @@ def read_lazily(application: Application) -> Application:
 
 
 class LazyReceive:
-    """ASGI's `receive`, with a short cut: `take_body` gives the whole body as a file (see gymweb.asgi)."""
+    """ASGI's `receive`, with a shortcut: `take_body` returns the whole body as a file (see gymweb.asgi)."""
 
     def __init__(self, body: SpooledBody, receive: Receive) -> None:
         self._body = body
@@ -199,16 +206,16 @@ class LazyReceive:
         if self._unread and not self._body.closed:
             chunk = self._body.take(READ_BYTES)
             self._unread = len(chunk) == READ_BYTES
-            # A large body must not hold up the other requests and rollouts of this loop.
+            # Let other requests and rollouts of this event loop run during a large body.
             await asyncio.sleep(0)
             return {"type": "http.request", "body": chunk, "more_body": self._unread}
-        # Daphne's own message says that an empty body has ended: what counts is the disconnect that follows.
+        # Skip Daphne's message that an empty body has ended, and wait for the disconnect.
         while (message := await self._receive())["type"] == "http.request":
             pass
         return message
 
     def take_body(self) -> IO[bytes] | None:
-        """The body from its start; None where the client has left or some of it was received already."""
+        """Return the body from its start; None if the client disconnected or some of it was already received."""
         if self._body.closed or not self._unread or self._body.tell():
             return None
         self._unread = False
@@ -216,7 +223,7 @@ class LazyReceive:
 
 
 class Server(daphne_server.Server):
-    """`run()` serves until stop() or a signal, waits for `drain`, and raises PortTaken where it cannot listen."""
+    """`run()` serves until stop() or a signal, and waits for `drain`. Raise PortTaken if it cannot listen."""
 
     def __init__(
         self,
@@ -230,7 +237,7 @@ class Server(daphne_server.Server):
             application=read_lazily(application),
             endpoints=endpoints,
             signal_handlers=False,
-            # Within the running loop: a signal handler that is set before is not always heard.
+            # Within the running loop, because a signal handler that was set earlier may not be called.
             ready_callable=lambda: reactor.callLater(0, started, self),
             server_name="gymweb",
         )
@@ -245,7 +252,7 @@ class Server(daphne_server.Server):
 
     def run(self) -> None:
         super().run()
-        # A request whose client left may still have a thread that waits for the loop. Python joins it before it exits.
+        # The thread of an abandoned request may wait for the loop, and Python joins it before exiting.
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
         if self._listen_problem:
             raise PortTaken(self._listen_problem)
@@ -270,14 +277,14 @@ class Server(daphne_server.Server):
             await protocol.wait_for_reader()
 
     def kill_all_applications(self) -> Any:
-        """Before shutdown: drain first, while pages are still answered, then end what is open."""
+        """Drain while pages are still served, then close open connections. Called before shutdown."""
         drained = defer.Deferred.fromFuture(asyncio.ensure_future(self._drain(), loop=self.loop))
         drained.addErrback(lambda failure: logger.error("draining failed: %s", failure.getErrorMessage()))
         return drained.addCallback(lambda _: self._end_applications())
 
     def _end_applications(self) -> Any:
         for protocol, details in list(self.connections.items()):
-            # A connection that has not sent its request yet has no application; Daphne would stumble over it.
+            # A connection that has not sent its request yet has no application, which Daphne does not expect.
             if "application_instance" not in details:
                 del self.connections[protocol]
         return super().kill_all_applications()

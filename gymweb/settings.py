@@ -1,18 +1,17 @@
-"""Settings, read from the environment and `.env`; every one has a safe default and is listed in docs/settings.md."""
+"""Settings, read from the environment and `.env`; all have safe defaults. docs/operate/settings.md lists them."""
 
 import os
-import secrets
 import sys
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 
 import environ
 
+from gymweb.api_settings import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
 from gymweb.databases import connect
-from gymweb.environment_variables import Environment, SettingRefused
-from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private
-from gymweb.mcp_commands import read_commands
+from gymweb.environment_variables import Environment, SettingRefused, read_commands
+from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private, read_secret_key
+from gymweb.route_lists import FULL_DISK_ROUTES, LARGE_BODY_ROUTES, UNAUDITED_ROUTES  # noqa: F401
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
@@ -23,34 +22,18 @@ VAR_DIR = Path(env.text("GYMWEB_VAR", default=str(BASE_DIR / "var")))
 try:
     make_private(VAR_DIR, is_ours=not env.text("GYMWEB_VAR", default=""))
 except OSError as problem:
-    raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} is no folder and cannot be made one: {problem.strerror}.") from None
+    raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} cannot be created: {problem.strerror}.") from None
 if not os.access(VAR_DIR, os.W_OK | os.X_OK):
     raise SettingRefused(
-        f"GYMWEB_VAR: {VAR_DIR} cannot be written to by this user: give another folder, or its rights."
+        f"GYMWEB_VAR: {VAR_DIR} is not writable for this user. Choose another folder or change its permissions."
     )
 
 
-def _secret_key() -> str:
-    """The given key, or one generated once into a file that only its owner reads."""
-    given = env.text("GYMWEB_SECRET_KEY", default="")
-    if given:
-        if len(given) < 32:
-            raise SettingRefused("GYMWEB_SECRET_KEY is shorter than 32 characters: give a longer one or unset it.")
-        return given
-    path = VAR_DIR / "secret_key"
-    if not path.exists():
-        # Processes that start together end up with one key, whole: the first link wins.
-        fresh = VAR_DIR / f"secret_key.{secrets.token_hex(8)}"
-        fresh.touch(mode=0o600)
-        fresh.write_text(secrets.token_urlsafe(48))
-        with suppress(FileExistsError):
-            path.hardlink_to(fresh)
-        fresh.unlink()
-    return path.read_text().strip()
-
-
-SECRET_KEY = _secret_key()
-SECRET_KEY_GIVEN = bool(env.text("GYMWEB_SECRET_KEY", default=""))
+_given_key = env.text("GYMWEB_SECRET_KEY", default="")
+if 0 < len(_given_key) < 32:
+    raise SettingRefused("GYMWEB_SECRET_KEY is shorter than 32 characters. Use a longer key or unset it.")
+SECRET_KEY = _given_key or read_secret_key(VAR_DIR)
+SECRET_KEY_GIVEN = bool(_given_key)
 DEBUG = env.switch("GYMWEB_DEBUG", default=False)
 ALLOWED_HOSTS = env.texts("GYMWEB_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.origins("GYMWEB_TRUSTED_ORIGINS")
@@ -122,12 +105,12 @@ TEMPLATES = [
     },
 ]
 
-# The worker's lease belongs to the engine below; a connection to PostgreSQL is told of it.
+# The engine defines the lease of a worker; PostgreSQL connections use it too.
 WORKER_LEASE_SECONDS = env.number("GYMWEB_WORKER_LEASE_SECONDS", default=30.0, least=1, most=86_400)
 DATABASES = {
     "default": connect(
         env.database("GYMWEB_DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'gymweb.sqlite3'}"),
-        # Workers and requests use connections of their own: tests see what they see only in a file.
+        # Workers and requests use their own connections, so tests need a file to share data.
         test_file=VAR_DIR / "test.sqlite3",
         idle_seconds=WORKER_LEASE_SECONDS / 2,
     )
@@ -168,13 +151,13 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "gymweb.static_files.ModuleStaticFilesStorage"},
 }
-# Without a collected static-root the files are served from their sources: a fresh clone needs no build step.
+# Without a collected static-root, files are served from their sources, so a fresh clone needs no build step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MANIFEST_STRICT = False
 if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:
     STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 
-# Security. TLS is the proxy's job; GYMWEB_SECURE=1 says that one is there.
+# Security. The proxy does TLS; GYMWEB_SECURE=1 means that there is one.
 SECURE = env.switch("GYMWEB_SECURE", default=False)
 TRUSTED_PROXIES = env.whole("GYMWEB_TRUSTED_PROXIES", default=0, least=0, most=100)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
@@ -186,9 +169,9 @@ X_FRAME_OPTIONS = "DENY"
 if SECURE:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
-    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # asked from beside the process, not through the proxy
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # requested directly, not through the proxy
     SECURE_HSTS_SECONDS = 31_536_000
-    # What subdomains do, and whether browsers ship the name in their lists, is not for one site to decide.
+    # HSTS for subdomains and preloading affects other sites of the domain, so the operator decides.
     SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -204,7 +187,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Bodies: Daphne spools them to disk (gymweb/serving.py); these bound what may arrive.
+# Bodies: Daphne spools them to disk (gymweb/serving.py), up to these limits.
 MOST_BYTES = 2**62
 MAX_BODY_BYTES = env.whole("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3, least=1024, most=MOST_BYTES)
 MAX_LINE_BYTES = env.whole("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2, least=1024, most=MOST_BYTES)
@@ -221,82 +204,6 @@ MIN_FREE_BYTES = (
     else None
 )
 KEEP_ANSWERS_HOURS = env.whole("GYMWEB_KEEP_ANSWERS_HOURS", default=24, least=1, most=24 * 365)
-# The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
-LARGE_BODY_ROUTES = frozenset(
-    {
-        "dashboard:dataset_upload",
-        "api:dataset-uploads",
-        "dashboard:collection_import",
-        "api:collection-import-stored",
-    }
-)
-# Routes that take POST while the disk is full: they free space, stop work, or store next to nothing.
-FULL_DISK_ROUTES = frozenset(
-    {
-        "api:collection-archive",
-        "api:collection-cancel",
-        "api:collection-delete-rollouts",
-        "api:collection-pause",
-        "api:collection-resume",
-        "api:collection-estimate",
-        "api:export-cancel",
-        "api:export-preview",
-        "api:pairset-cancel",
-        "api:pairset-count",
-        "api:redactionpattern-attempt",
-        "api:reverification-cancel",
-        "api:verifier_try",
-        "api:worker-drain",
-        "apps.api.gym_protocol.gym_views.EnvironmentView",
-        "apps.api.gym_protocol.gym_views.AgentView",
-        "apps.api.gym_protocol.gym_views.ModelView",
-        "dashboard:collection_archive",
-        "dashboard:collection_cancel",
-        "dashboard:collection_delete",
-        "dashboard:collection_pause",
-        "dashboard:collection_resume",
-        "dashboard:dataset_delete",
-        "dashboard:export_cancel",
-        "dashboard:export_delete",
-        "dashboard:key_revoke",
-        "dashboard:mapping_delete",
-        "dashboard:pair_set_cancel",
-        "dashboard:pair_set_delete",
-        "dashboard:queue_delete",
-        "dashboard:redaction_delete",
-        "dashboard:redaction_try",
-        "dashboard:reverification_cancel",
-        "dashboard:rollout_delete",
-        "dashboard:rollout_view_delete",
-        "dashboard:rollouts_delete",
-        "dashboard:rubric_delete",
-        "dashboard:selected_compare",
-        "dashboard:selected_delete",
-        "dashboard:sign_in",
-        "dashboard:sign_in_link",
-        "dashboard:sign_out",
-        "dashboard:theme",
-        "dashboard:upload_discard",
-        "dashboard:verifier_detail",
-        "dashboard:worker_drain",
-    }
-)
-# Routes that take POST or PUT and are no entry of the audit log: they change nothing, or nothing that anybody shares.
-UNAUDITED_ROUTES = frozenset(
-    {
-        "dashboard:theme",
-        "dashboard:redaction_try",
-        "dashboard:verifier_detail",
-        "dashboard:sign_in",  # the attempt is an entry by itself
-        "api:verifier_try",
-        "api:collection-estimate",
-        "api:upload-parts",  # one of thousands; the upload itself is an entry
-        # Environments, agents and models in use by programs: thousands of calls, which leave nothing behind.
-        "apps.api.gym_protocol.gym_views.EnvironmentView",
-        "apps.api.gym_protocol.gym_views.AgentView",
-        "apps.api.gym_protocol.gym_views.ModelView",
-    }
-)
 UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
@@ -306,56 +213,55 @@ EXPORTS_DIR = VAR_DIR / "exports"
 for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR):
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
-# Outbound calls reach public addresses only, plus what the operator lists here: hosts, host:port, or networks.
+# Outbound calls reach public addresses and the ones listed by the operator: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")
 
-# Credentials are taken out of traces, tasks and log lines before they are stored.
+# Credentials are redacted from traces, tasks and log lines before they are stored.
 REDACT = env.switch("GYMWEB_REDACT", default=True)
 
-# MCP servers that run as processes of a worker: by name, since an engineer chooses among them and writes none.
+# MCP servers that run as child processes of a worker, by name: engineers choose from this list.
 MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
 MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)
 
-# Environments that the operator wrote: folders, files or modules. They are run as they are, with all that we may do.
+# Custom environments of the operator: folders, files or modules. Their code runs with the permissions of this process.
 ENVIRONMENTS = env.texts("GYMWEB_ENVIRONMENTS")
 
-# Code that models wrote runs in bubblewrap's namespaces. What may take their place keeps it from very little, so that
-# only its name turns it on.
+# Code written by models runs in bubblewrap's namespaces. The alternatives restrict it very little, so they must be
+# named explicitly.
 SANDBOXES = ("bubblewrap", "unprivileged_process", "none")
 SANDBOX = env.choice("GYMWEB_SANDBOX", default="bubblewrap", choices=SANDBOXES)
 SANDBOX_PYTHON = env.text("GYMWEB_SANDBOX_PYTHON", default="")
 SANDBOX_AT_ONCE = env.whole("GYMWEB_SANDBOX_AT_ONCE", default=0, least=0, most=1_000)
-# As much as each execution may have.
+# By default, the sum of the limits of all executions.
 _TOGETHER_MB = 288 * (SANDBOX_AT_ONCE or 4 * (os.cpu_count() or 1))
 SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_TOGETHER_MB, least=0, most=10_000_000)
 
-# How often any worker asks each environment's server whether it is well.
+# Interval of the health checks of environments.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
 
-# The engine.
+# Engine
 WORKER_SEATS = env.whole("GYMWEB_WORKER_SEATS", default=256, least=1, most=100_000)
 WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, most=10_000_000)
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)
 SERVED_SESSION_SECONDS = env.number("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0, least=1, most=86_400)
-# Rollouts that a program is sent as they end: how many such streams a web process holds open, and how large each is.
+# Online collection: open streams per web process, and rollouts per stream.
 STREAMS = env.whole("GYMWEB_STREAMS", default=32, least=1, most=10_000)
 STREAM_ROLLOUTS = env.whole("GYMWEB_STREAM_ROLLOUTS", default=10_000, least=1, most=30_000)
 STREAM_SECONDS = env.whole("GYMWEB_STREAM_SECONDS", default=14_400, least=1, most=7 * 86_400)
 SEARCH_WORDS = env.whole("GYMWEB_SEARCH_WORDS", default=40_000, least=100, most=1_000_000)
-# What one filter of rollouts may ask of the database while somebody waits for it; 0 is no limit.
+# Time limit in seconds of one rollout filter in a request; 0 means no limit.
 FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most=3_600)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
-# Background jobs of all apps. Any worker runs them in threads. Each name is a function that does one piece and returns
-# whether it found any. Named here, since the engine must not import the apps above it.
+# Background jobs of all apps, run in threads of any worker. Declared beside their functions (see
+# apps/accounts/job_declarations.py); listed by name, because the engine must not import the apps above it.
 WORKER_BACKGROUND_JOBS = [
     "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",
     "apps.rollouts.steering.controls.sweep_cancelled",
-    "apps.rollouts.streams.stream_readers.sweep_left",
+    "apps.rollouts.streams.rollout_stream.sweep_left",
     "apps.tasks.upload_jobs.load_queued_upload",
     "apps.tasks.upload_cleanup.sweep_uploads",
-    "apps.tasks.version_metrics.measure_next_version",
     "apps.tasks.dataset_deletion.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",
     "apps.rollouts.reverification.reverification_jobs.continue_reverification",
@@ -366,55 +272,9 @@ WORKER_BACKGROUND_JOBS = [
     "apps.accounts.idempotent_requests.sweep_answers",
 ]
 
-# Requests a minute to the API; 0 is no limit.
+# Requests per minute to the API; 0 means no limit.
 API_RATE = env.whole("GYMWEB_API_RATE", default=6_000, least=0, most=10**7)
 API_ADDRESS_RATE = env.whole("GYMWEB_API_ADDRESS_RATE", default=18_000, least=0, most=10**7)
-
-REST_FRAMEWORK = {
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["apps.api.framework.request_bodies.BoundedJSONParser"],
-    "DEFAULT_AUTHENTICATION_CLASSES": [
-        "apps.api.framework.authentication.ApiKeyAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
-    ],
-    # Closed by default: SignInMiddleware and PermissionMiddleware leave these views to this class.
-    "DEFAULT_PERMISSION_CLASSES": ["apps.api.framework.table_permissions.TablePermission"],
-    "DEFAULT_THROTTLE_CLASSES": ["apps.api.framework.request_rates.RateThrottle"],
-    "DEFAULT_PAGINATION_CLASS": "apps.api.framework.pagination.KeysetPagination",
-    "DEFAULT_FILTER_BACKENDS": ["apps.api.framework.query_filters.DeclaredFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "apps.api.framework.operation_schemas.DescribedSchema",
-    "EXCEPTION_HANDLER": "apps.api.framework.problems.answer_problem",
-    "DEFAULT_METADATA_CLASS": None,
-    "URL_FORMAT_OVERRIDE": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "GymWeb API",
-    "DESCRIPTION": "Tasks in, rollouts, rewards, preference pairs and training files out.",
-    "VERSION": "1",
-    "SCHEMA_PATH_PREFIX": "/api/v1",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["apps.api.framework.table_permissions.TablePermission"],
-    "COMPONENT_SPLIT_REQUEST": True,
-    # Several components have these: their names cannot be made of the component's.
-    "ENUM_NAME_OVERRIDES": {
-        "PairStatusEnum": "apps.pairs.models.PreferencePair.Status",
-        "ModeEnum": "apps.tasks.models.Upload.Mode",
-        "PairModeEnum": "apps.gym.pairs.pair_rule.MODES",
-        "KeyStateEnum": "apps.accounts.models.KEY_STATES",
-        "CollectionStateEnum": "apps.rollouts.models.Collection.State",
-        "ProviderEnum": "apps.policies.models.Provider",
-        "EndpointProviderEnum": "apps.api.collections.stream_viewsets.PROVIDERS",
-        "FlagKindEnum": "apps.reviews.models.Flag.Kind",
-        "QueueKindEnum": "apps.reviews.models.Queue.Kind",
-        "ReviewStatusEnum": "apps.reviews.models.Review.Status",
-        "DeletionStateEnum": "apps.tasks.models.Deletion.State",
-        "ErrorKindsEnum": "apps.api.collections.deletion_viewsets.ERROR_KINDS",
-    },
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "apps.api.framework.openapi_schema.add_problems",
-    ],
-}
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOGGING = {
@@ -432,7 +292,7 @@ LOGGING = {
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.channels.server": {"level": "WARNING"},
-        # One line for every call of a model.
+        # It logs a line for every model call.
         "httpx2": {"level": "WARNING"},
     },
 }

@@ -1,4 +1,4 @@
-"""What a WebSocket handshake must pass before its consumer sees it: the page's origin and a known path."""
+"""Check WebSocket handshakes: the origin of the page, and the path."""
 
 from collections.abc import Awaitable, Callable
 from io import BytesIO
@@ -25,8 +25,8 @@ _SCHEMES = {"ws": "http", "wss": "https"}
 def is_allowed_origin(scope: dict[str, Any]) -> bool:
     """Return True if the page is of this site or of GYMWEB_TRUSTED_ORIGINS, by scheme, host and port.
 
-    The site's own origin is read as Django reads it for forms, so proxies are trusted alike. A handshake without an
-    Origin header is refused: every browser sends one.
+    The site's own origin is determined as Django does it for forms, so the same proxies are trusted. Handshakes without
+    an Origin header are rejected, because every browser sends one.
     """
     scheme = _SCHEMES[scope.get("scheme", "ws")]
     request = ASGIRequest({**scope, "method": "GET", "scheme": scheme}, BytesIO())
@@ -40,7 +40,10 @@ def is_allowed_origin(scope: dict[str, Any]) -> bool:
 
 
 class OriginGuard:
-    """Refuse handshakes from other origins with 403, and close sockets when the database is away: the page retries."""
+    """Rejects handshakes from other origins with 403.
+
+    Closes sockets if the database is unavailable: the page retries.
+    """
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -57,13 +60,13 @@ class OriginGuard:
 
 
 class SocketRouter:
-    """Route to a consumer, and refuse unknown paths with 403: Channels raises, and Daphne logs the traceback."""
+    """Routes to a consumer, and rejects unknown paths with 403; otherwise Daphne logs a traceback."""
 
     def __init__(self, routes: list[URLPattern]) -> None:
         self.routes = routes
         self._router = URLRouter([*routes, re_path("", WebsocketDenier.as_asgi())])
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        # Channels also raises for a path outside the root path, which any client can name in a header.
+        # Channels also raises for a path outside the root path, which clients can set in a header.
         is_outside = not scope["path"].startswith(scope.get("root_path", ""))
         await (WebsocketDenier() if is_outside else self._router)(scope, receive, send)

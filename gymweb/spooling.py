@@ -1,4 +1,4 @@
-"""Request bodies on disk: who may send how much, how much may lie there at once, and the files themselves."""
+"""Request bodies on disk: limits per request and in total, and the files."""
 
 import tempfile
 import threading
@@ -14,11 +14,11 @@ from apps.accounts.disk_space import REMEDY, is_disk_full, measure
 
 KEPT_IN_MEMORY = 64 * 1024
 LOOK_AT_DISK_BYTES = 1024**2
-"""How much of a body is written until the free space of the disk is measured again."""
+"""Bytes written before the free space of the disk is measured again."""
 
 
 class BodyRefused(Exception):
-    """The body must not come, or not go on; `status` and `title` are HTTP's, `kind` ends the problem's type."""
+    """Raised to reject a body. `status` and `title` are those of HTTP; `kind` is the end of the problem's type."""
 
     def __init__(self, status: int, title: str, detail: str, *, kind: str = "too-large") -> None:
         super().__init__(detail)
@@ -26,15 +26,17 @@ class BodyRefused(Exception):
 
 
 class SpoolDiskFull(BodyRefused):
-    """The disk of the spool cannot take the body."""
+    """Raised if the disk of the spool has no space for the body."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(507, "Insufficient Storage", detail, kind="disk-full")
 
 
 def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], cookies: Iterable[bytes]) -> int:
-    """How many bytes a body may have: files only where they are uploaded, and from callers who at least say who they
-    are. Whether that is true is found out when the body is here."""
+    """Return the maximum bytes of a body.
+
+    Files are only accepted on upload routes with credentials, which are checked after the body has arrived.
+    """
     known = any(authorization) or any(_has_session(header) for header in cookies)
     if known and method == b"POST" and _takes_files(path):
         return int(settings.MAX_BODY_BYTES)
@@ -55,33 +57,33 @@ def _has_session(header: bytes) -> bool:
 
 
 def check_size(size: int, limit: int) -> None:
-    """Raise BodyRefused where the limit is passed."""
+    """Raise BodyRefused above the limit."""
     if size > limit:
         is_file = limit == settings.MAX_BODY_BYTES
-        name = "GYMWEB_MAX_BODY_BYTES" if is_file else "the limit for all but uploads with a key or a session"
-        detail = f"This address takes bodies of at most {limit:,} bytes ({name})."
+        name = "GYMWEB_MAX_BODY_BYTES" if is_file else "limit without API key or session"
+        detail = f"The body is larger than {limit:,} bytes ({name})."
         raise BodyRefused(413, "Content Too Large", detail)
 
 
 def check_room(coming: int = 0) -> None:
-    """Raise BodyRefused where so many bytes more are too many for now."""
+    """Raise BodyRefused if `coming` more bytes exceed the total limit."""
     if spool.size + coming > settings.MAX_SPOOLED_BYTES:
-        detail = "Too many bodies arrive at once (GYMWEB_MAX_SPOOLED_BYTES). Try again in a minute."
+        detail = "Too many large requests (GYMWEB_MAX_SPOOLED_BYTES). Try again in a minute."
         raise BodyRefused(503, "Service Unavailable", detail)
 
 
 def check_disk(coming: int = 0) -> None:
-    """Raise BodyRefused if so many more bytes would use up the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
+    """Raise BodyRefused if `coming` more bytes would use up the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
     if shortage := measure(settings.FILE_UPLOAD_TEMP_DIR, coming=coming):
         raise SpoolDiskFull(str(shortage))
 
 
 class Spool:
-    """What all bodies have on disk now. Files are closed by whatever thread."""
+    """The total of all bodies on disk. Files may be closed by any thread."""
 
     def __init__(self) -> None:
         self.size = 0
-        # The garbage collector closes files wherever it likes, also within `grow`.
+        # The garbage collector may close files at any point, also within `grow`.
         self._lock = threading.RLock()
 
     def grow(self, size: int) -> None:
@@ -93,7 +95,7 @@ spool = Spool()
 
 
 class _File(tempfile.SpooledTemporaryFile[bytes]):
-    """Is counted until it is closed, whoever closes it, be it the garbage collector."""
+    """A file that counts towards the total until closed, also by the garbage collector."""
 
     counted = 0
 
@@ -103,7 +105,7 @@ class _File(tempfile.SpooledTemporaryFile[bytes]):
 
     def close(self) -> None:
         self.count(0)
-        # Closing writes what is buffered, which a full disk refuses once more.
+        # Closing flushes the buffer, which fails again on a full disk.
         with suppress(OSError):
             super().close()
 
@@ -123,9 +125,11 @@ def _refuse_when_full() -> Iterator[None]:
 
 
 class SpooledBody:
-    """A request body on disk. Twisted writes it, Daphne finds it empty, the application takes it in pieces or whole.
+    """A request body on disk.
 
-    Daphne would queue all of it in memory before the application sees the first byte.
+    Twisted writes it, Daphne sees an empty body, and the application reads it in pieces or whole.
+
+    Daphne would buffer the whole body in memory before the application sees the first byte.
     """
 
     def __init__(self) -> None:
@@ -137,10 +141,10 @@ class SpooledBody:
         return self._file.closed
 
     def write(self, data: bytes) -> None:
-        """Raises BodyRefused where there is no room for it."""
+        """Append to the body. Raise BodyRefused without space."""
         before = self._file.tell()
         size = before + len(data)
-        # A form of usual size never touches the disk: people can sign in while it is full of others' files.
+        # Small bodies never touch the disk, so users can sign in while it is full.
         if size > KEPT_IN_MEMORY:
             check_room(size - self._file.counted)
             if before <= KEPT_IN_MEMORY or size // LOOK_AT_DISK_BYTES > before // LOOK_AT_DISK_BYTES:
@@ -150,7 +154,7 @@ class SpooledBody:
             self._file.write(data)
 
     def finish(self) -> None:
-        """Write what is buffered: reading the body must not fail later. Raises BodyRefused."""
+        """Flush the buffer, so that reading cannot fail later. Raise BodyRefused."""
         with _refuse_when_full():
             self._file.flush()
 
@@ -167,7 +171,7 @@ class SpooledBody:
         return self._file.read(size)
 
     def hand_over(self) -> IO[bytes]:
-        """The file itself: from now on the taker closes it, also where the client has left meanwhile."""
+        """Return the file. The caller must close it, even if the client has disconnected."""
         self._handed_over = True
         return self._file
 

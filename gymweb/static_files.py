@@ -4,9 +4,9 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class ModuleStaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Hash names, and write the hashed names into the imports of our JavaScript modules.
+    """Hashes file names, and rewrites the imports of our JavaScript modules to hashed names.
 
-    Django's own switch reads every script, and fails at examples in the comments of foreign ones.
+    Django's own option rewrites every script, and fails on examples in comments of third-party ones.
     """
 
     patterns = (

@@ -1,48 +1,67 @@
 #!/usr/bin/env python
-"""Benchmarks of the engine, one JSON object a line.
+"""Benchmarks of the engine, one JSON object per line.
 
 The reference work of the `engine.sqlite.*` and `engine.postgres.*` benchmarks: 3 policy-model calls over HTTP, 2 tool
 calls, 1 verification, zero latency, 256 in flight, traces stored. `.inprocess` runs tools and verifier in the worker,
-`.http` on a resource server; with `.tokens` every reply has 400 token ids and logprobs, which are kept. What counts is
-CPU a rollout: of the worker's process and of the database and Redis. The model's and the resource server's own is not
-counted, since they stand for somebody else's machines.
+`.http` on a resource server; with `.tokens` every reply has 400 token ids and logprobs, which are stored. The figure is
+CPU per rollout of the worker process, the database and Redis. The mock model and the resource server are not counted,
+because they represent other machines.
 
-`engine.live_loops` holds 4,096 rollouts of a model that takes 5 s a call in one process. `engine.claim` plans 1,000,000
-rollouts and measures claims of 64 from them. `sandbox.executions` runs programs of one line, each in a fresh sandbox.
-`calls` measures the CPU of small operations that every rollout or request repeats.
-`figures.*` reads the figures of a collection of 1,000,000 rollouts.
-Every figure is the median of several fresh processes, where several run.
-PostgreSQL and Redis are started here, on private ports; a benchmark whose server is not installed is skipped by name.
+`index.*` indexes the words of the rollouts of the reference work. `engine.live_loops` runs 4,096 rollouts with a
+model that takes 5 s per call in one process. `engine.claim` plans 1,000,000 rollouts and measures claims of 64.
+`sandbox.executions` runs one-line programs, each in a fresh sandbox. `calls` measures the CPU of small operations
+that every rollout or request repeats. `figures.postgres` reads the figures of a collection of 1,000,000 rollouts.
+Figures are the median of several fresh processes, if several run. PostgreSQL and Redis are started on private ports;
+a benchmark whose server is not installed is skipped with a message.
 """
 
 import argparse
 import contextlib
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.servers import Postgres, Redis, ServerMissing, postgres, redis  # noqa: E402 - found by the line above
+from scripts.measuring import use_database  # noqa: E402 - found by the line above
+from scripts.servers import Postgres, Redis, ServerMissing, postgres, redis  # noqa: E402
 
 REFERENCE = [
     f"engine.{where}{tokens}"
     for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")
     for tokens in ("", ".tokens")
 ]
-BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim", "sandbox.executions", "calls"]
-ON_REQUEST = ["engine.claim.sqlite", "figures.postgres", "figures.sqlite"]
-"""Too long for every day."""
+LIMITS = {f"engine.{where}": f"engine.limit.{where}" for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")}
+"""The benchmark of the least work that each benchmark is compared with."""
+BENCHES = [
+    *REFERENCE,
+    "engine.function_calls",
+    "engine.live_loops",
+    "engine.claim",
+    "index.sqlite",
+    "index.postgres",
+    "sandbox.executions",
+    "calls",
+]
+ON_REQUEST = [*LIMITS.values(), "engine.claim.sqlite", "figures.postgres"]
+"""Not run by default: too slow, or run by turns with another."""
+MAX_RATIO = 2.5
+FUNCTION_CALLS = 2_160
+"""Function calls per rollout when this was last recorded. More than 5 % over it fails the check."""
 BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
+    **{bench: {"ratio": (0.0, MAX_RATIO)} for bench in LIMITS},
+    "engine.function_calls": {"calls_per_rollout": (0.0, 1.05 * FUNCTION_CALLS)},
     "engine.claim": {"claim_p99_ms": (0.0, 25.0), "plan_grew_mb": (0.0, 150.0)},
     "sandbox.executions": {"per_second": (100.0, math.inf), "wrong": (0, 0)},
+    "index.sqlite": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
+    "index.postgres": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
     "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.9, 2.0)},
     "calls": {
         "text_stream_s": (0.0, 1.0),
@@ -51,11 +70,11 @@ BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
         "rate_limit_us": (0.0, 200.0),
     },
 }
-"""What `--hold` holds a benchmark to: the least and the most of its figures."""
+"""The limits that `--hold` checks: minimum and maximum of figures."""
 
 
 class Servers:
-    """PostgreSQL and Redis for the benchmarks that want them, started when the first one does."""
+    """PostgreSQL and Redis for the benchmarks, started on first use."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
@@ -64,7 +83,7 @@ class Servers:
         self._databases = 0
 
     def options(self, bench: str) -> list[str]:
-        """What the process of a benchmark is told of them: a database that is new. Raises ServerMissing."""
+        """Return the options of a benchmark process, with a new database. Raise ServerMissing."""
         if "postgres" not in bench and bench != "engine.claim":
             return []
         self._postgres = self._postgres or self._stack.enter_context(postgres())
@@ -76,65 +95,57 @@ class Servers:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One benchmark in this process."""
+    """Run one benchmark in this process."""
     if options.benches[0] == "sandbox.executions":
         from scripts.sandbox_work import measure_executions
 
         return measure_executions(executions=options.executions)
-    os.environ |= {
-        "DJANGO_SETTINGS_MODULE": "gymweb.settings",
-        "GYMWEB_VAR": options.var,
-        "GYMWEB_DATABASE_URL": options.database or f"sqlite:///{options.var}/bench.sqlite3",
-        "GYMWEB_REDIS_URL": options.redis,
-        "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
-        "GYMWEB_LOG_LEVEL": "WARNING",
+    database = {"GYMWEB_DATABASE_URL": options.database} if options.database else {}
+    use_database(Path(options.var), GYMWEB_REDIS_URL=options.redis, GYMWEB_OUTBOUND_ALLOW="127.0.0.1", **database)
+    from scripts import call_work, figures_work, index_work, limit_work, queue_work, reference_work
+
+    bench, rollouts, servers = options.benches[0], options.rollouts, options.servers
+    works: dict[str, Callable[[], dict[str, Any]]] = {
+        "calls": call_work.measure_calls,
+        "index": lambda: index_work.measure_index(rollouts=rollouts, servers=servers),
+        "engine.claim": lambda: queue_work.measure_claims(queued=options.queued),
+        "figures.postgres": lambda: figures_work.measure_figures(rollouts=options.queued, servers=servers),
+        "engine.function_calls": lambda: reference_work.measure_calls(rollouts=rollouts),
+        "engine.live_loops": lambda: reference_work.measure_live_loops(loops=options.loops),
+        "engine.limit": lambda: limit_work.measure_limit(bench, rollouts=rollouts, servers=servers),
+        "engine": lambda: reference_work.measure_cpu(bench, rollouts=rollouts, servers=servers),
     }
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
-    from scripts import call_work, figures_work, queue_work, reference_work
-
-    bench = options.benches[0]
-    if bench == "calls":
-        return call_work.measure_calls()
-    if bench.startswith("engine.claim"):
-        return queue_work.measure_claims(queued=options.queued)
-    if bench.startswith("figures."):
-        return figures_work.measure_figures(rollouts=options.queued, servers=options.servers)
-    if bench == "engine.live_loops":
-        return reference_work.measure_live_loops(loops=options.loops)
-    return reference_work.measure_cpu(bench, rollouts=options.rollouts, servers=options.servers)
+    return next(work for prefix, work in works.items() if bench.startswith(prefix))()
 
 
 def repeat(bench: str, options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
-    """The run with the median of its decisive figure, and that figure of all runs. Raises ServerMissing."""
-    runs = [_run(bench, options, servers.options(bench)) for _ in range(options.runs if bench in REFERENCE else 1)]
+    """Run a benchmark several times, by turns with its limit if it has one.
+
+    Return the run with the median figure, the figures of all runs, and the median ratio to the limit. Raise
+    ServerMissing.
+    """
     figure = "cpu_ms_per_rollout"
-    if len(runs) == 1 or figure not in runs[0]:
+    runs, limits = [], []
+    for _ in range(options.runs if bench in REFERENCE else 1):
+        runs.append(_run(bench, options, servers.options(bench)))
+        if bench in LIMITS:
+            limits.append(_run(LIMITS[bench], options, servers.options(LIMITS[bench]))[figure])
+    if figure not in runs[0]:
         return runs[0]
     middle = statistics.median_low([run[figure] for run in runs])
-    chosen = next(run for run in runs if run[figure] == middle)
-    return {**chosen, "runs": [run[figure] for run in runs]}
+    shown = next(run for run in runs if run[figure] == middle)
+    if len(runs) > 1:
+        shown["runs"] = [run[figure] for run in runs]
+    if limits:
+        shown["limits"] = limits
+        shown["ratio"] = round(statistics.median([run[figure] / at for run, at in zip(runs, limits, strict=True)]), 2)
+    return shown
 
 
 def _run(bench: str, options: argparse.Namespace, told: list[str]) -> dict[str, Any]:
-    import tempfile
-
-    sizes = [
-        "--rollouts",
-        options.rollouts,
-        "--executions",
-        options.executions,
-        "--loops",
-        options.loops,
-        "--queued",
-        options.queued,
-    ]
+    sizes = [f"--{name}={getattr(options, name)}" for name in ("rollouts", "executions", "loops", "queued")]
     with tempfile.TemporaryDirectory(prefix="gymweb-bench-") as var:
-        command = [sys.executable, __file__, bench, "--once", "--var", var, *map(str, sizes), *told]
+        command = [sys.executable, __file__, bench, "--once", "--var", var, *sizes, *told]
         shown: dict[str, Any] = json.loads(subprocess.check_output(command).splitlines()[-1])
     return shown
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Build a virtual environment of its own from a lock, once: `build_environment.py vllm` reads requirements-vllm.txt.
+"""Build a virtual environment from a lock file, once: `build_environment.py vllm` reads requirements-vllm.txt.
 
-It lies in ${GYMWEB_ENVS:-~/.cache/gymweb}/NAME-HASH, HASH of the lock, and is used again while the lock stays the same.
-The last line on standard output is its folder. Exit status 3: a package cannot be had on this machine, and the last
-lines on standard error say which. Needs nothing but Python.
+The folder is ${GYMWEB_ENVS:-~/.cache/gymweb}/NAME-HASH, with the hash of the lock file, and is reused while the lock
+file is unchanged. The last line on standard output is the folder. Exit status 3: a package is not available for this
+machine; the last lines on standard error name it. Needs only Python.
 """
 
 import argparse
@@ -32,11 +32,11 @@ _UNREACHABLE = ("Failed to establish a new connection", "Read timed out", "Tempo
 
 
 class CannotBuild(Exception):
-    """This machine cannot have the environment; the message says why and what helps."""
+    """Raised if this machine cannot have the environment. The message says why, and what helps."""
 
 
 def environment_folder(name: str) -> Path:
-    """Where the environment of that name is, or will be."""
+    """Return the folder of the environment, existing or not."""
     lock = ROOT / f"requirements-{name}.txt"
     if not lock.is_file():
         known = ", ".join(sorted(path.stem.removeprefix("requirements-") for path in ROOT.glob("requirements-*.txt")))
@@ -46,7 +46,7 @@ def environment_folder(name: str) -> Path:
 
 
 def _requirements(lock: Path) -> bytes:
-    """What the lock pins. Comments do not count: they name whoever asked for a package."""
+    """Return the pins of the lock file without comments, which name the dependents."""
     lines = [line.split("#")[0].strip() for line in lock.read_text().splitlines()]
     return "\n".join(filter(None, lines)).encode()
 
@@ -56,13 +56,13 @@ def is_complete(folder: Path) -> bool:
 
 
 def build_environment(name: str, *, python: str, seconds: float) -> Path:
-    """The folder of the environment, built when it is not there. Raises CannotBuild."""
+    """Return the folder of the environment, building it if needed. Raise CannotBuild."""
     folder = environment_folder(name)
     if is_complete(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as gate:
-        # Two makes at once: the second waits, and finds it done.
+        # If two processes build at once, the second waits and finds the result.
         fcntl.flock(gate, fcntl.LOCK_EX)
         if not is_complete(folder):
             _build(name, folder, python=python, seconds=seconds)
@@ -78,8 +78,8 @@ def _build(name: str, folder: Path, *, python: str, seconds: float) -> None:
     if made.returncode:
         shutil.rmtree(folder, ignore_errors=True)
         raise CannotBuild(f"No virtual environment could be made with {python}: {(made.stdout + made.stderr).strip()}")
-    # The lock is complete, so dependencies are not looked up: that is what keeps torchvision and triton out, which
-    # the packages ask for, which are built for CUDA, and with which vLLM does not start on a machine without it.
+    # The lock is complete, so dependencies are not resolved. This keeps out torchvision and triton, which are built for
+    # CUDA; with them, vLLM does not start on a machine without it.
     command = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["install", "--retries", "5", "--timeout", "60", "--no-deps", "--only-binary", ":all:"]
     command += ["--progress-bar", "off", "-r", str(ROOT / f"requirements-{name}.txt")]
@@ -105,8 +105,8 @@ def _check_python(python: str) -> None:
 
 
 def explain_failure(output: str) -> str:
-    """What pip's output means for the person who reads it."""
-    # First: without an index pip finds no package at all, and says that of the first one.
+    """Return an explanation of pip's output for users."""
+    # Checked first: without an index, pip reports that the first package does not exist.
     if any(sign in output for sign in _UNREACHABLE):
         return "The package index cannot be reached from this machine."
     if missing := _MISSING.search(output):

@@ -1,4 +1,4 @@
-"""The work of the benchmark `calls`: small operations that every rollout or request repeats."""
+"""Work of the benchmark `calls`: small operations that every rollout or request repeats."""
 
 import asyncio
 import secrets
@@ -20,7 +20,10 @@ _STOP = b'{"choices":[{"delta":{},"finish_reason":"stop"}]}'
 
 
 def measure_calls() -> dict[str, Any]:
-    """CPU seconds of this process for a stream of 200,000 chunks; CPU microseconds of a call and of a request."""
+    """Return CPU times.
+
+    Seconds of this process for a stream of 200,000 chunks, and microseconds of a call and of a request.
+    """
     text, arguments = _stream(_TEXT), _stream(_NAMES_A_CALL, _ARGUMENTS)
     return {
         "chunks": CHUNKS,
@@ -33,7 +36,7 @@ def measure_calls() -> dict[str, Any]:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """The least CPU seconds of three times."""
+    """Return the minimum CPU seconds of three runs."""
     took = []
     for _ in range(3):
         began = time.process_time()
@@ -43,7 +46,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _stream(*chunks: bytes) -> bytes:
-    """A stream of these chunks, the last of them 200,000 times."""
+    """Return a stream of these chunks, with 200,000 copies of the last."""
     return b"".join(b"data: %b\n\n" % chunk for chunk in [*chunks[:-1], *chunks[-1:] * CHUNKS, _STOP, b"[DONE]"])
 
 

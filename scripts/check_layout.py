@@ -9,11 +9,11 @@ MOST_MODULES = 28
 ROOTS = ("apps", "gymweb")
 LEFT_OUT = {"migrations", "commands"}
 CONVENTIONAL = {
-    # Django's own.
+    # Names with a meaning in Django.
     *("__init__", "__main__", "apps", "checks", "middleware", "models", "settings", "urls"),
-    # The same role in each package: an interface, its implementations by name.
+    # Names with the same role in each package: an interface, and its implementations by name.
     *("protocol", "registry"),
-    # The same parts in each built-in environment.
+    # Parts of each built-in environment.
     *("environment", "game", "kit", "tasks"),
 }
 

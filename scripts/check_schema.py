@@ -1,4 +1,4 @@
-"""Whether docs/openapi.yaml is the schema that the code has; with --write, makes it so."""
+"""Fail if docs/openapi.yaml differs from the schema of the code; --write updates it."""
 
 import argparse
 import difflib
@@ -13,7 +13,7 @@ SCHEMA_PATH = ROOT / "docs" / "openapi.yaml"
 
 
 def generate_schema() -> str:
-    """The schema as YAML; ends the program if drf-spectacular had to guess anything or the result is not valid."""
+    """Return the schema as YAML. Exit if drf-spectacular guessed anything or the result is invalid."""
     from drf_spectacular.drainage import GENERATOR_STATS
     from drf_spectacular.generators import SchemaGenerator
     from drf_spectacular.renderers import OpenApiYamlRenderer

@@ -20,7 +20,7 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 NEW_LIMIT = 5.0
-"""The limit of a package that has none yet."""
+"""The limit of a new package."""
 SUFFIXES = {".py", ".html", ".md", ".js", ".css", ".txt", ".toml", ".yml", ".yaml"}
 LEFT_OUT = re.compile(
     r"^static/vendor/|/migrations/|^scripts/check_words\.py$|^requirements.*\.txt$|^docs/openapi\.yaml$"

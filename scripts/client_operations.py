@@ -1,6 +1,6 @@
-"""Fail if the operations of the `gymweb` command line differ from docs/openapi.yaml; --write, make them equal.
+"""Fail if the operations of the `gymweb` command line differ from docs/openapi.yaml; --write updates them.
 
-The file holds data only: each operation that a command sends, with its fields. The client makes its options of them.
+The file has only data: each operation that a command sends, with its fields, from which the client makes options.
 """
 
 import argparse
@@ -16,11 +16,11 @@ SCHEMA_PATH = ROOT / "docs" / "openapi.yaml"
 OPERATIONS_PATH = ROOT / "clients" / "python" / "gymweb_client" / "cli" / "operations.json"
 PREFIX = "/api/v1/"
 LEFT_OUT = {"cursor", "wait"}
-"""Parameters that the client sets itself: it follows pages, of any `limit`, and waits for long work."""
+"""Parameters that the client sets itself: it follows pages, with any `limit`, and waits for long work."""
 
 
 def read_operations(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return the operations of these ids, by id. Raises KeyError for an id that the schema lacks."""
+    """Return the operations of these ids, by id. Raise KeyError for an id that the schema lacks."""
     found = {
         operation["operationId"]: _describe(schema, method, path, operation)
         for path, methods in schema["paths"].items()
@@ -44,7 +44,7 @@ def _describe(schema: dict[str, Any], method: str, path: str, operation: dict[st
             for name, one in shape.get("properties", {}).items()
             if not one.get("readOnly")
         ]
-    # Arguments of a command have the order of the path; headers come last in its help.
+    # Arguments of a command are in the order of the path; headers come last in its help.
     fields.sort(key=lambda one: (path.find(one["name"]) if one["in"] == "path" else len(path), one["in"] == "header"))
     head = {"method": method.upper(), "path": path.removeprefix(PREFIX), "pages": pages}
     return {**head, "help": _help(operation.get("description", "")), "fields": fields}
@@ -75,7 +75,7 @@ def _field(schema: dict[str, Any], name: str, place: str, given: dict[str, Any])
 
 
 def _resolve(schema: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
-    """Return the shape with references replaced; of alternatives, the first one: the others are null or blank."""
+    """Return the shape with references resolved. Of alternatives, the first is used: the others are null or blank."""
     if "$ref" in shape:
         return _resolve(schema, schema["components"]["schemas"][shape["$ref"].rpartition("/")[2]])
     for key in ("allOf", "oneOf"):
@@ -85,13 +85,13 @@ def _resolve(schema: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _help(description: str) -> str:
-    """Return the text without the list of choices, which follows an empty line."""
+    """Return the text without the list of choices, which follows after an empty line."""
     text, _, _ = f"\n\n{description}".partition("\n\n* `")
     return " ".join(text.split())
 
 
 def render(operations: dict[str, Any]) -> str:
-    """Return JSON with one line a field, so that a changed field is a changed line."""
+    """Return JSON with one line per field, for readable diffs."""
     blocks = []
     for name, operation in operations.items():
         fields = ",\n".join(f"   {json.dumps(one, ensure_ascii=False)}" for one in operation["fields"])

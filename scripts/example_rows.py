@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Put the first task of each built-in environment into its page, docs/environments/NAME.md; `--write` writes."""
+"""Put the first task of each built-in environment into its page, docs/use/environments/NAME.md; --write updates it."""
 
 import re
 import sys
@@ -13,13 +13,13 @@ sys.path.insert(0, str(ROOT))
 from apps.gym.environments.kits import KITS  # noqa: E402
 from apps.gym.environments.task_generation import generate_tasks  # noqa: E402
 
-PAGES = ROOT / "docs" / "environments"
-_ROW = re.compile(r"(\n## A row\n\n```json\n)(.*?)(```\n)", re.DOTALL)
+PAGES = ROOT / "docs" / "use" / "environments"
+_ROW = re.compile(r"(\n## Example row\n\n```json\n)(.*?)(```\n)", re.DOTALL)
 _MOST = 6_000
 
 
 def with_row(text: str, name: str) -> str:
-    """The page with the first easy task of seed 0; what makes a row long is cut, and told to be."""
+    """Return the page with the first easy task of seed 0. Long values are truncated with a note."""
     row = next(generate_tasks(KITS[name], count=1, difficulty="easy"))
     shown = orjson.dumps(row, option=orjson.OPT_INDENT_2).decode()
     if len(shown) > _MOST:

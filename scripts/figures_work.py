@@ -1,4 +1,4 @@
-"""What it costs to read the figures of a large collection: rewards, components, tools, groups, two side by side."""
+"""Measure reading the figures of a large collection: rewards, components, tools, groups, a comparison."""
 
 import os
 import time
@@ -6,47 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db import connection
-from django.utils import timezone
 
-from apps.agents.models import Agent
-from apps.environments.models import Environment
-from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.metrics.breakdowns import break_down
 from apps.rollouts.metrics.collection_comparison import contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection
-from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.label_figures import break_down
+from apps.rollouts.metrics.page_figures import scatter_rewards
 from apps.rollouts.metrics.task_profiles import profile_tasks
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.plan_spec import Plan
-from apps.rollouts.plans.planning import plan_collection
-from scripts.fill_rollouts import fill_rollouts
-from scripts.reference_work import make_dataset
-from scripts.servers import cpu_seconds, run_milliseconds
-
-REPEATS = 8
-
-# On SQLite: everything that a rollout can have, from its id. Groups are never, sometimes and always solved.
-_END = """
-    UPDATE rollouts_rollout SET
-        status = CASE WHEN id %% 50 = 0 THEN 'failed' ELSE 'completed' END,
-        error_kind = CASE WHEN id %% 50 = 0 THEN 'timed_out' ELSE '' END,
-        stop_reason = CASE WHEN id %% 50 = 0 THEN '' WHEN id %% 7 = 0 THEN 'max_steps' ELSE 'answered' END,
-        reward = CASE WHEN id %% 50 = 0 THEN NULL WHEN (id * 7919 + task_id) %% 11 > task_id %% 13 THEN 1.0
-            ELSE (id %% 4) / 8.0 END,
-        components = json_object('correct', id %% 2, 'format', (id %% 4) / 4.0),
-        tools = json_object('search', json_array(2, id %% 2, 0.2)), answer = CAST(id %% 5 AS text),
-        attempt = 1, turns = 3, tool_calls = 2, input_tokens = 300 + id %% 1000, output_tokens = 50 + id %% 700,
-        duration = 1 + id %% 9, model_time = 0.7 + id %% 9, tool_time = 0.2, verify_time = 0.1,
-        started_at = %s, finished_at = %s
-    WHERE collection_id = %s
-"""
+from scripts.fill_rollouts import REPEATS, fill_rollouts
+from scripts.measuring import is_busy, machine_load
+from scripts.process_figures import cpu_seconds, run_milliseconds
 
 BUDGET_SECONDS = 5.0
 
 
 def measure_figures(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
-    """Seconds to read each kind of figures of a collection of so many rollouts, eight a task."""
-    one, other = _find_pair(rollouts)
+    """Return the seconds to read each kind of figures of a collection of `rollouts` rollouts, eight per task."""
+    filled = fill_rollouts(rollouts=rollouts, traced=0.0)
+    one, other = (Collection.objects.get(pk=pk) for pk in (filled.large, filled.beside))
     reads: dict[str, Callable[[], object]] = {
         "measure": lambda: measure_collection(one),
         "by_split": lambda: break_down(one, "split"),
@@ -60,55 +37,27 @@ def measure_figures(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
     seconds, cpu = {}, {}
     for name, read in reads.items():
         seconds[name], cpu[name] = _seconds(read, servers)
-    load = os.getloadavg()[0]
-    # Where the machine has more to do than it has cores, the clock tells of the neighbours.
-    is_busy = bool(servers) and load > (os.cpu_count() or 1)
+    judged_by, judging = ("cpu", cpu) if is_busy() else ("clock", seconds)
     return {
         "rollouts": one.total,
         "tasks": one.total // REPEATS,
         **{f"{name}_s": took for name, took in seconds.items()},
-        **({"cpu_s": cpu} if servers else {}),
-        "judged_by": "cpu" if is_busy else "clock",
+        "cpu_s": cpu,
+        "judged_by": judged_by,
         "budget_s": BUDGET_SECONDS,
-        "within": max((cpu if is_busy else seconds).values()) < BUDGET_SECONDS,
-        "load": round(load, 1),
-        "database": connection.vendor,
+        "within": max(judging.values()) < BUDGET_SECONDS,
+        "load": machine_load(),
     }
 
 
-def _find_pair(rollouts: int) -> tuple[Collection, Collection]:
-    """A large collection and one beside it of the same tasks."""
-    if connection.vendor == "postgresql":
-        filled = fill_rollouts(rollouts=rollouts, traced=0.0)
-        return Collection.objects.get(pk=filled.large), Collection.objects.get(pk=filled.beside)
-    dataset = make_dataset(Environment.objects.get(slug="calculator"), tasks=rollouts // REPEATS)
-    one, other = _plan(dataset, "one", REPEATS), _plan(dataset, "other", 1)
-    with connection.cursor() as cursor:
-        for collection in (one, other):
-            now = connection.ops.adapt_datetimefield_value(timezone.now())
-            cursor.execute(_END, [now, now, collection.pk])
-        cursor.execute("ANALYZE")
-    for collection in (one, other):
-        found = measure_collection(collection)
-        Collection.objects.filter(pk=collection.pk).update(
-            rewarded=found.rewarded, reward_sum=(found.mean_reward or 0.0) * found.rewarded
-        )
-        collection.refresh_from_db()
-    return one, other
-
-
-def _plan(dataset: Any, name: str, repeats: int) -> Collection:
-    model = PolicyModel.objects.create(slug=name, name=name, provider=Provider.SCRIPTED)
-    agent = Agent.objects.create(slug=name, name=name)
-    return plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=repeats))
-
-
 def _seconds(read: Callable[[], object], servers: Sequence[int]) -> tuple[float, float]:
-    """Of the clock, and the least that it could be on a machine with nothing else to do: the CPU of this process with
-    the one that serves it, or all CPU shared by the cores, where PostgreSQL has several processes at a query. The
-    better of two: the first may find nothing in memory."""
+    """Return wall-clock seconds, and their minimum on an idle machine.
+
+    The minimum is the CPU of this process and its server process, or all CPU divided by the cores if PostgreSQL uses
+    several processes. Returns the better of two runs, because the first may read from disk.
+    """
     connection.ensure_connection()
-    pair = [os.getpid(), *([connection.connection.info.backend_pid] if servers else [])]
+    pair = [os.getpid(), connection.connection.info.backend_pid]
     took = []
     for _ in range(2):
         began, alone = time.perf_counter(), run_milliseconds(pair) / 1000

@@ -1,16 +1,13 @@
-"""Files made to hurt: bombs, endless lines, broken encodings and numbers that no database takes."""
+"""Hostile files: bombs, endless lines, broken encodings and numbers that databases cannot store."""
 
 import gzip
 import io
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.measured_server import MB, row
+from scripts.measured_server import row
+from scripts.measuring import MB
 
 GOOD = b'{"responses_create_params": {"input": "hi"}, "expected_answer": "1"}\n'
 
@@ -20,7 +17,7 @@ def _with(value: bytes) -> bytes:
 
 
 def _packed(module: Any, size: int) -> bytes:
-    """So many bytes of one long text in a few."""
+    """Return a few bytes that unpack to `size` bytes of one long text."""
     file = io.BytesIO()
     with module.open(file, "wb") as packed:
         packed.write(b'{"responses_create_params": {"input": "')
@@ -39,7 +36,7 @@ def _bomb_of_rows(size: int) -> bytes:
 
 
 def _parquet(rows: int, size: int) -> bytes:
-    """One row group of one page of `rows` texts of `size` characters that hardly compress to nothing."""
+    """Return one row group with one page of `rows` texts of `size` characters that compress to almost nothing."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -51,7 +48,7 @@ def _parquet(rows: int, size: int) -> bytes:
 
 
 def hostile_files(scale: float = 1.0) -> Iterator[tuple[str, Any]]:
-    """Names and bodies; at scale 1 a line of 1 GB and what unpacks to gigabytes."""
+    """Yield names and bodies; at scale 1 a line of 1 GB, and files that unpack to gigabytes."""
     import zstandard
 
     gigabyte = int(1024 * MB * scale) // MB * MB

@@ -1,4 +1,4 @@
-"""The addresses of lists and pages that scripts/measure_lists.py asks for, over what scripts/fill_rollouts.py made."""
+"""URLs of lists and pages for scripts/measure_lists.py, over the data of scripts/fill_rollouts.py."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from scripts.fill_rollouts import Filled
+from scripts.measuring import Filled
 
 LIST_MS = 150.0
 PAGE_MS = 200.0
 SEARCH_MS = 500.0
 MODELS = ("2b", "8b", "32b")
+ORDERS = [f"{sign}{key}" for key in ("steps", "calls", "tokens", "seconds", "cost") for sign in ("", "-")]
 NOUNS = (
     "datasets",
     "uploads",
@@ -45,17 +46,20 @@ PAGES = (
     "account",
 )
 
+Table = dict[str, list[str]]
+"""Paths by the name under which they are measured."""
+
 
 class Address(NamedTuple):
-    """Paths that are asked in turn, and how long the 95th percentile may take."""
+    """Paths that are requested in turn, and the limit of their 95th percentile."""
 
     name: str
     paths: Sequence[str]
-    budget_ms: float = LIST_MS
+    budget_ms: float
 
 
 class Rows(NamedTuple):
-    """Some of what is there: primary keys for paths."""
+    """Sample primary keys for URLs."""
 
     rollouts: list[int]
     traced: list[int]
@@ -64,7 +68,7 @@ class Rows(NamedTuple):
 
 
 def read_rows(filled: Filled, count: int) -> Rows:
-    """Evenly spread over the tables, so that cursors are of every depth."""
+    """Return ids spread evenly over the tables, so that cursors have every depth."""
     from apps.rollouts.models import Rollout, TraceEvent
     from apps.tasks.models import Task
 
@@ -83,45 +87,42 @@ def read_rows(filled: Filled, count: int) -> Rows:
 
 
 def find_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
-    """Every list and every page with rows of it."""
-    yield from _api_lists(filled, rows)
-    yield from _rollout_pages(filled, rows)
-    yield from _table_addresses(filled, rows)
-    yield from _other_pages(filled, rows)
+    """All lists, and all pages with rows of lists."""
+    lists = {**_api_lists(filled, rows), **_rollout_lists(filled, rows), **_other_lists(filled, rows)}
+    for budget, table in ((LIST_MS, lists), (PAGE_MS, _pages(filled, rows)), (SEARCH_MS, _searches(filled, rows))):
+        yield from (Address(name, paths, budget) for name, paths in table.items())
 
 
-def _api_lists(filled: Filled, rows: Rows) -> Iterator[Address]:
-    yield from (Address(f"api {noun}", [f"/api/v1/{noun}/"]) for noun in NOUNS)
-    yield Address("api collections, by model", ["/api/v1/collections/?policy_model=policy-8b"])
-    yield Address("api comments, of a rollout", [f"/api/v1/comments/?rollout={pk}" for pk in rows.rollouts])
-    yield Address("api tasks", ["/api/v1/tasks/"])
-    yield Address("api tasks, deep", [f"/api/v1/tasks/?cursor={_cursor('id', pk)}" for pk in rows.tasks])
-    version = "/api/v1/tasks/?dataset=arithmetic&version=1"
-    yield Address("api tasks, of a version", [version, "/api/v1/tasks/?dataset=search-qa"])
-    yield Address("api tasks, by split and tag", [f"{version}&split=validation", f"{version}&tag=hard"])
-    yield Address("api tasks, retired", [f"{version}&is_retired=true", "/api/v1/tasks/?is_retired=true"])
-    yield Address("api tasks, by id of the row", [f"{version}&external_id=task-{n}" for n in range(0, 90_000, 5_000)])
-    yield Address("api tasks, by words", [f"{version}&text=what+is+{n}" for n in range(7, 99_000, 4_000)], SEARCH_MS)
-    for name, query in _rollout_queries(filled).items():
-        paths = [f"/api/v1/rollouts/?{each}" for each in query]
-        yield Address(f"api rollouts{name}", paths)
-    deep = [_cursor("-id", pk) for pk in rows.rollouts]
-    yield Address("api rollouts, deep", [f"/api/v1/rollouts/?cursor={cursor}" for cursor in deep])
-    within = f"/api/v1/rollouts/?collection={filled.large}"
-    yield Address("api rollouts, of a collection, deep", [f"{within}&cursor={cursor}" for cursor in deep])
-    failed = [f"{within}&status=failed&cursor={cursor}" for cursor in deep]
-    yield Address("api rollouts, failed of a collection, deep", failed)
-    oldest = [f"{within}&ordering=id&cursor={_cursor('id', pk)}" for pk in rows.rollouts]
-    yield Address("api rollouts, oldest first, deep", oldest)
-    yield Address("api rollouts, of a task", [f"/api/v1/rollouts/?task={pk}" for pk in rows.tasks])
-    yield Address("api rollout", [f"/api/v1/rollouts/{pk}/" for pk in rows.traced])
-    yield Address("api rollout, trace", [f"/api/v1/rollouts/{pk}/trace/" for pk in rows.traced])
-    yield Address("api collection", [f"/api/v1/collections/{pk}/" for pk in filled.collections])
-    profile = f"/api/v1/collections/{filled.large}/profile/?after="
-    yield Address("api profile of a collection, deep", [f"{profile}{pk}" for pk in rows.tasks])
+def _api_lists(filled: Filled, rows: Rows) -> Table:
+    api, version = "/api/v1/rollouts/", "/api/v1/tasks/?dataset=arithmetic&version=1"
+    within, deep = f"{api}?collection={filled.large}", [_cursor("-id", pk) for pk in rows.rollouts]
+    oldest = [_cursor("id", pk) for pk in rows.rollouts]
+    return {
+        **{f"api {noun}": [f"/api/v1/{noun}/"] for noun in NOUNS},
+        "api collections, by model": ["/api/v1/collections/?policy_model=policy-8b"],
+        "api comments, of a rollout": [f"/api/v1/comments/?rollout={pk}" for pk in rows.rollouts],
+        "api tasks": ["/api/v1/tasks/"],
+        "api tasks, deep": [f"/api/v1/tasks/?cursor={_cursor('id', pk)}" for pk in rows.tasks],
+        "api tasks, of a version": [version, "/api/v1/tasks/?dataset=search-qa"],
+        "api tasks, by split and tag": [f"{version}&split=validation", f"{version}&tag=hard"],
+        "api tasks, retired": [f"{version}&is_retired=true", "/api/v1/tasks/?is_retired=true"],
+        "api tasks, by id of the row": [f"{version}&external_id=task-{n}" for n in range(0, 90_000, 5_000)],
+        **{f"api rollouts{name}": [f"{api}?{one}" for one in asked] for name, asked in _queries(filled).items()},
+        "api rollouts, deep": [f"{api}?cursor={cursor}" for cursor in deep],
+        "api rollouts, of a collection, deep": [f"{within}&cursor={cursor}" for cursor in deep],
+        "api rollouts, failed of a collection, deep": [f"{within}&status=failed&cursor={cursor}" for cursor in deep],
+        "api rollouts, oldest first, deep": [f"{within}&ordering=id&cursor={cursor}" for cursor in oldest],
+        "api rollouts, of a task": [f"{api}?task={pk}" for pk in rows.tasks],
+        "api rollout": [f"{api}{pk}/" for pk in rows.traced],
+        "api rollout, trace": [f"{api}{pk}/trace/" for pk in rows.traced],
+        "api collection": [f"/api/v1/collections/{pk}/" for pk in filled.collections],
+        "api profile of a collection, deep": [
+            f"/api/v1/collections/{filled.large}/profile/?after={pk}" for pk in rows.tasks
+        ],
+    }
 
 
-def _rollout_queries(filled: Filled) -> dict[str, list[str]]:
+def _queries(filled: Filled) -> dict[str, list[str]]:
     """Filters that the API and the pages have by the same names."""
     large, some = f"collection={filled.large}", [f"collection={pk}" for pk in filled.collections]
     states = ["queued", "running", "completed", "failed", "cancelled"]
@@ -139,50 +140,79 @@ def _rollout_queries(filled: Filled) -> dict[str, list[str]]:
     }
 
 
-def _rollout_pages(filled: Filled, rows: Rows) -> Iterator[Address]:
-    large = f"/collections/{filled.large}/"
-    for name, query in _rollout_queries(filled).items():
-        yield Address(f"page rollouts{name}", [f"/rollouts/?{each}" for each in query])
-    yield Address("page rollouts, oldest first", ["/rollouts/?sort=id"])
-    yield Address("page rollouts, deep", [f"/rollouts/?after={pk}" for pk in rows.rollouts])
-    after = [f"{reward!r}~{pk}" for reward, pk in rows.rewards]
-    for order in ("-reward", "reward"):
-        yield Address(f"page rollouts, by {order}", [f"/rollouts/?sort={order}"])
-        yield Address(f"page rollouts, by {order}, deep", [f"/rollouts/?sort={order}&after={one}" for one in after])
-        of_one = [f"/rollouts/?sort={order}&collection={pk}" for pk in filled.collections]
-        yield Address(f"page rollouts, by {order} in a collection", of_one)
-        deep = [f"/rollouts/?sort={order}&collection={filled.large}&after={one}" for one in after]
-        yield Address(f"page rollouts, by {order} in a collection, deep", deep)
-    without = [f"/rollouts/?sort=-reward&after=~{pk}" for pk in rows.rollouts]
-    yield Address("page rollouts, by reward, those without", without)
+def _rollout_lists(filled: Filled, rows: Rows) -> Table:
+    """The pages of the table of rollouts, by the queries after their address."""
+    large, after = f"collection={filled.large}", [f"after={reward!r}~{pk}" for reward, pk in rows.rewards]
     ranges = ["min_reward=0.9", "max_reward=0.1", "min_reward=0.3&max_reward=0.35", "min_reward=7"]
-    yield Address("page rollouts, range of rewards", [f"/rollouts/?{each}" for each in ranges])
-    inside = [f"/rollouts/?collection={pk}&{each}" for pk in filled.collections for each in ranges]
-    yield Address("page rollouts, range of rewards in a collection", inside)
-    yield Address("page rollouts, range and order of rewards", [f"/rollouts/?{each}&sort=reward" for each in ranges])
-    of_model = [f"/rollouts/?policy_model=policy-{size}" for size in MODELS]
-    yield Address("page rollouts, by model", of_model)
-    yield Address("page rollouts, failed by model", [f"{one}&status=failed" for one in of_model])
-    yield Address("page rollouts, best by model", [f"{one}&sort=-reward" for one in of_model])
-    yield Address("page rollouts, by dataset", [f"/rollouts/?dataset={slug}" for slug in ("arithmetic", "search-qa")])
-    deep = [f"/rollouts/?dataset=search-qa&after={pk}" for pk in rows.rollouts]
-    yield Address("page rollouts, by dataset, deep", deep)
-    versions = ["step-100", "step-300", "step-900"]
-    yield Address("page rollouts, by version", [f"/rollouts/?version={version}" for version in versions])
-    of_version = [f"/rollouts/?collection={filled.large}&version={version}" for version in versions]
-    yield Address("page rollouts, by version in a collection", of_version)
-    yield Address("page collection", [large], PAGE_MS)
-    yield Address("page collection, others", [f"/collections/{pk}/" for pk in filled.collections[1:]], PAGE_MS)
-    yield Address("page collection, filtered", [f"{large}?status=failed", f"{large}?sort=-reward"], PAGE_MS)
-    yield Address("page collections compared", [f"/collections/compare/?a={filled.large}&b={filled.beside}"], PAGE_MS)
-    yield Address("page tasks of a collection", [f"{large}tasks/?after={pk}" for pk in rows.tasks], PAGE_MS)
-    yield Address("page tasks never solved", [f"{large}tasks/?bucket=never"], SEARCH_MS)
-    yield Address("page trace", [f"/rollouts/{pk}/" for pk in rows.traced], PAGE_MS)
+    of_model = [f"policy_model=policy-{size}" for size in MODELS]
+    versions = [f"version={version}" for version in ("step-100", "step-300", "step-900")]
+    queries = {
+        **_queries(filled),
+        ", oldest first": ["sort=id"],
+        ", deep": [f"after={pk}" for pk in rows.rollouts],
+        ", by reward, those without": [f"sort=-reward&after=~{pk}" for pk in rows.rollouts],
+        ", range of rewards": ranges,
+        ", range of rewards in a collection": [f"collection={pk}&{one}" for pk in filled.collections for one in ranges],
+        ", range and order of rewards": [f"{one}&sort=reward" for one in ranges],
+        ", by model": of_model,
+        ", failed by model": [f"{one}&status=failed" for one in of_model],
+        ", best by model": [f"{one}&sort=-reward" for one in of_model],
+        ", by dataset": [f"dataset={slug}" for slug in ("arithmetic", "search-qa")],
+        ", by dataset, deep": [f"dataset=search-qa&after={pk}" for pk in rows.rollouts],
+        ", by version": versions,
+        ", by version in a collection": [f"{large}&{version}" for version in versions],
+        **{f", by {order}": [f"&sort={order}"] for order in ORDERS},
+    }
+    for order in ("-reward", "reward"):
+        queries |= {
+            f", by {order}": [f"sort={order}"],
+            f", by {order}, deep": [f"sort={order}&{one}" for one in after],
+            f", by {order} in a collection": [f"sort={order}&collection={pk}" for pk in filled.collections],
+            f", by {order} in a collection, deep": [f"sort={order}&{large}&{one}" for one in after],
+        }
+    return {f"page rollouts{name}": [f"/rollouts/?{query}" for query in asked] for name, asked in queries.items()}
 
 
-def _table_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
-    """The table of rollouts by the grammar of its filter, by words of traces, in each order, and its counts."""
-    large, small = f"collection:{filled.large} ", f"collection:{filled.collections[3]} "
+def _other_lists(filled: Filled, rows: Rows) -> Table:
+    data = "/datasets/arithmetic/"
+    return {
+        "page home": ["/"],
+        **{f"page {noun}": [f"/{noun}/"] for noun in PAGES},
+        "page dataset": [data, "/datasets/search-qa/"],
+        "page dataset, deep": [f"{data}?after={pk}" for pk in rows.tasks],
+        "page task and its groups": [f"/tasks/{pk}/" for pk in rows.tasks],
+        "page model": ["/models/policy-2b/", "/models/policy-8b/"],
+        "page environment": ["/environments/calculator/"],
+        "page agent": ["/agents/agent-terse/"],
+        "page new export": [f"/exports/new/?collection={filled.large}"],
+        "page delete a collection": [f"/collections/{filled.large}/delete/"],
+        "page delete a dataset": [f"{data}delete/"],
+        "metrics for Prometheus": ["/metrics"],
+    }
+
+
+def _pages(filled: Filled, rows: Rows) -> Table:
+    """Pages of one collection or rollout."""
+    large = f"/collections/{filled.large}/"
+    return {
+        "page collection": [large],
+        "page collection, others": [f"/collections/{pk}/" for pk in filled.collections[1:]],
+        "page collection, filtered": [f"{large}?status=failed", f"{large}?sort=-reward"],
+        **{
+            f"page collection, by {order}": [f"/collections/{pk}/?&sort={order}" for pk in filled.collections]
+            for order in ORDERS
+        },
+        "page collections compared": [f"/collections/compare/?a={filled.large}&b={filled.beside}"],
+        "page tasks of a collection": [f"{large}tasks/?after={pk}" for pk in rows.tasks],
+        "page trace": [f"/rollouts/{pk}/" for pk in rows.traced],
+        "glance at a rollout": [f"/rollouts/{pk}/peek/" for pk in rows.traced],
+    }
+
+
+def _searches(filled: Filled, rows: Rows) -> Table:
+    """The table of rollouts by the grammar of its filter, by words of traces, and its counts; tasks by words."""
+    data, words = "/datasets/arithmetic/", [f"what+is+{n}" for n in range(7, 99_000, 4_000)]
+    filtered = ["split=validation", "tag=hard", "retired=1", "split=none", "tag=none"]
     filters = {
         "numbers": ["steps:>9", "calls:1", "tokens:>9k", "seconds:<3", "cost:>0.02", "output:>3900", "input:400..405"],
         "numbers that nothing has": ["steps:>50", "tokens:>1m", "seconds:>1000", "cost:>5", "reward:0.991..0.999"],
@@ -192,54 +222,36 @@ def _table_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
         "names": ["model:policy-8*", "agent:agent-t*", "dataset:search-qa", "environment:calc*", "version:step-3*"],
         "several": ["reward:>0.5 stop:max_steps", "status:failed error:timed_out", "reward:1 steps:>8 tag:hard"],
     }
-    for name, texts in filters.items():
-        asked = [f"{where}{text}" for text in texts for where in ("", large, small)]
-        yield Address(f"page filter, {name}", [_table(text) for text in asked], SEARCH_MS)
-        yield Address(f"api filter, {name}", [_table(text, "/api/v1/rollouts/") for text in asked], SEARCH_MS)
     one = rows.rollouts[len(rows.rollouts) // 2]
-    words = {
+    searched = {
         "rare": ["v19999", "v12345", f"rollout{one}", '"cannot find"', "找不到", "nowhere"],
         "common": ["calculator", "the", "v0", "v1", '"what is"', "v1*", "rollout12*"],
         "with more": ["v0 status:failed", "v7 reward:1", '"cannot find" reward:0', "-v0", "calculator -v3 steps:>5"],
     }
-    for name, texts in words.items():
-        asked = [f"{where}{text}" for text in texts for where in ("", large, small)]
-        yield Address(f"page search, {name}", [_table(text) for text in asked], SEARCH_MS)
-    for key in ("steps", "calls", "tokens", "seconds", "cost"):
-        for sign in ("", "-"):
-            order = f"&sort={sign}{key}"
-            yield Address(f"page rollouts, by {sign}{key}", [f"/rollouts/?{order}"])
-            inside = [f"/collections/{pk}/?{order}" for pk in filled.collections]
-            yield Address(f"page collection, by {sign}{key}", inside, PAGE_MS)
     counted = ["", "reward:1", "status:failed", "steps:>9", "tag:hard", "calculator", "v19999", "flag:retried"]
-    yield Address("counts", [_table(text, "/rollouts/facets/") for text in counted], SEARCH_MS)
-    within = [f"{_table(text, '/rollouts/facets/')}&of={pk}" for text in counted for pk in filled.collections[:4]]
-    yield Address("counts in a collection", within, SEARCH_MS)
-    yield Address("glance at a rollout", [f"/rollouts/{pk}/peek/" for pk in rows.traced], PAGE_MS)
+    counts = [_table(text, "/rollouts/facets/") for text in counted]
+    return {
+        "api tasks, by words": [f"/api/v1/tasks/?dataset=arithmetic&version=1&text={text}" for text in words],
+        "page dataset, filtered": [f"{data}?{each}" for each in filtered],
+        "page dataset, by words": [f"{data}?q={text}" for text in words],
+        "page tasks never solved": [f"/collections/{filled.large}/tasks/?bucket=never"],
+        "page new collection": ["/collections/new/", f"/collections/new/?clone={filled.large}"],
+        **{f"page filter, {name}": _everywhere(filled, texts) for name, texts in filters.items()},
+        **{f"api filter, {name}": _everywhere(filled, texts, "/api/v1/rollouts/") for name, texts in filters.items()},
+        **{f"page search, {name}": _everywhere(filled, texts) for name, texts in searched.items()},
+        "counts": counts,
+        "counts in a collection": [f"{count}&of={pk}" for count in counts for pk in filled.collections[:4]],
+    }
 
 
-def _table(text: str, path: str = "/rollouts/") -> str:
+def _everywhere(filled: Filled, texts: Sequence[str], path: str = "/rollouts/") -> list[str]:
+    """Each text over all collections, in a large one and in a small one."""
+    places = ("", f"collection:{filled.large} ", f"collection:{filled.collections[3]} ")
+    return [_table(f"{place}{text}", path) for text in texts for place in places]
+
+
+def _table(text: str, path: str) -> str:
     return f"{path}?{urlencode({'q': text})}" if text else f"{path}?"
-
-
-def _other_pages(filled: Filled, rows: Rows) -> Iterator[Address]:
-    yield Address("page home", ["/"])
-    yield from (Address(f"page {noun}", [f"/{noun}/"]) for noun in PAGES)
-    data = "/datasets/arithmetic/"
-    yield Address("page dataset", [data, "/datasets/search-qa/"])
-    yield Address("page dataset, deep", [f"{data}?after={pk}" for pk in rows.tasks])
-    filtered = ["split=validation", "tag=hard", "retired=1", "split=none", "tag=none"]
-    yield Address("page dataset, filtered", [f"{data}?{each}" for each in filtered], SEARCH_MS)
-    yield Address("page dataset, by words", [f"{data}?q=what+is+{n}" for n in range(7, 99_000, 4_000)], SEARCH_MS)
-    yield Address("page task and its groups", [f"/tasks/{pk}/" for pk in rows.tasks])
-    yield Address("page model", ["/models/policy-2b/", "/models/policy-8b/"])
-    yield Address("page environment", ["/environments/calculator/"])
-    yield Address("page agent", ["/agents/agent-terse/"])
-    yield Address("page new export", [f"/exports/new/?collection={filled.large}"])
-    yield Address("page new collection", ["/collections/new/", f"/collections/new/?clone={filled.large}"], SEARCH_MS)
-    yield Address("page delete a collection", [f"/collections/{filled.large}/delete/"])
-    yield Address("page delete a dataset", [f"{data}delete/"])
-    yield Address("metrics for Prometheus", ["/metrics"])
 
 
 def _cursor(ordering: str, pk: int) -> str:

@@ -1,48 +1,32 @@
-"""What it costs a real server to export a million rollouts and to delete them: memory, speed, and what can be seen.
+"""Measure exporting and deleting a million rollouts on a real server: memory, speed and visible progress.
 
-`python scripts/measure_endings.py [--rollouts 1000000] [--traced 0.2]` fills a PostgreSQL (scripts/fill_rollouts.py),
-starts `manage.py serve` with its worker on it, and asks over the API for an export of the largest collection and then
-for its deletion. One JSON object a line; memory is that of the server with all its children. The exit status is 1 where
-memory grew by 150 MB or more, where nothing could be seen meanwhile, or where something was left behind.
+`python -m scripts.measure_endings [--rollouts 1000000] [--traced 0.2]` fills a PostgreSQL database
+(scripts/fill_rollouts.py), starts `manage.py serve` with its worker, and requests an export of the largest collection
+and then its deletion by the API. One JSON object per line; memory is that of the server and its children. The exit
+status is 1 if memory grew by 150 MB or more, if no progress was visible, or if something was left behind.
 """
 
-import argparse
-import contextlib
-import json
-import signal
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from scripts.fill_rollouts import Filled, fill_rollouts, find_filled, use_database  # noqa: E402 - found by the line above
-from scripts.measured_server import ALLOWED_GROWTH_MB, Api, Memory, say  # noqa: E402
-from scripts.servers import postgres  # noqa: E402
-from tests.gymweb.serving import Served, serving  # noqa: E402
+from scripts.measured_server import Api, Memory
+from scripts.measuring import ALLOWED_GROWTH_MB, Filled, Ground, filled_ground, parse_sizes, say
+from tests.gymweb.serving import Served, serving
 
 LOOK_SECONDS = 0.5
 
 
-def measure_endings(*, database: str, var: Path, rollouts: int, traced: float) -> bool:
-    """Says whether memory stayed flat, and nothing was left."""
-    use_database(database, var)
-    filled = find_filled() or fill_rollouts(rollouts=rollouts, traced=traced)
-    settings = {"GYMWEB_DATABASE_URL": database, "DJANGO_SETTINGS_MODULE": "gymweb.settings"}
-    with serving(var, "--seats", "8", **settings) as served:
-        api = Api(served, _key())
-        time.sleep(5)  # until the worker is warm
-        return all([_export(api, served, filled), _delete(api, served, filled)])
-
-
-def _key() -> str:
+def measure_endings(ground: Ground) -> bool:
+    """Return True if memory stayed flat and nothing was left behind."""
     from apps.accounts.api_keys import create_api_key
     from apps.accounts.models import User
 
-    return create_api_key(user=User.objects.get(username="filler"), name="endings", scopes=["admin"])[1]
+    key = create_api_key(user=User.objects.get(username="filler"), name="endings", scopes=["admin"])[1]
+    with serving(ground.var, "--seats", "8", **ground.settings) as served:
+        api = Api(served, key)
+        time.sleep(5)  # until the worker has warmed up
+        return all([_export(api, served, ground.filled), _delete(api, served, ground.filled)])
 
 
 def _export(api: Api, served: Served, filled: Filled) -> bool:
@@ -89,27 +73,21 @@ def _delete(api: Api, served: Served, filled: Filled) -> bool:
 
 
 def _wait(api: Api, address: str, going: set[str]) -> list[dict[str, Any]]:
-    """All that the address told until it was over."""
+    """Return all progress responses until the work was finished."""
     states: list[dict[str, Any]] = []
     while not states or states[-1]["state"] in going:
-        _, state = api.call("GET", address)
-        states.append(state)
+        states.append(api.call("GET", address)[1])
         time.sleep(LOOK_SECONDS)
     return states
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rollouts", type=int, default=1_000_000)
+    parser = parse_sizes(__doc__, rollouts=1_000_000)
     parser.add_argument("--traced", type=float, default=0.2, help="the share of rollouts with traces")
     parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
-    with contextlib.ExitStack() as stack:
-        database = options.database or stack.enter_context(postgres()).url
-        var = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymweb-endings-")))
-        within = measure_endings(database=database, var=var, rollouts=options.rollouts, traced=options.traced)
-    print(json.dumps({"endings": "all", "within": within}))
+    with filled_ground(**vars(parser.parse_args())) as ground:
+        within = measure_endings(ground)
+    say("endings", within=within)
     sys.exit(not within)
 
 

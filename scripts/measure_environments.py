@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""What each built-in environment's tasks give to who solves them and to who knows nothing; and what its calls cost.
+"""Measure the built-in environments: rewards of a solver and of players that know nothing, and the cost of calls.
 
-One JSON object a line for each environment and difficulty; fails where the solver has less than 0.99, or any other
-player more than 0.1. `guess` knows the form of an answer, and for instruction_following the best text that a search
-found to give to every task. `--tasks 500` says how many tasks, names say which environments.
+One JSON object per line for each environment and difficulty. Fails if the solver has less than 0.99, or any other
+player more than 0.1. `guess` knows the form of an answer; for instruction_following, it is the best fixed text found by
+a search. `--tasks 500` sets the number of tasks; names select environments.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LEAST, MOST = 0.99, 0.1
 
 
 async def measure(name: str, difficulty: Difficulty, *, tasks: int, played: int) -> dict[str, Any]:
-    """`tasks` are generated, the first `played` of them are played by each player."""
+    """Generate `tasks` tasks, of which each player plays the first `played`."""
     kit = KITS[name]
     began = time.perf_counter()
     rows = list(generate_tasks(kit, count=tasks, seed=1, difficulty=difficulty))

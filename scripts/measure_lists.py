@@ -1,42 +1,32 @@
-"""What the lists and pages of a million rollouts cost over HTTP: a web process alone, on a PostgreSQL of its own.
+"""Measure lists and pages of a million rollouts over HTTP: a single web process with its own PostgreSQL.
 
-`python scripts/measure_lists.py [--rollouts 1000000] [--requests 40] [--only rollouts]` fills a database
-(scripts/fill_rollouts.py), starts `manage.py serve --no-worker` on it, and asks for every list of the API and every
-page with rows, in several orders, filters and depths. One JSON object a line: p50, p95 and p99 of whole replies in
-milliseconds, and of the CPU that web process and database spent on a reply, which suffers less from neighbours than
-the clock. What misses its budget is measured again, twice; where the machine has more to do than it has cores, the
-CPU decides, and `judged_by` says so.
-The exit status is 1 where a budget was missed.
+`python -m scripts.measure_lists [--rollouts 1000000] [--requests 40] [--only rollouts]` fills a database
+(scripts/fill_rollouts.py), starts `manage.py serve --no-worker`, and requests every list of the API and every page with
+rows in several orders, filters and depths. One JSON object per line: p50, p95 and p99 of complete responses in
+milliseconds, and of the CPU that web process and database used for them, which depends less on other load. Over budget,
+an address is measured up to two more times; if the machine is busy, the CPU decides, as `judged_by` shows. The exit
+status is 1 if a budget was missed.
 """
 
-import argparse
-import contextlib
 import http.client
-import json
-import os
-import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from scripts.fill_rollouts import fill_rollouts, find_filled, use_database  # noqa: E402 - found by the line above
-from scripts.list_addresses import Address, find_addresses, read_rows  # noqa: E402
-from scripts.servers import cpu_seconds, postgres, processes, redis, run_milliseconds  # noqa: E402
-from tests.gymweb.serving import serving  # noqa: E402
+from scripts.list_addresses import Address, find_addresses, read_rows
+from scripts.measuring import Ground, filled_ground, is_busy, machine_load, parse_sizes, say
+from scripts.process_figures import cpu_seconds, processes, run_milliseconds
+from scripts.servers import redis
+from tests.gymweb.serving import serving
 
 WARM_UP = 3
 TRIES = 3
 
 
 class Reply(NamedTuple):
-    """Milliseconds until the whole reply was here, and of CPU that the servers spent meanwhile; and its bytes."""
+    """Milliseconds until the response was complete, CPU milliseconds that the servers used, and bytes."""
 
     milliseconds: float
     cpu: float
@@ -44,11 +34,11 @@ class Reply(NamedTuple):
 
 
 class Refused(Exception):
-    """A reply that is none: no measurement of it would say anything."""
+    """Raised for an invalid reply, which must not be measured."""
 
 
 class Reader:
-    """One connection that stays open, as a person with a key and a session."""
+    """A persistent connection of a user with a key and a session."""
 
     def __init__(self, port: int, headers: dict[str, dict[str, str]], servers: Sequence[int]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -57,17 +47,17 @@ class Reader:
         self.look_around()
 
     def look_around(self) -> None:
-        """Which processes serve now."""
+        """Find the current server processes."""
         self._pids = processes(*self._servers)
 
     def cpu_milliseconds(self) -> float:
-        """Of the servers with all their processes, those that have ended too."""
+        """Return the CPU of the servers with all processes, including ended ones."""
         return cpu_seconds(*self._servers) * 1000
 
     def read(self, path: str) -> Reply:
         kind = "api" if path.startswith("/api/") else "page"
         before, began = run_milliseconds(self._pids), time.perf_counter()
-        # A glance is a part of a page, as its script asks for it.
+        # A preview is requested by the script of a page.
         part = {"HX-Request": "true"} if path.endswith("/peek/") else {}
         self._connection.request("GET", path, headers={"Host": "localhost", **self._headers[kind], **part})
         reply = self._connection.getresponse()
@@ -79,7 +69,7 @@ class Reader:
 
 
 def measure_address(reader: Reader, address: Address, requests: int) -> dict[str, object]:
-    """The best of up to three rounds: neighbours make a reply slow, never fast."""
+    """Return the best of up to three rounds: other load makes a response slower, never faster."""
     for path in list(address.paths)[:WARM_UP]:
         reader.read(path)
     reader.look_around()
@@ -95,12 +85,9 @@ def measure_address(reader: Reader, address: Address, requests: int) -> dict[str
         if not best or _p95(found).milliseconds < _p95(best).milliseconds:
             best, mean_cpu = found, mean
     middle, p95, most = _at(best, 50), _p95(best), _at(best, 99)
-    load = os.getloadavg()[0]
-    # On a machine that others use the clock tells of them: then what counts is the CPU that the reply took.
-    is_busy = load > (os.cpu_count() or 1)
-    # Processes that PostgreSQL starts for a query and ends with it are in the mean alone.
+    # Processes that PostgreSQL starts for a single query are included only in the mean.
     least = max(p95.cpu, mean_cpu)
-    taken = least if is_busy and p95.milliseconds > address.budget_ms else p95.milliseconds
+    taken = least if is_busy() and p95.milliseconds > address.budget_ms else p95.milliseconds
     return {
         "list": address.name,
         "p50_ms": middle.milliseconds,
@@ -115,7 +102,7 @@ def measure_address(reader: Reader, address: Address, requests: int) -> dict[str
         "kb": round(max(reply.size for reply in best) / 1024, 1),
         "rounds": rounds,
         "slowest": max(zip(best, paths, strict=True))[1],
-        "load": round(load, 1),
+        "load": machine_load(),
     }
 
 
@@ -124,7 +111,7 @@ def _p95(replies: Sequence[Reply]) -> Reply:
 
 
 def _at(replies: Sequence[Reply], percentile: int) -> Reply:
-    """This percentile of each figure by itself."""
+    """Return this percentile of each figure separately."""
     cuts = [
         statistics.quantiles(values, n=100, method="inclusive")[percentile - 1] if len(replies) > 1 else values[0]
         for values in zip(*replies, strict=True)
@@ -133,7 +120,7 @@ def _at(replies: Sequence[Reply], percentile: int) -> Reply:
 
 
 def _headers() -> dict[str, dict[str, str]]:
-    """Of a person whom the API knows by a key and the pages by a session."""
+    """Return the headers of a user with a key for the API and a session for pages."""
     from django.conf import settings
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.sessions.backends.db import SessionStore
@@ -152,50 +139,37 @@ def _headers() -> dict[str, dict[str, str]]:
     return {"api": {"Authorization": f"Bearer {key}"}, "page": {"Cookie": cookie}}
 
 
-def measure_lists(
-    *, database: str, cache: str, var: Path, rollouts: int, requests: int, only: str, servers: Sequence[int]
-) -> bool:
-    """Says whether every budget was kept."""
-    use_database(database, var)
-    filled = find_filled() or fill_rollouts(rollouts=rollouts, traced=0.1)
-    print(json.dumps({"filled": filled.rollouts, "seconds": filled.seconds}), flush=True)
-    rows = read_rows(filled, min(requests, 40))
-    settings = {"GYMWEB_DATABASE_URL": database, "GYMWEB_REDIS_URL": cache, "DJANGO_SETTINGS_MODULE": "gymweb.settings"}
+def measure_lists(ground: Ground, *, cache: str, requests: int, only: str, servers: Sequence[int]) -> bool:
+    """Return True if every budget was kept."""
+    rows = read_rows(ground.filled, min(requests, 40))
     missed = []
-    with serving(var, "--no-worker", **settings) as served:
+    with serving(ground.var, "--no-worker", **{**ground.settings, "GYMWEB_REDIS_URL": cache}) as served:
         reader = Reader(served.port, _headers(), [served.process.pid, *servers])
-        for address in find_addresses(filled, rows):
+        for address in find_addresses(ground.filled, rows):
             if only in address.name:
                 try:
                     figures = measure_address(reader, address, requests)
                 except Refused as refusal:
                     figures = {"list": address.name, "message": str(refusal), "within": False}
-                print(json.dumps(figures), flush=True)
+                say("list", **figures)
                 missed += [] if figures["within"] else [address.name]
-    print(json.dumps({"lists": "all", "missed": missed, "within": not missed}), flush=True)
+    say("lists", missed=missed, within=not missed)
     return not missed
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rollouts", type=int, default=1_000_000, help="of the largest collection")
-    parser.add_argument("--requests", type=int, default=40, help="of each list")
+    parser = parse_sizes(__doc__, rollouts=1_000_000, requests=40)
     parser.add_argument("--only", default="", help="lists whose name has this")
     parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
     parser.add_argument("--servers", type=int, nargs="*", default=[], help="pids of its server, whose CPU counts")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
-    with contextlib.ExitStack() as stack:
-        server = None if options.database else stack.enter_context(postgres())
-        var = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymweb-lists-")))
+    with redis() as cache, filled_ground(rollouts=options.rollouts, traced=0.1, database=options.database) as ground:
         within = measure_lists(
-            database=server.url if server else options.database,
-            cache=stack.enter_context(redis()).url,
-            var=var,
-            rollouts=options.rollouts,
+            ground,
+            cache=cache.url,
             requests=options.requests,
             only=options.only,
-            servers=[server.pid] if server else options.servers,
+            servers=ground.servers or options.servers,
         )
     sys.exit(not within)
 

@@ -1,30 +1,20 @@
-"""What pairs of a million rollouts cost: seconds and peak memory of a process that counts them, and that makes them.
+"""Measure pairs of a million rollouts: seconds and peak memory of counting and building them.
 
-`python scripts/measure_pairs.py [--rollouts 1000000]` fills a PostgreSQL of its own (scripts/fill_rollouts.py), every
-rollout with its trace, and pairs the large collection by the default rule and by the most expensive one, each in a
-process of its own. One JSON object a line. The exit status is 1 where memory grew beyond its budget, where a live
-count took too long to answer, or where what was made is not what was counted.
+`python -m scripts.measure_pairs [--rollouts 1000000]` fills its own PostgreSQL (scripts/fill_rollouts.py), every
+rollout with a trace, and pairs the large collection by the default rule and by the most expensive one, each in a
+process of its own. One JSON object per line. The exit status is 1 if memory grew beyond its budget, if a live count
+took too long, or if counts and built pairs differ.
 """
 
-import argparse
-import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from scripts.fill_rollouts import fill_rollouts, use_database  # noqa: E402 - found by the line above
-from scripts.servers import postgres  # noqa: E402
+from scripts.measuring import filled_ground, in_own_process, is_busy, machine_load, parse_sizes, say
 
 BUDGET_MB = 100
-"""Above what the process had before it began."""
+"""Budget above the process's memory at the start."""
 LIVE_BUDGET_SECONDS = 3.0
 RULES: dict[str, dict[str, Any]] = {
     "best_worst": {},
@@ -33,7 +23,10 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def measure(work: str, rule_name: str, collection_id: int) -> dict[str, Any]:
-    """One piece of work, in this process."""
+    """Do one piece of work in this process."""
+    import django
+
+    django.setup()
     from apps.gym.pairs.pair_rule import read_rule
     from apps.pairs.pair_counts import LIVE_SECONDS, count_pairs
     from apps.pairs.pair_sets import PairOrder, build_pairs
@@ -59,13 +52,16 @@ def measure(work: str, rule_name: str, collection_id: int) -> dict[str, Any]:
 
 
 def _peak_mb() -> float:
-    """Of this program: what `getrusage` tells would be that of the program that started it, where it was larger."""
+    """Return the peak memory of this program. `getrusage` would include the program that started it."""
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def _say_the_same_prompt() -> None:
-    """The traces are those of forty attempts at other tasks: attempts at one task have to begin alike."""
+    """Make attempts at one task start with the same prompt.
+
+    Their traces are copies of forty attempts at different tasks.
+    """
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -75,47 +71,31 @@ def _say_the_same_prompt() -> None:
         )
 
 
-def measure_all(database: str, var: Path, collection_id: int) -> bool:
-    """Whether everything kept its budget."""
+def measure_all(collection_id: int) -> bool:
+    """Return True if everything kept its budget."""
     kept = True
     for rule_name in RULES:
-        found: dict[str, dict[str, Any]] = {}
+        counted = 0
         for work in ("live", "count", "make"):
-            words = ["--work", work, "--rule", rule_name, "--collection", str(collection_id)]
-            words += ["--database", database, "--var", str(var)]
-            done = subprocess.run([sys.executable, __file__, *words], check=True, text=True, stdout=subprocess.PIPE)
-            found[work] = json.loads(done.stdout)
-            within = found[work]["grew_mb"] <= BUDGET_MB
+            found = in_own_process(measure, work, rule_name, collection_id)
+            within = found["grew_mb"] <= BUDGET_MB
             if work == "live":
-                within &= found[work]["seconds"] <= LIVE_BUDGET_SECONDS or os.getloadavg()[0] > (os.cpu_count() or 1)
-            if work == "make":
-                within &= (found["make"]["pairs"], found["make"]["whole"]) == (found["count"]["pairs"], True)
+                within &= found["seconds"] <= LIVE_BUDGET_SECONDS or is_busy()
+            elif work == "count":
+                counted = found["pairs"]
+            else:
+                within &= (found["pairs"], found["whole"]) == (counted, True)
             kept &= within
-            print(json.dumps({**found[work], "within": within, "load": round(os.getloadavg()[0], 1)}), flush=True)
+            say("pairs", **found, within=within, load=machine_load())
     return kept
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, default=1_000_000)
-    parser.add_argument("--work", choices=["live", "count", "make"], help=argparse.SUPPRESS)
-    parser.add_argument("--rule", choices=list(RULES), help=argparse.SUPPRESS)
-    parser.add_argument("--collection", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--database", help=argparse.SUPPRESS)
-    parser.add_argument("--var", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.work:
-        use_database(given.database, given.var)
-        print(json.dumps(measure(given.work, given.rule, given.collection)))
-        return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends as well
-    with postgres() as server, tempfile.TemporaryDirectory(prefix="gymweb-pairs-") as var:
-        use_database(server.url, Path(var))
-        filled = fill_rollouts(rollouts=given.rollouts, traced=1.0)
+    options = parse_sizes(__doc__, rollouts=1_000_000).parse_args()
+    with filled_ground(rollouts=options.rollouts, traced=1.0) as ground:
         _say_the_same_prompt()
-        print(json.dumps({"filled": filled.rollouts, "seconds": filled.seconds}), flush=True)
-        kept = measure_all(server.url, Path(var), filled.large)
-    sys.exit(0 if kept else 1)
+        kept = measure_all(ground.filled.large)
+    sys.exit(not kept)
 
 
 if __name__ == "__main__":

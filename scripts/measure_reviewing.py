@@ -1,24 +1,28 @@
-"""How soon a reviewer has the next item: a server and Chromium, both real, from Enter until the next form listens.
+"""Measure how soon a reviewer gets the next item, with a real server and Chromium.
 
-`python scripts/measure_reviewing.py [--items 2000] [--judged 40] [--steps 20] [--overlap 1]` makes a pairwise queue of
-so many items in a database of its own, whose rollouts have so many steps, and judges by keyboard alone. One JSON
-object a line: milliseconds of all of it, and of what it is made of. The exit status is 1 where the budget was missed.
+The time is from Enter until the next form listens.
+
+`python -m scripts.measure_reviewing [--items 2000] [--judged 40] [--steps 20] [--overlap 1]` creates a pairwise queue
+of rollouts with `--steps` steps in its own database, and reviews by keyboard. One JSON object per line: milliseconds in
+total and by part. The exit status is 1 if the budget was missed.
 """
 
-import argparse
-import json
-import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from playwright.sync_api import Page, Request
 
-from playwright.sync_api import Browser, Page, Request  # noqa: E402 - found by the line above
-
-from scripts.measured_pages import CHROMIUM, PASSWORD, measured_site, middle_and_p95, sign_in  # noqa: E402
+from scripts.measured_pages import (
+    CHROMIUM,
+    Site,
+    counting_events,
+    middle_and_p95,
+    open_site,
+    say_within,
+    sign_in_link,
+    signed_in_state,
+)
+from scripts.measuring import machine_load, parse_sizes, say
 
 NEXT_MS = 300
 WARM_UP = 3
@@ -43,30 +47,21 @@ TIMES = """() => {
 }"""
 
 
-def seed(items: int, steps: int, overlap: int) -> dict[str, int]:
-    """Somebody who reviews, and a queue; in this process, on the database that the environment names."""
-    import django
-
-    django.setup()
+def fill(items: int, steps: int, overlap: int) -> tuple[str, int]:
+    """Return a sign-in link of a reviewer, and a queue."""
     from apps.accounts.models import Role
-    from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion
+    from apps.gym.traces.events import Prompt, TraceUnion
     from apps.gym.traces.items import message
     from apps.reviews.models import Queue
     from apps.reviews.queues.queue_changes import create_queue
     from apps.reviews.queues.queue_items import fill_from_sets
     from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user
 
-    reviewer = make_user(Role.ANNOTATOR, username="ann")
-    reviewer.set_password(PASSWORD)
-    reviewer.save()
-
     def trace(task: int, repeat: int) -> list[TraceUnion]:
         events: list[TraceUnion] = [Prompt(items=[message("user", f"Count from {task} as far as you can.")])]
         for number in range(steps):
-            arguments = json.dumps({"n": number, "why": f"because {number + repeat * (number > 2)} was counted"})
-            called = {"type": "function_call", "call_id": f"c{number}", "name": "count", "arguments": arguments}
-            events.append(ModelCall(seen=1, items=[called], usage={"input_tokens": 400 + number, "output_tokens": 30}))
-            events.append(ToolResult(call_id=f"c{number}", name="count", output=f"{OUTPUT}{number} {repeat}"))
+            why = f"because {number + repeat * (number > 2)} was counted"
+            events += counting_events(number, why, f"{OUTPUT}{number} {repeat}")
         return events
 
     collection = make_collection(dataset=make_dataset([make_row(f"Count from {n}.") for n in range(items)]))
@@ -74,14 +69,15 @@ def seed(items: int, steps: int, overlap: int) -> dict[str, int]:
     sets = [[make_rollout(collection, task=one, trace=trace(one.index, n)).pk for n in range(2)] for one in tasks]
     queue = Queue(name="To judge", kind="pairwise", overlap=overlap)
     made = create_queue(queue=queue, items=fill_from_sets(sets, kind="pairwise"), user=None)
-    return {"queue": made.pk}
+    return sign_in_link(make_user(Role.ANNOTATOR)), made.pk
 
 
-def measure(base: str, browser: Browser, queue: int, *, judged: int) -> Iterator[dict[str, Any]]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
+def measure(site: Site[tuple[str, int]], *, judged: int) -> Iterator[dict[str, Any]]:
+    base, browser, (link, queue) = site
+    state = signed_in_state(browser, base + link)
+    context = browser.new_context(storage_state=state, viewport={"width": 1440, "height": 900})
     context.add_init_script(WATCH)
     page = context.new_page()
-    sign_in(page, base, "ann")
     page.goto(f"{base}/queues/{queue}/review/")
     page.wait_for_function("document.body.dataset.listens")
     page.keyboard.press("Enter")
@@ -90,7 +86,7 @@ def measure(base: str, browser: Browser, queue: int, *, judged: int) -> Iterator
     for what in found[0]:
         times = middle_and_p95([one[what] for one in found])
         within = {"within": times["p95_ms"] <= NEXT_MS} if what == "all" else {}
-        yield {"next item": what, **times, "items": len(found), "load": round(os.getloadavg()[0], 1), **within}
+        yield {"next item": what, **times, "items": len(found), "load": machine_load(), **within}
     context.close()
 
 
@@ -103,7 +99,7 @@ def _judge(page: Page) -> dict[str, float]:
 
     last = page.locator("#review-form").get_attribute("data-review")
     page.on("requestfinished", keep)
-    # No draft is on its way: what a draft costs is not what the next item costs.
+    # Exclude the cost of saving a draft.
     page.evaluate("document.querySelector('#review-form [name=choice][value=a]').checked = true")
     page.keyboard.press("Enter")
     page.wait_for_function(LISTENS, arg=last)
@@ -119,26 +115,12 @@ def _took(request: Request) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=2_000)
-    parser.add_argument("--judged", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--overlap", type=int, default=1)
-    parser.add_argument("--seed", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.seed:
-        print(json.dumps(seed(options.items, options.steps, options.overlap)))
-        return 0
+    options = parse_sizes(__doc__, items=2_000, judged=40, steps=20, overlap=1).parse_args()
     if not CHROMIUM.exists():
-        print(json.dumps({"next item": "all", "skipped": f"no browser at {CHROMIUM}"}))
+        say("next item", skipped=f"no browser at {CHROMIUM}")
         return 0
-    within = True
-    chosen = ["--items", str(options.items), "--steps", str(options.steps), "--overlap", str(options.overlap)]
-    with measured_site(__file__, ["--seed", *chosen]) as site:
-        for line in measure(site.base, site.browser, site.made["queue"], judged=options.judged):
-            print(json.dumps(line), flush=True)
-            within &= line.get("within", True)
-    return 0 if within else 1
+    with open_site(lambda: fill(options.items, options.steps, options.overlap), "--no-worker") as site:
+        return say_within(measure(site, judged=options.judged))
 
 
 if __name__ == "__main__":

@@ -1,36 +1,42 @@
-"""What uploads cost a real server: the speed of loading, a million rows beside a collection, and files made to hurt.
+"""Measure uploads on a real server: loading speed, a million rows beside a collection, and hostile files.
 
-`python scripts/measure_uploads.py speed` loads 2 KB rows into a new SQLite database, once new and once unchanged.
-`… rows [--rows 1000000] [--on sqlite postgres]` sends them in parts to a server that runs a collection meanwhile.
-`… hostile` sends bombs, endless lines and broken encodings, and shows how each is refused.
-Every measurement is one JSON object a line; memory is that of the server with all its children. The exit status is 1
-where memory grew by 150 MB or more, fewer than 5,000 rows a second were loaded alone, or the worker lost its lease.
+`python -m scripts.measure_uploads speed` loads 2 KB rows into a new SQLite database, once new and once unchanged. `…
+rows [--rows 1000000] [--on sqlite postgres]` sends them in parts to a server that runs a collection meanwhile. `…
+hostile` sends bombs, endless lines and broken encodings, and shows how each is rejected. One JSON object per
+measurement; memory is that of the server and its children. The exit status is 1 if memory grew by 150 MB or more, if
+fewer than 5,000 rows per second were loaded alone, or if the worker lost its lease.
 """
 
-import argparse
 import io
 import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.hostile_uploads import GOOD, hostile_files  # noqa: E402 - found by the line above
-from scripts.measured_server import ALLOWED_GROWTH_MB, MB, Api, Memory, prepare, row, say  # noqa: E402
-from tests.gymweb.serving import Served, serving  # noqa: E402
+from scripts.hostile_uploads import GOOD, hostile_files
+from scripts.measured_server import Api, Memory, prepare, row
+from scripts.measuring import (
+    ALLOWED_GROWTH_MB,
+    MB,
+    end_servers_when_stopped,
+    in_own_process,
+    is_busy,
+    machine_load,
+    parse_sizes,
+    say,
+)
+from scripts.servers import own_settings, postgres
+from tests.gymweb.serving import Served, serving
 
 PART_BYTES = 8 * MB
 ASKED_ROWS_PER_SECOND = 5_000
 
 
 def parts(rows: int) -> Iterator[bytes]:
-    """The file of so many rows in parts of 8 MB."""
+    """Yield a file of `rows` rows in parts of 8 MB."""
     held = bytearray()
     for number in range(rows):
         held += row(number)
@@ -44,11 +50,11 @@ def parts(rows: int) -> Iterator[bytes]:
 # -- speed -----------------------------------------------------------------------------------------------------------
 
 
-class _Rows(io.RawIOBase):
-    """A stream of 2 KB rows, made as it is read."""
+class _Parts(io.RawIOBase):
+    """A stream of these parts."""
 
-    def __init__(self, rows: int) -> None:
-        self._parts, self._held = parts(rows), b""
+    def __init__(self, content: list[bytes]) -> None:
+        self._parts, self._held = iter(content), b""
 
     def read(self, size: int = -1, /) -> bytes:
         self._held = self._held or next(self._parts, b"")
@@ -59,31 +65,30 @@ class _Rows(io.RawIOBase):
 def measure_speed(rows: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as var:
         prepare(Path(var))
-        import django
-
-        django.setup()
-        from apps.tasks.models import Dataset
-        from apps.tasks.upload_jobs import upload_file
-
-        dataset = Dataset.objects.get(slug="measured")
-        content = list(parts(rows))
-        within = True
-        for name in ("new", "unchanged"):
-            began, cpu = time.monotonic(), time.process_time()
-            upload = upload_file(dataset=dataset, stream=_Parts(content), filename="rows.jsonl")
-            seconds, used = time.monotonic() - began, time.process_time() - cpu
-            # Where the machine has more to do than it has cores, the clock tells of the neighbours.
-            is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-            enough = rows / (used if is_busy else seconds) >= ASKED_ROWS_PER_SECOND
-            say("upload.speed", on="sqlite", rows=name, count=upload.accepted, rows_per_s=round(rows / seconds),
-                rows_per_cpu_s=round(rows / used), judged_by="cpu" if is_busy else "clock", within=enough)  # fmt: skip
-            within = within and enough
-        return within
+        os.environ |= own_settings(Path(var))
+        return in_own_process(_load_twice, rows)
 
 
-class _Parts(_Rows):
-    def __init__(self, content: Iterable[bytes]) -> None:
-        self._parts, self._held = iter(content), b""
+def _load_twice(rows: int) -> bool:
+    import django
+
+    django.setup()
+    from apps.tasks.models import Dataset
+    from apps.tasks.upload_jobs import upload_file
+
+    dataset = Dataset.objects.get(slug="measured")
+    content = list(parts(rows))
+    within = True
+    for name in ("new", "unchanged"):
+        began, cpu = time.monotonic(), time.process_time()
+        upload = upload_file(dataset=dataset, stream=_Parts(content), filename="rows.jsonl")
+        seconds, used = time.monotonic() - began, time.process_time() - cpu
+        by_cpu = is_busy()
+        enough = rows / (used if by_cpu else seconds) >= ASKED_ROWS_PER_SECOND
+        say("upload.speed", on="sqlite", rows=name, count=upload.accepted, rows_per_s=round(rows / seconds),
+            rows_per_cpu_s=round(rows / used), judged_by="cpu" if by_cpu else "clock", within=enough)  # fmt: skip
+        within = within and enough
+    return within
 
 
 # -- a million rows beside a collection ------------------------------------------------------------------------------
@@ -93,14 +98,13 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as folder:
         var = Path(folder)
         key = prepare(var, database)
-        settings = {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_WORKER_LEASE_SECONDS": "30"}
-        if database:
-            settings["GYMWEB_DATABASE_URL"] = database
+        named = {"GYMWEB_DATABASE_URL": database} if database else {}
+        settings = own_settings(var, GYMWEB_WORKER_LEASE_SECONDS="30", **named)
         with serving(var, "--seats", "64", **settings) as served:
             api = Api(served, key)
-            worker = _live_worker(api)
+            worker = _await(lambda: _live_worker(api), "no worker came up")
             _collect(api, rows)
-            _await_first_rollout(api)
+            _await(lambda: _completed(api)["completed"], "no rollout was completed")
             with Memory(served) as memory:
                 upload, sent = _send(api, rows)
                 state = _wait(api, upload)
@@ -117,31 +121,28 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
                 rows_per_s=round(rows / (memory.seconds - sent)), growth_mb=memory.growth_mb,
                 rollouts_meanwhile=finished["completed"], rollouts_failed=finished["failed"],
                 worker_kept_its_lease=kept, within=within,
-                load=round(os.getloadavg()[0], 1),
+                load=machine_load(),
             )  # fmt: skip
             return within
 
 
-def _await_first_rollout(api: Api) -> None:
+def _await(look: Callable[[], int], problem: str) -> int:
+    """What there is to be seen, as soon as there is something."""
     for _ in range(1_200):
-        if _completed(api)["completed"]:
-            return
+        if found := look():
+            return found
         time.sleep(0.1)
-    raise SystemExit("no rollout was completed within two minutes")
+    raise SystemExit(f"{problem} within two minutes")
 
 
 def _live_worker(api: Api) -> int:
-    for _ in range(1_200):
-        _, found = api.call("GET", "workers/")
-        live = [worker["id"] for worker in found["results"] if worker["state"] == "active"]
-        if live:
-            return int(live[0])
-        time.sleep(0.1)
-    raise SystemExit("no worker came up within two minutes")
+    """Its id, or 0."""
+    _, found = api.call("GET", "workers/")
+    return next((int(worker["id"]) for worker in found["results"] if worker["state"] == "active"), 0)
 
 
 def _collect(api: Api, rows: int) -> None:
-    """Plan enough rollouts to last while so many rows are loaded: each of 1,000 tasks several times."""
+    """Plan enough rollouts to last while the rows are loaded: several of each of 1,000 tasks."""
     repeats = max(10, rows // 2_500)
     plan = {"dataset": "running", "agent": "default", "policy_model": "scripted", "repeats": repeats, "name": "Beside"}
     status, told = api.call("POST", "collections/", plan)
@@ -184,7 +185,7 @@ def _wait(api: Api, address: str) -> dict[str, Any]:
 
 
 def send_hostile(api: Api, served: Served, name: str, body: Any) -> dict[str, Any]:
-    """How the server answered, and what that cost it."""
+    """Return the server's response to a hostile file, and its cost."""
     kind = "text/csv" if "CSV" in name else "application/octet-stream"
     filename = "rows.csv" if "CSV" in name else "rows.json" if "array" in name else "rows"
     with Memory(served) as memory:
@@ -204,7 +205,7 @@ def send_hostile(api: Api, served: Served, name: str, body: Any) -> dict[str, An
 def measure_hostile(scale: float) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as folder:
         key = prepare(Path(folder))
-        with serving(Path(folder), DJANGO_SETTINGS_MODULE="gymweb.settings") as served:
+        with serving(Path(folder), **own_settings(Path(folder))) as served:
             api = Api(served, key)
             api.call("POST", "datasets/measured/uploads/?wait=true", GOOD, "application/x-ndjson")
             most, refused = 0.0, True
@@ -218,26 +219,22 @@ def measure_hostile(scale: float) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parse_sizes(__doc__, rows=0)
     parser.add_argument("what", choices=["speed", "rows", "hostile"])
-    parser.add_argument("--rows", type=int, default=0, help="default: 1,000,000; 50,000 for the speed")
     parser.add_argument("--on", nargs="*", choices=["sqlite", "postgres"], default=["sqlite", "postgres"])
     parser.add_argument("--scale", type=float, default=1.0, help="of the hostile files")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
-    within = []
+    end_servers_when_stopped()
     if options.what == "speed":
-        within.append(measure_speed(options.rows or 50_000))
-    elif options.what == "hostile":
-        within.append(measure_hostile(options.scale))
-    else:
-        from scripts.servers import postgres
-
-        if "sqlite" in options.on:
-            within.append(measure_rows(options.rows or 1_000_000, "", "sqlite"))
-        if "postgres" in options.on:
-            with postgres() as server:
-                within.append(measure_rows(options.rows or 1_000_000, server.create_database("uploads"), "postgres"))
+        sys.exit(not measure_speed(options.rows or 50_000))
+    if options.what == "hostile":
+        sys.exit(not measure_hostile(options.scale))
+    rows, within = options.rows or 1_000_000, []
+    if "sqlite" in options.on:
+        within.append(measure_rows(rows, "", "sqlite"))
+    if "postgres" in options.on:
+        with postgres() as server:
+            within.append(measure_rows(rows, server.url, "postgres"))
     sys.exit(not all(within))
 
 

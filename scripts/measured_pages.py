@@ -1,55 +1,77 @@
-"""Pages that are measured: a server over a database of its own, filled by the measuring script itself, and Chromium."""
+"""Sites for measurements and screenshots: a server with its own filled database, and Chromium."""
 
 import contextlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-from scripts.servers import own_settings
+from scripts.measuring import use_database
 from tests.gymweb.serving import serving
 
-ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
-PASSWORD = "correct horse battery"  # noqa: S105 - of somebody who exists as long as a measurement
+Made = TypeVar("Made")
 
 
-class Site(NamedTuple):
+class Site(NamedTuple, Generic[Made]):
     base: str
     browser: Browser
-    made: Any
-    """What the script printed when it filled the database."""
+    made: Made
+    """The result of `fill`."""
 
 
 @contextlib.contextmanager
-def measured_site(script: str, seed: Sequence[str]) -> Iterator[Site]:
-    """`script` is run with the arguments `seed` on a new database, and prints as JSON what it made there."""
+def open_site(fill: Callable[[], Made], *arguments: str, **settings: str) -> Iterator[Site[Made]]:
+    """Start a site with a new database filled by `fill`. Further arguments are those of `manage.py serve`."""
     with tempfile.TemporaryDirectory() as folder:
-        given = own_settings(Path(folder))
-        environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
-        words = [sys.executable, script, *seed]
-        made = subprocess.run(words, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE)
-        with serving(Path(folder), "--no-worker", **given) as served, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-            yield Site(f"http://127.0.0.1:{served.port}", browser, json.loads(made.stdout))
+        given = use_database(Path(folder), **settings)
+        made = fill()
+        with serving(Path(folder), *arguments, **given) as served, sync_playwright() as playwright:
+            path = CHROMIUM if CHROMIUM.exists() else None
+            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            yield Site(f"http://127.0.0.1:{served.port}", browser, made)
             browser.close()
 
 
-def sign_in(page: Page, base: str, username: str) -> None:
-    page.goto(f"{base}/sign-in/")
-    page.fill("[name=username]", username)
-    page.fill("[name=password]", PASSWORD)
-    page.click("main button[type=submit]")
-    page.wait_for_url(lambda address: "/sign-in/" not in address)
+def counting_events(number: int, why: str, output: str) -> list[Any]:
+    """Two events of a long trace: a call of a tool, and what it gave."""
+    from apps.gym.traces.events import ModelCall, ToolResult
+
+    arguments = json.dumps({"n": number, "why": why})
+    called = {"type": "function_call", "call_id": f"c{number}", "name": "count", "arguments": arguments}
+    call = ModelCall(seen=1, items=[called], usage={"input_tokens": 400 + number, "output_tokens": 30})
+    return [call, ToolResult(call_id=f"c{number}", name="count", output=output)]
+
+
+def sign_in_link(user: Any) -> str:
+    from apps.accounts.sign_in import create_sign_in_link
+
+    return f"/sign-in/{create_sign_in_link(user=user)}/"
+
+
+def signed_in_state(browser: Browser, address: str) -> Any:
+    """Return the storage state of a browser after opening a sign-in link."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.locator("main button[type=submit]").click()
+    page.wait_for_url(lambda found: "/sign-in/" not in found)
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+def say_within(lines: Iterator[dict[str, Any]]) -> int:
+    """Print the lines as JSON objects. Return exit status 1 if a budget was missed."""
+    within = True
+    for line in lines:
+        print(json.dumps(line), flush=True)
+        within &= line.get("within", True)
+    return int(not within)
 
 
 def middle_and_p95(milliseconds: Sequence[float]) -> dict[str, int]:

@@ -1,17 +1,17 @@
 #!/usr/bin/env python
-"""A policy model and a resource server that answer by rule, for tests and benchmarks: both wires, no LLM.
+"""A rule-based policy model and resource server for tests and benchmarks, with both OpenAI APIs.
 
-The reply depends on how many tool outputs the request already holds: fewer than `--tool-calls` gives one more call,
-otherwise the final text. Everything under /environment/ answers as a resource server whose reward is 1.0.
+The reply depends on the number of tool outputs in the request: below `--tool-calls` it is another call, otherwise the
+final text. Everything under /environment/ is a resource server whose reward is 1.0.
 
-With `--tokens N` a chat reply has N token ids and logprobs in the form of vLLM, where the request asks for them with
-`return_token_ids`; each prompt's ids go on from those of the turn before.
+With `--tokens N`, a chat reply has N token ids and logprobs in vLLM's form, if the request has `return_token_ids`. The
+ids of each prompt continue those of the previous turn.
 
-With `--verdict JSON` it judges: whoever asks for structured output of the name "verdict" gets that object with the mark
-of the question in it, or that text where it is no object.
+With `--verdict JSON` it is a judge: requests for structured output named "verdict" get this object with the mark of the
+question, or the text if it is not an object.
 
-With `--window N` it takes N calls in each second of the clock and answers the others 429 with `Retry-After: 1`. With
-`--closed-for S` it answers only that in the first S seconds after its first call. `GET /throttling` counts both kinds.
+With `--window N` it accepts N calls per second and answers the others with 429 and `Retry-After: 1`. With `--closed-for
+S` it only answers this during S seconds after its first call. `GET /throttling` returns counts of both.
 
 Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities. A request for
 the model `mock-FAULT` gets a reply with that fault (see FAULTS), a final text and no calls.
@@ -22,11 +22,9 @@ the caller reads, with a Content-Length unless `--chunked` is given.
 
 import argparse
 import asyncio
-import functools
 import itertools
 import random
-import re
-import struct
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,136 +33,15 @@ import orjson
 import uvloop
 from aiohttp import web
 
-_ids = itertools.count()
-FAULTS = ("streamed", "cut-once", "cut", "large", "finish", "usage", "fields")
-"""Sent as a stream over chat; cut mid-way, the first time that a conversation is asked for or always; a text of 5 MB; a
-reason for its end that nobody knows; without usage; with fields that nobody knows, everywhere."""
-LARGE = 5 * 1024 * 1024
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.mock_replies import FAULTS, as_stream, chat_reply, judges, responses_reply, spoil
+
 PIECE = 256 * 1024
-MARK = re.compile(r"<task-([0-9a-f]{8})>")
-USAGE = {"input": 120, "output": 40}
-TOOL_TOKENS = 20
-
-
-@functools.cache
-def chat_tokens(outputs: int, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a reply and its choice have besides, encoded once: it costs the mock next to nothing."""
-    start = USAGE["input"] + outputs * (count + TOOL_TOKENS)
-    ids = [(31 * position + 7) % 150_000 for position in range(start + count)]
-    draw = random.Random(outputs)
-    # Computed as float32 by a server, and written with all the digits of a double.
-    logprobs = [struct.unpack("f", struct.pack("f", -draw.expovariate(2.0)))[0] for _ in range(count)]
-    content = [
-        {"token": "tok", "logprob": logprob, "bytes": [116, 111, 107], "top_logprobs": []} for logprob in logprobs
-    ]
-    usage = {"prompt_tokens": start, "completion_tokens": count, "total_tokens": start + count}
-    of_choice = {
-        "token_ids": orjson.Fragment(orjson.dumps(ids[start:])),
-        "logprobs": orjson.Fragment(orjson.dumps({"content": content})),
-    }
-    return {"prompt_token_ids": orjson.Fragment(orjson.dumps(ids[:start])), "usage": usage}, of_choice
-
-
-def chat_reply(outputs: int, options: argparse.Namespace, *, with_tokens: bool = False) -> dict[str, Any]:
-    number = next(_ids)
-    calls = outputs < options.tool_calls
-    reply: dict[str, Any] = {"role": "assistant", "content": None if calls else options.final}
-    if calls:
-        function = {"name": options.tool_name, "arguments": options.tool_args}
-        reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
-    of_reply, of_choice = chat_tokens(outputs, options.tokens) if with_tokens else ({}, {})
-    return {
-        "id": f"chatcmpl-{number}",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "mock",
-        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop", **of_choice}],
-        "usage": {
-            "prompt_tokens": USAGE["input"],
-            "completion_tokens": USAGE["output"],
-            "total_tokens": USAGE["input"] + USAGE["output"],
-        },
-        **of_reply,
-    }
-
-
-def judges(text: str, options: argparse.Namespace) -> argparse.Namespace:
-    """The options for a question to a judge: no tool calls, and the verdict as the final text."""
-    mark = MARK.search(text)
-    try:
-        verdict = orjson.loads(options.verdict)
-    except ValueError:
-        final = options.verdict
-    else:
-        final = orjson.dumps({"mark": mark[1] if mark else "", "explanation": "By rule.", **verdict}).decode()
-    return argparse.Namespace(**{**vars(options), "tool_calls": 0, "final": final})
-
-
-def responses_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]:
-    number = next(_ids)
-    item: dict[str, Any]
-    if outputs < options.tool_calls:
-        item = {
-            "type": "function_call",
-            "id": f"fc_{number}",
-            "call_id": f"call_{number}",
-            "name": options.tool_name,
-            "arguments": options.tool_args,
-            "status": "completed",
-        }
-    else:
-        item = {
-            "type": "message",
-            "id": f"msg_{number}",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": options.final, "annotations": []}],
-        }
-    return {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": 1,
-        "model": "mock",
-        "status": "completed",
-        "output": [item],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "error": None,
-        "incomplete_details": None,
-        "usage": {
-            "input_tokens": USAGE["input"],
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": USAGE["output"],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": USAGE["input"] + USAGE["output"],
-        },
-    }
-
-
-def spoil(reply: dict[str, Any], fault: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A whole reply of either wire with one fault in what it says."""
-    is_chat = "choices" in reply
-    said = reply["choices"][0]["message"] if is_chat else reply["output"][0]["content"][0]
-    if fault == "large":
-        said["content" if is_chat else "text"] = options.final + " " * (LARGE - len(options.final))
-    elif fault == "finish" and is_chat:
-        reply["choices"][0]["finish_reason"] = "eos_token"
-    elif fault == "finish":
-        reply |= {"status": "incomplete", "incomplete_details": {"reason": "max_tool_calls"}}
-    elif fault == "usage":
-        del reply["usage"]
-    elif fault == "fields":
-        odd = {"x_new": {"deep": [1, None, {"a": "b"}]}, "x_more": "text"}
-        reply |= odd
-        said |= odd
-        reply["choices" if is_chat else "output"][0] |= odd
-        reply["usage"] |= odd
-    return reply
 
 
 async def send_cut(request: web.Request, body: bytes, content_type: str) -> web.StreamResponse:
-    """Half of it, and then no connection."""
+    """Send half of the reply, then close the connection."""
     response = web.StreamResponse(headers={"Content-Type": content_type, "Content-Length": str(len(body))})
     await response.prepare(request)
     await response.write(body[: len(body) // 2])
@@ -174,7 +51,7 @@ async def send_cut(request: web.Request, body: bytes, content_type: str) -> web.
 
 
 async def send_long(request: web.Request, reply: dict[str, Any], options: argparse.Namespace) -> web.StreamResponse:
-    """Send a chat reply whose text is repeated to `--reply-bytes`, without ever holding the whole reply."""
+    """Send a chat reply whose text is repeated up to `--reply-bytes`, without holding all of it in memory."""
     text = orjson.dumps(options.final + " ")[1:-1]
     reply["choices"][0]["message"]["content"] = "@"
     head, tail = orjson.dumps(reply).split(b"@")
@@ -192,23 +69,13 @@ async def send_long(request: web.Request, reply: dict[str, Any], options: argpar
     return response
 
 
-def as_stream(reply: dict[str, Any]) -> bytes:
-    """A chat reply of text alone as server-sent events, one for each word."""
-    head = {key: reply[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    words = re.split(r"(?<= )", reply["choices"][0]["message"]["content"])
-    choices: list[dict[str, Any]] = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
-    choices.append({"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]})
-    chunks = [{**head, "choices": [choice]} for choice in choices] + [{**head, "choices": [], "usage": reply["usage"]}]
-    return b"".join(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-
-
 def make_app(options: argparse.Namespace) -> web.Application:
     app = web.Application(client_max_size=64 * 1024**2)
     draw = random.Random(options.seed).random
     window = Window(options.window, options.closed_for)
 
     async def delay_or_fail() -> web.Response | None:
-        """The latency of a model, and now and then one of its faults instead of a reply."""
+        """Wait for the model's latency, and sometimes return a fault instead of a reply."""
         if not window.takes(time.time()):
             error = {"message": "mock: rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}
             return _json({"error": error}, status=429, headers={"Retry-After": "1"})
@@ -289,7 +156,7 @@ async def environment(request: web.Request) -> web.Response:
 
 
 class Window:
-    """How many calls a second are taken; 0 takes all. None is taken within `closed_for` seconds of the first."""
+    """Calls accepted per second; 0 accepts all. During `closed_for` seconds after the first call, none is accepted."""
 
     def __init__(self, number: int, closed_for: float) -> None:
         self.number = number
@@ -310,7 +177,7 @@ class Window:
         return True
 
     async def tell(self, request: web.Request) -> web.Response:
-        """The counts, and the seconds from the first to the last call that was taken."""
+        """Return the counts, and the seconds from the first to the last accepted call."""
         seconds = self.taken_at[-1] - self.taken_at[0] if self.taken_at else 0.0
         return _json({"taken": len(self.taken_at), "refused": self.refused, "seconds": seconds})
 
@@ -350,7 +217,7 @@ def main() -> None:
         print=None,
         access_log=None,
         backlog=4096,
-        handler_cancellation=True,  # a call that hangs ends with its caller
+        handler_cancellation=True,  # a hanging call ends with its caller
         shutdown_timeout=0.1,
     )
 

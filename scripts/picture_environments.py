@@ -1,41 +1,34 @@
-"""The pictures of docs/environments/: one trace of each built-in environment, from attempts that solve a task.
+"""Take the pictures of docs/use/environments/: one trace of a solved task of each built-in environment.
 
-A site of its own is filled by a real collection for each, whose policy model is the kit's solver behind an endpoint.
-`python scripts/picture_environments.py [NAME …]`; one JSON object a line, and the exit status as of take_screenshots.
+Fills its own site with a real collection per environment, whose policy model is the kit's solver behind an endpoint.
+`python -m scripts.picture_environments [NAME …]` prints one JSON object per line; the exit status is that of
+take_screenshots.
 """
 
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.task_generation import generate_tasks
+from apps.gym.loop.trials.players import PlayedPolicy
+from apps.gym.serving.own_port import serve_port
+from apps.gym.serving.served_model import ServedModel
+from apps.gym.traces.items import input_items, text_of
+from apps.gym.wires.protocol import Ask, Reply
+from scripts.measured_pages import open_site, sign_in_link
+from scripts.take_screenshots import Picture, take
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from playwright.sync_api import sync_playwright  # noqa: E402 - found by the line above
-
-from apps.gym.environments.kits import KITS  # noqa: E402
-from apps.gym.environments.task_generation import generate_tasks  # noqa: E402
-from apps.gym.loop.trials.players import PlayedPolicy  # noqa: E402
-from apps.gym.serving.own_port import serve_port  # noqa: E402
-from apps.gym.serving.served_model import ServedModel  # noqa: E402
-from apps.gym.traces.items import input_items, text_of  # noqa: E402
-from apps.gym.wires.protocol import Ask, Reply  # noqa: E402
-from scripts.servers import own_settings  # noqa: E402
-from scripts.take_screenshots import CHROMIUM, LARGEST, Picture, take  # noqa: E402
-from tests.gymweb.serving import serving  # noqa: E402
-
 INTO = ROOT / "docs" / "images" / "environments"
 
 
 class Solver:
-    """A policy model that solves the first task of each environment; it knows the task by its prompt."""
+    """A policy model that solves the first task of each environment, which it recognises by its prompt."""
 
     def __init__(self, names: list[str]) -> None:
         self._attempts: dict[str, PlayedPolicy] = {}
@@ -49,7 +42,7 @@ class Solver:
 
 
 def serve_solver(names: list[str]) -> int:
-    """The port of an endpoint that answers until this process ends."""
+    """Return the port of an endpoint that runs until this process ends."""
     port: list[int] = []
     begun = threading.Event()
 
@@ -74,15 +67,11 @@ def serve_solver(names: list[str]) -> int:
     return port[0]
 
 
-def fill(names: list[str]) -> None:
-    """Prints the rollout of each environment that was completed, and a link to sign in by."""
-    import django
+def fill(names: list[str]) -> tuple[str, dict[str, Any]]:
+    """Return a sign-in link, and a completed rollout of each environment."""
     from asgiref.sync import async_to_sync
-
-    django.setup()
     from django.core.management import call_command
 
-    from apps.accounts.sign_in import create_sign_in_link
     from apps.agents.models import Agent
     from apps.policies.models import PolicyModel, Provider
     from apps.rollouts.models import Rollout
@@ -92,7 +81,6 @@ def fill(names: list[str]) -> None:
     from apps.tasks.models import Dataset
     from gymweb.management.commands.demo import find_person
 
-    call_command("migrate", verbosity=0)
     person = find_person()
     model = PolicyModel.objects.create(
         slug="solver",
@@ -113,38 +101,22 @@ def fill(names: list[str]) -> None:
         async_to_sync(finish_collection)(collection, progress=lambda _: None)
         rollout = Rollout.objects.get(collection=collection)
         found[name] = {"rollout": rollout.pk, "status": rollout.status, "reward": rollout.reward}
-    print(json.dumps({"found": found, "link": f"/sign-in/{create_sign_in_link(user=person)}/"}))
+    return sign_in_link(person), found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=sorted(KITS), metavar="NAME")
-    parser.add_argument("--fill", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.fill:
-        fill(options.names)
-        return 0
-    INTO.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        var = Path(folder)
-        given = own_settings(var, GYMWEB_OUTBOUND_ALLOW="127.0.0.1")
-        words = [sys.executable, str(Path(__file__)), "--fill", *options.names]
-        made = subprocess.run(words, env={**os.environ, **given}, check=True, text=True, stdout=subprocess.PIPE)
-        told: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-        print(json.dumps(told["found"]))
-        unsolved = [name for name, one in told["found"].items() if one["reward"] != 1.0]
+    names = parser.parse_args().names
+    with open_site(lambda: fill(names), GYMWEB_OUTBOUND_ALLOW="127.0.0.1") as site:
+        link, found = site.made
+        print(json.dumps(found))
         wanted = [
             Picture(name, f"/rollouts/{one['rollout']}/", ("j", "j", "j"), shown="#inspected dl")
-            for name, one in told["found"].items()
+            for name, one in found.items()
         ]
-        with serving(var, **given) as served, sync_playwright() as playwright:
-            path = CHROMIUM if CHROMIUM.exists() else None
-            browser = playwright.chromium.launch(args=["--no-sandbox"], executable_path=path)
-            wrong = take(browser, f"http://127.0.0.1:{served.port}", told["link"], wanted, INTO)
-            browser.close()
-    size = sum(each.stat().st_size for each in INTO.glob("*.webp"))
-    print(json.dumps({"bytes": size, "most": LARGEST, "wrong": wrong, "unsolved": unsolved}))
-    return int(size > LARGEST or bool(wrong or unsolved))
+        unsolved = [name for name, one in found.items() if one["reward"] != 1.0]
+        return take(site, link, wanted, INTO) or int(bool(unsolved))
 
 
 if __name__ == "__main__":

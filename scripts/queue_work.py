@@ -1,4 +1,4 @@
-"""What a long queue costs: planning it, and claiming from it, on whatever database is set up."""
+"""Work of a long queue: planning it, and claiming from it, on the database of Django's settings."""
 
 import statistics
 import time
@@ -12,7 +12,8 @@ from apps.environments.models import Environment
 from apps.policies.models import PolicyModel, Provider
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import Endpoint
-from apps.rollouts.engine.claimed_work import Work, fetch_work
+from apps.rollouts.engine.claimed_work import fetch_work
+from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.recording import End, record_batch
@@ -26,7 +27,7 @@ from scripts.reference_work import make_dataset, rss_mb
 
 COLLECTIONS = 8
 COLLECTIONS_A_CLAIM = 4
-"""Of how many a claim takes some, since each model has fewer slots than there are seats."""
+"""Number of collections that a claim covers, because each model has fewer slots than there are seats."""
 TASKS = 1_000
 CLAIMS = 1_000
 WARM_UP = 20
@@ -34,7 +35,7 @@ SEATS = 64
 
 
 def measure_claims(*, queued: int) -> dict[str, Any]:
-    """Plan `queued` rollouts in several collections, then claim 64 at a time and end what was claimed."""
+    """Plan `queued` rollouts in several collections, then claim 64 at a time and end them."""
     planned = _plan(queued)
     worker = take_lease(seats=SEATS)
     settings_in_use = Settings(open_outbound(), _watch, JudgeSeats(), Throttles())
@@ -55,7 +56,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - began)
         if len(fetched) != SEATS:
             raise SystemExit(f"{len(fetched)} were claimed instead of {SEATS}")
-        record_batch(events=[], ends=[_end(work) for work in fetched], now=timezone.now())
+        record_batch(events=[], ends=[completed_end(work.claim) for work in fetched], now=timezone.now())
     milliseconds = sorted(one * 1000 for one in seconds[WARM_UP:])
     return {
         **planned,
@@ -84,7 +85,7 @@ def _plan(queued: int) -> dict[str, Any]:
 
 
 def _plan_one(dataset: Dataset, number: int, repeats: int) -> int:
-    """Each collection has a model and an agent of its own, as those of several people do."""
+    """Plan a collection with its own model and agent, like collections of different users."""
     model = PolicyModel.objects.create(
         slug=f"m{number}", name=f"m{number}", provider=Provider.SCRIPTED, concurrency=SEATS // COLLECTIONS_A_CLAIM
     )
@@ -92,8 +93,7 @@ def _plan_one(dataset: Dataset, number: int, repeats: int) -> int:
     return plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=repeats)).total
 
 
-def _end(work: Work) -> End:
-    claim = work.claim
+def completed_end(claim: Claim) -> End:
     return End(
         id=claim.rollout_id,
         lease=claim.lease,
@@ -106,4 +106,4 @@ def _end(work: Work) -> End:
 
 
 def _watch(endpoint: Endpoint, slug: str, outcome: str, message: str) -> None:
-    """Nobody calls anything here."""
+    """Do nothing, because no calls are made here."""

@@ -1,13 +1,17 @@
-"""The work that the engine's benchmarks measure: rollouts of a mock model, on whatever database is set up."""
+"""Work of the engine's benchmarks: rollouts with a mock model, on the database of Django's settings."""
 
 import contextlib
+import cProfile
 import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvloop
@@ -21,7 +25,8 @@ from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Dataset, DatasetVersion, Task
-from scripts.servers import cpu_seconds, free_port
+from scripts.process_figures import cpu_seconds
+from scripts.servers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = 128
@@ -29,24 +34,26 @@ SEATS = 256
 WARM_UP = 3 * TASKS
 TOKENS = 400
 CALLS = 3
-"""Model calls of a rollout: with a tool call, with another, with the answer."""
+"""Model calls per rollout: two with a tool call, one with the answer."""
 SLOW_SECONDS = 5.0
 EXPRESSION = ("--tool-name", "calculator", "--tool-args", '{"expression": "6 * 7"}', "--final", "\\boxed{42}")
 
 
 def measure_cpu(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
-    """CPU a rollout; `servers` are the pids of database and Redis."""
+    """Return the CPU per rollout. `servers` are the pids of database and Redis. `loop_ms` is that of the event loop."""
     over_http, tokens = ".http" in bench, bench.endswith(".tokens")
     with mock_model("--tokens", TOKENS if tokens else 0, *(() if over_http else EXPRESSION)) as port:
         work = ReferenceWork(port, over_http=over_http, capture_tokens=tokens)
         work.run(WARM_UP, seats=SEATS)
-        before = cpu_seconds(*servers)
+        before, loop = cpu_seconds(*servers), time.thread_time()
         used, wall = work.run(rollouts, seats=SEATS)
+        loop = time.thread_time() - loop
         beside = cpu_seconds(*servers) - before
         events = TraceEvent.objects.exclude(payload="")
         return {
             "cpu_ms_per_rollout": round((used + beside) / rollouts * 1000, 3),
             "worker_ms": round(used / rollouts * 1000, 3),
+            "loop_ms": round(loop / rollouts * 1000, 3),
             "servers_ms": round(beside / rollouts * 1000, 3),
             "rollouts_per_s": round(rollouts / wall, 1),
             "rss_mb": rss_mb(),
@@ -57,8 +64,47 @@ def measure_cpu(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[st
         }
 
 
+def measure_calls(*, rollouts: int) -> dict[str, Any]:
+    """Return the function calls per rollout in the event loop and the database thread; they do not depend on load."""
+    with mock_model(*EXPRESSION) as port:
+        work = ReferenceWork(port, over_http=False)
+        work.run(WARM_UP, seats=SEATS)
+        with counting_calls() as profiles:
+            work.run(rollouts, seats=SEATS)
+    calls: Counter[str] = Counter()
+    for name, profile in profiles:
+        calls[name] += sum(one.callcount for one in profile.getstats())
+    loop, database = calls["MainThread"] / rollouts, calls["rollouts-database_0"] / rollouts
+    return {
+        "calls_per_rollout": round(loop + database),
+        "loop": round(loop),
+        "database": round(database),
+        "rollouts": rollouts,
+    }
+
+
+@contextlib.contextmanager
+def counting_calls() -> Iterator[list[tuple[str, cProfile.Profile]]]:
+    """Profile this thread and all threads that start in the block. Yield (name of thread, profile)."""
+    profiles: list[tuple[str, cProfile.Profile]] = []
+
+    def begin(frame: FrameType | None, event: str, argument: object) -> None:
+        profile = cProfile.Profile()
+        profiles.append((threading.current_thread().name, profile))
+        sys.setprofile(None)
+        profile.enable()
+
+    threading.setprofile(begin)
+    begin(None, "", None)
+    try:
+        yield profiles
+    finally:
+        threading.setprofile(None)
+        profiles[0][1].disable()
+
+
 def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
-    """Rollouts a second against what so many loops could do if nothing but the model took time."""
+    """Return rollouts per second, and how many there would be if only the model took time."""
     with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
         work = ReferenceWork(port, over_http=False, concurrency=loops)
         cpu, wall = work.run(loops * rounds, seats=loops)
@@ -76,7 +122,7 @@ def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
 
 
 class ReferenceWork:
-    """The rows of the reference work, and collections of it."""
+    """Rows and collections of the reference work."""
 
     def __init__(self, port: int, *, over_http: bool, capture_tokens: bool = False, concurrency: int = SEATS) -> None:
         self.model = PolicyModel.objects.create(
@@ -98,7 +144,7 @@ class ReferenceWork:
         self.agent = Agent.objects.create(slug="bench", name="bench")
 
     def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
-        """Seconds of this process's CPU, and of the clock, for so many rollouts: a multiple of TASKS."""
+        """Return the CPU and wall-clock seconds of this process for `rollouts` rollouts, a multiple of TASKS."""
         collection = plan_collection(
             Plan(dataset=self.dataset, agent=self.agent, policy_model=self.model, repeats=rollouts // TASKS)
         )
@@ -132,7 +178,7 @@ def make_dataset(environment: Environment, *, tasks: int) -> Dataset:
 
 @contextlib.contextmanager
 def mock_model(*arguments: object) -> Iterator[int]:
-    """The port of a mock model process, which ends with the block."""
+    """Yield the port of a mock model process, which ends with the block."""
     port = free_port()
     command = [sys.executable, str(ROOT / "scripts" / "mock_model.py"), "--port", str(port), *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -153,5 +199,5 @@ def _await(port: int) -> None:
 
 
 def rss_mb() -> int:
-    """The most memory that this process ever held, in MB."""
+    """Return the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -1,4 +1,4 @@
-"""The work of the benchmark `sandbox.executions`: programs of one line, each in a sandbox of its own."""
+"""Work of the benchmark `sandbox.executions`: one-line programs, each in its own sandbox."""
 
 import os
 import statistics
@@ -11,7 +11,7 @@ from apps.gym.sandbox.protocol import SandboxMissing
 
 
 def measure_executions(*, executions: int) -> dict[str, Any]:
-    """How many a second, and how long one takes while as many run at once as may; `load` is of the whole machine."""
+    """Return executions per second, and the time of one at full concurrency; `load` is that of the whole machine."""
     processors = len(os.sched_getaffinity(0))
     at_once = 4 * processors
     sandbox = ChosenSandbox(Choice(at_once=at_once))

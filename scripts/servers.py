@@ -1,6 +1,6 @@
-"""Real PostgreSQL and Redis for tests and benchmarks, on private loopback ports, with data in a temporary folder.
+"""PostgreSQL and Redis for tests and benchmarks, on private loopback ports, with data in a temporary folder.
 
-Each server is started by us, stopped by its pid, and can be killed and started again on the same port and data.
+Each server is started by us and stopped by its pid. It can be killed and started again on the same port and data.
 """
 
 import contextlib
@@ -19,22 +19,23 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from scripts.process_figures import cpu_seconds
+
 POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ServerMissing(Exception):
-    """The programs of a server are not on this machine; the message says what to install."""
+    """Raised if the programs of a server are not installed. The message says what to install."""
 
 
 class ServerBroken(Exception):
-    """A server was started and did not come up; the message ends with what it logged."""
+    """Raised if a server did not start. The message ends with its log."""
 
 
 def own_settings(var: Path, **settings: str) -> dict[str, str]:
-    """Of a site for one program: on SQLite below this folder, whatever the shell says."""
+    """Return the settings of a separate site: SQLite below this folder, whatever the shell's environment."""
     return {
         "DJANGO_SETTINGS_MODULE": "gymweb.settings",
         "GYMWEB_VAR": str(var),
@@ -45,10 +46,10 @@ def own_settings(var: Path, **settings: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A free port below the range that outgoing connections use.
+    """Return a free port below the range of outgoing connections.
 
-    While a server is down its port must stay its own: a client that tries a port of that range again and again is in
-    the end connected to itself, and a server that is started again finds its port taken.
+    While a server is down, its port must stay free. In the range of outgoing connections, a retrying client would
+    eventually connect to itself, and the restarted server would find its port taken.
     """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     first = min(15_000, lowest // 2)
@@ -60,28 +61,8 @@ def free_port() -> int:
     raise ServerBroken(f"no free port between {first} and {lowest}")
 
 
-def cpu_seconds(*pids: int) -> float:
-    """User and system time of these processes and of all their children, those that have ended included."""
-    return sum(_cpu_ticks(one) for pid in pids for one in [*_children(pid), pid]) / _TICKS
-
-
-def processes(*pids: int) -> list[int]:
-    """These processes and their children now."""
-    return [one for pid in pids for one in [pid, *_children(pid)]]
-
-
-def run_milliseconds(pids: Sequence[int]) -> float:
-    """The CPU that these processes have used, to the microsecond; those that have ended meanwhile are not counted."""
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            # The clock of another process, by its number: what clock_getcpuclockid(3) gives.
-            total += time.clock_gettime(~pid << 3 | 2)
-    return total * 1000
-
-
 class Server:
-    """A server process of ours. `start`, `kill` and `stop` may follow each other any number of times."""
+    """A server process. `start`, `kill` and `stop` can be called in any order, any number of times."""
 
     name = "server"
     stop_signal = signal.SIGTERM
@@ -95,7 +76,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The pid of the running server."""
+        """Return the pid of the running server."""
         if self._process is None:
             raise ServerBroken(f"{self.name} is not running")
         return self._process.pid
@@ -107,7 +88,7 @@ class Server:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start on the same port and data, and wait until it answers."""
+        """Start on the same port and data, and wait until it responds."""
         if self._process is not None:
             return
         with self.log.open("ab") as log:
@@ -120,21 +101,21 @@ class Server:
             time.sleep(0.05)
 
     def start_again(self) -> None:
-        """Start it where it has ended by itself, as a supervisor does."""
+        """Start it again if it has ended by itself, as a supervisor does."""
         if self._process is not None and self._process.poll() is not None:
             self._process = None
         self.start()
 
     def stop(self) -> None:
-        """Shut down in good order."""
+        """Shut down cleanly."""
         self._end(self.stop_signal)
 
     def kill(self) -> None:
-        """End at once, as a crash does: nothing is tidied up."""
+        """Kill it without cleaning up, as in a crash."""
         self._end(self.kill_signal)
 
     def cpu_seconds(self) -> float:
-        """User and system time of the server and of all its children, those that have ended included."""
+        """Return user and system time of the server and all its children, including ended ones."""
         return cpu_seconds(self.pid)
 
     def _end(self, number: signal.Signals) -> None:
@@ -151,11 +132,11 @@ class Server:
 
 
 class Postgres(Server):
-    """PostgreSQL with its own defaults, so that a crash is a crash: fsync is on and recovery replays the log."""
+    """PostgreSQL with default settings, so that crashes are realistic: fsync is on, and recovery replays the log."""
 
     name = "PostgreSQL"
-    stop_signal = signal.SIGINT  # "fast": open connections are closed, a checkpoint is written
-    kill_signal = signal.SIGQUIT  # "immediate": all its processes end at once, nothing is written
+    stop_signal = signal.SIGINT  # "fast": close connections, write a checkpoint
+    kill_signal = signal.SIGQUIT  # "immediate": all processes end at once, nothing is written
 
     def __init__(
         self, folder: Path, port: int, *, programs: Path, become: list[str], options: Sequence[str] = ()
@@ -168,7 +149,7 @@ class Postgres(Server):
         self._data = folder / "data"
 
     def create(self) -> None:
-        """Make the data folder and, in the end, the empty database of `url`. Leaves the server running."""
+        """Create the data folder and the empty database of `url`. Leaves the server running."""
         options = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync"]
         made = subprocess.run(
             [*self._become, str(self._programs / "initdb"), "-D", str(self._data), *options],
@@ -195,7 +176,7 @@ class Postgres(Server):
         return True
 
     def create_database(self, name: str) -> str:
-        """One more empty database; gives its URL."""
+        """Create another empty database, and return its URL."""
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self._address(name)
@@ -205,7 +186,7 @@ class Postgres(Server):
 
 
 class Redis(Server):
-    """Redis without a file on disk: the channel layer keeps nothing in it that must survive."""
+    """Redis without a file on disk: the channel layer stores nothing that must survive."""
 
     name = "Redis"
 
@@ -225,7 +206,7 @@ class Redis(Server):
             return False
 
     def ask(self, command: str) -> str:
-        """The first line of the answer to a command without spaces in its arguments, such as FLUSHALL."""
+        """Return the first line of the response to a command without spaces in arguments, for example FLUSHALL."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             connection.sendall(f"{command}\r\n".encode())
             with connection.makefile("rb") as answer:
@@ -234,9 +215,10 @@ class Redis(Server):
 
 @contextlib.contextmanager
 def postgres(*, parent: Path | None = None, options: Sequence[str] = ()) -> Iterator[Postgres]:
-    """Yield a running PostgreSQL with an empty database. Raises ServerMissing.
+    """Yield a running PostgreSQL with an empty database. Raise ServerMissing.
 
-    Its folder is made in `parent` (default: the system's temporary folder). `options` are those of the server program.
+    Its folder is created in `parent` (default: the temporary folder of the system). `options` are options of the server
+    program.
     """
     programs, become = _find_postgres()
     with _folder(become, parent) as folder:
@@ -250,7 +232,7 @@ def postgres(*, parent: Path | None = None, options: Sequence[str] = ()) -> Iter
 
 @contextlib.contextmanager
 def redis() -> Iterator[Redis]:
-    """A running Redis. Raises ServerMissing."""
+    """Yield a running Redis. Raise ServerMissing."""
     program = shutil.which("redis-server")
     if program is None:
         raise ServerMissing("Redis is not here: install redis-server (on Debian: apt-get install redis-server)")
@@ -264,7 +246,7 @@ def redis() -> Iterator[Redis]:
 
 
 def _find_postgres() -> tuple[Path, list[str]]:
-    """The folder of the programs, and what runs a command as a user under whom they start: they refuse root."""
+    """Return the folder of PostgreSQL, and the prefix that runs its programs as another user: they refuse root."""
     folders = sorted(Path("/").glob(POSTGRES_FOLDERS.lstrip("/")), key=lambda path: path.parts[-2], reverse=True)
     on_path = shutil.which("initdb")
     folders += [Path(on_path).resolve().parent] if on_path else []
@@ -285,7 +267,7 @@ def _find_postgres() -> tuple[Path, list[str]]:
 
 @contextlib.contextmanager
 def _folder(become: list[str], parent: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, given to the user that will write in it."""
+    """Yield a temporary folder that belongs to the user who will write to it."""
     folder = Path(tempfile.mkdtemp(prefix="gymweb-server-", dir=parent))
     try:
         if become:
@@ -293,21 +275,3 @@ def _folder(become: list[str], parent: Path | None = None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _children(parent: int) -> list[int]:
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if _stat(pid)[1:2] == [str(parent)]]
-
-
-def _cpu_ticks(pid: int) -> int:
-    """utime, stime, and both again of the children that have ended."""
-    return sum(int(ticks) for ticks in _stat(pid)[11:15])
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, from the state on; none for a process that is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []

@@ -1,37 +1,31 @@
-"""The pictures of docs/tour.md, from the demo's data: `make screenshots` makes a site of its own, and looks at it.
+"""Take the pictures of docs/use/tour.md from the demo's data: `make screenshots` starts its own site.
 
-`python scripts/take_screenshots.py [--into docs/images/tour]`. One JSON object a line: each picture with its size.
-The exit status is 1 where they take more room than LARGEST together, or a page says something on its console.
+`python -m scripts.take_screenshots [--into docs/images/tour]` prints one JSON object per line: each picture with its
+size. The exit status is 1 if they are larger than LARGEST together, or if a page writes to its console.
 """
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from playwright.sync_api import Browser, ConsoleMessage, Page
+
+from scripts.measured_pages import Site, open_site, sign_in_link, signed_in_state
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright  # noqa: E402 - found by the line above
-
-from scripts.servers import own_settings  # noqa: E402
-from tests.gymweb.serving import serving  # noqa: E402
-
 LARGEST = 3_000_000
 WIDE, TALL = 1280, 800
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 class Picture(NamedTuple):
-    """`keys` are pressed once the page is there, `shown` is what must be seen; `theme` is light or dark."""
+    """`keys` are pressed after the page has loaded, `shown` must be visible, `theme` is light or dark."""
 
     name: str
     path: str
@@ -81,35 +75,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--into", type=Path, default=ROOT / "docs" / "images" / "tour")
     into: Path = parser.parse_args().into
-    into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        var = Path(folder)
-        given = own_settings(var, GYMWEB_OUTBOUND_ALLOW="localhost,10.20.0.0/16")
-        words = [sys.executable, str(Path(__file__)), "--fill"]
-        made = subprocess.run(words, env={**os.environ, **given}, check=True, text=True, stdout=subprocess.PIPE)
-        rows: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-        link = rows.pop("link")
-        with serving(var, **given) as served, sync_playwright() as playwright:
-            path = CHROMIUM if CHROMIUM.exists() else None
-            browser = playwright.chromium.launch(args=["--no-sandbox"], executable_path=path)
-            wrong = take(browser, f"http://127.0.0.1:{served.port}", link, list(pictures(**rows)), into)
-            browser.close()
-    size = sum(each.stat().st_size for each in into.glob("*.webp"))
-    print(json.dumps({"pictures": len(list(into.glob("*.webp"))), "bytes": size, "most": LARGEST, "wrong": wrong}))
-    return int(size > LARGEST or bool(wrong))
+    with open_site(fill, GYMWEB_OUTBOUND_ALLOW="localhost,10.20.0.0/16") as site:
+        link, rows = site.made
+        return take(site, link, list(pictures(**rows)), into)
 
 
-def fill() -> None:
-    """The demo, a second collection of the same tasks, so that there is something to compare, and a queue that somebody
-    works in. Prints the rows."""
-    import django
+def fill() -> tuple[str, dict[str, Any]]:
+    """Create the demo, a second collection of the same tasks to compare, and a queue in progress.
+
+    Return a sign-in link and the rows.
+    """
     from asgiref.sync import async_to_sync
-
-    django.setup()
     from django.core.management import call_command
     from django.utils import timezone
 
-    from apps.accounts.sign_in import create_sign_in_link
     from apps.pairs.models import PairSet, PreferencePair
     from apps.reviews.models import Queue, Review
     from apps.reviews.queues.item_leases import claim_item
@@ -123,7 +102,6 @@ def fill() -> None:
     from apps.rollouts.steering.local_worker import finish_collection
     from gymweb.management.commands.demo import find_person
 
-    call_command("migrate", verbosity=0)
     call_command("demo", "--no-serve", stdout=sys.stderr)
     person = find_person()
     one = Collection.objects.order_by("pk")[0]
@@ -150,13 +128,13 @@ def fill() -> None:
         assert review is not None
         answer = Answer(choice=choice, reasons=["correctness"], confidence=3)
         told = submit_review(review=review, user=person, token=f"{number}", answer=answer)
-        # As long as a person takes: their pace stands on the queue's page.
+        # At a human pace, because the page of the queue shows the time per item.
         ended = timezone.now() - timedelta(seconds=50 * (6 - number))
         Review.objects.filter(pk=told.pk).update(
             started_at=ended - timedelta(seconds=41), submitted_at=ended, seconds=41.0
         )
     claim_item(queue=queue, user=person)
-    # A rollout that called tools, one of them in vain: most of what a trace can show.
+    # A rollout with tool calls, one of them failed, which shows most parts of a trace.
     shown = Rollout.objects.filter(collection=one, reward=1.0, tool_calls__gte=2).order_by("pk")[0]
     worse = Rollout.objects.filter(collection=one, task=shown.task, reward=0.0).order_by("pk")[:1]
     rows = {
@@ -167,20 +145,15 @@ def fill() -> None:
         "pair": PreferencePair.objects.order_by("pk")[0].pk,
         "pair_set": PairSet.objects.order_by("pk")[0].pk,
         "queue": queue.pk,
-        "link": f"/sign-in/{create_sign_in_link(user=person)}/",
     }
-    print(json.dumps(rows))
+    return sign_in_link(person), rows
 
 
-def take(browser: Browser, base: str, link: str, wanted: list[Picture], into: Path) -> list[str]:
-    """What pages said on their consoles meanwhile."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(base + link)
-    page.locator("main button[type=submit]").click()
-    page.wait_for_url(f"{base}/**")
-    state = context.storage_state()
-    context.close()
+def take(site: Site[Any], link: str, wanted: list[Picture], into: Path) -> int:
+    """Return exit status 1 if the pictures are too large or pages wrote to their consoles."""
+    into.mkdir(parents=True, exist_ok=True)
+    base, browser = site.base, site.browser
+    state = signed_in_state(browser, base + link)
     wrong: list[str] = []
     for each in wanted:
         context = browser.new_context(
@@ -195,7 +168,9 @@ def take(browser: Browser, base: str, link: str, wanted: list[Picture], into: Pa
         path.write_bytes(_picture(browser, _look(page, base, each), each.width))
         print(json.dumps({"picture": each.name, "path": each.path, "bytes": path.stat().st_size}))
         context.close()
-    return wrong
+    size = sum(each.stat().st_size for each in into.glob("*.webp"))
+    print(json.dumps({"pictures": len(wanted), "bytes": size, "most": LARGEST, "wrong": wrong}))
+    return int(size > LARGEST or bool(wrong))
 
 
 def _listen(wrong: list[str], name: str, said: ConsoleMessage) -> None:
@@ -228,9 +203,7 @@ _ENCODE = """async ([source, width, height]) => {
 
 
 def _picture(browser: Browser, png: bytes, width: int) -> bytes:
-    """As WebP, which the browser itself can write: a third of the bytes."""
-    from base64 import b64decode, b64encode
-
+    """Convert to WebP in the browser, which saves two thirds of the bytes."""
     page = browser.new_page()
     source = f"data:image/png;base64,{b64encode(png).decode()}"
     written: str = page.evaluate(_ENCODE, [source, width, TALL])
@@ -241,7 +214,4 @@ def _picture(browser: Browser, png: bytes, width: int) -> bytes:
 
 
 if __name__ == "__main__":
-    if "--fill" in sys.argv:
-        fill()
-    else:
-        sys.exit(main())
+    sys.exit(main())

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Train examples/tiny_policy from nothing: a model of under a million parameters that calls GymWeb's calculator.
+"""Train examples/tiny_policy from scratch: a model with less than a million parameters that calls GymWeb's calculator.
 
-Runs in the environment of `make vllm`; `make tiny-policy` does both. One pass: it learns at a constant rate until
-enough sampled attempts in the real environment are rewarded, keeping snapshots on the way; then the rate falls to
-nothing. `half` is the snapshot nearest to 60 %, `strong` the end. What was measured is written to metrics.json.
+Runs in the environment of `make vllm`; `make tiny-policy` does both. Trains at a constant rate until enough sampled
+attempts in the real environment are rewarded, saving snapshots, and then decays the rate to zero. `half` is the
+snapshot nearest to 60 %, `strong` the last one. Figures are written to metrics.json.
 """
 
 import argparse
@@ -29,27 +29,23 @@ from scripts.tiny_policy.tasks import draw_rows  # noqa: E402
 from scripts.tiny_policy.teacher import write_attempt  # noqa: E402
 from scripts.tiny_policy.tokenizing import Encoder, train_tokenizer  # noqa: E402
 
-VOCABULARY = 512  # at most: merging ends where the text has no more pairs
+VOCABULARY = 512  # maximum: merging stops when the text has no more pairs
 CONTEXT = 1024
 BATCH = 32
-POOL = 8  # batches are cut from so many at once, sorted by length
+POOL = 8  # batches are cut from this many, sorted by length
 PEAK_RATE = 3e-3
 WARM_UP = 100
 MEASURE_EVERY = 50
 SNAPSHOT_EVERY = 25
-GOOD_ENOUGH = 0.85  # a falling rate does the rest
+GOOD_ENOUGH = 0.85  # decaying the rate does the rest
 COOL_DOWN = 2400
 WANTED_HALF = 0.60
 TOKENIZER_TEXTS = 4000
 MEASURED_ROWS = 1000
 
 
-def _length(encoded: tuple[list[int], list[bool]]) -> int:
-    return len(encoded[0])
-
-
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    # Not Qwen2, whose name makes transformers put its own rules of splitting text in the place of the tokenizer's.
+    # Not Qwen2: for that name, transformers replaces the tokenizer's pre-tokenization rules with its own.
     return Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -60,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             num_key_value_heads=2,
             head_dim=32,
             max_position_embeddings=CONTEXT,
-            # A server can then load new weights in place: with tied embeddings vLLM on CPU gets them wrong.
+            # Untied, so that a server can load new weights in place: vLLM on CPU handles tied embeddings wrongly.
             tie_word_embeddings=False,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,
@@ -70,7 +66,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
 
 
 class Training:
-    """The model, its optimizer and its dice."""
+    """The model, its optimizer and its random numbers."""
 
     def __init__(self, *, seed: int) -> None:
         torch.manual_seed(seed)
@@ -105,13 +101,14 @@ class Training:
         self.loss = now if self.steps == 1 else 0.95 * self.loss + 0.05 * now
 
     def _batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Token ids, which of them are no padding, and which are learned."""
+        """Return token ids, the mask of tokens that are no padding, and the mask of learned tokens."""
         if not self.pool:
-            encoded = sorted((self.encoder.encode(write_attempt(self.dice)) for _ in range(BATCH * POOL)), key=_length)
+            attempts = (self.encoder.encode(write_attempt(self.dice)) for _ in range(BATCH * POOL))
+            encoded = sorted(attempts, key=lambda each: len(each[0]))
             self.pool = [encoded[start : start + BATCH] for start in range(0, len(encoded), BATCH)]
             self.dice.shuffle(self.pool)
         batch = self.pool.pop()
-        shape = (BATCH, _length(batch[-1]))
+        shape = (BATCH, len(batch[-1][0]))
         ids = torch.full(shape, self.tokenizer.pad_token_id)
         mask, learned = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
         for row, (own, marks) in enumerate(batch):
@@ -132,9 +129,9 @@ class Training:
         return measure_success(self.model, self.tokenizer, tasks, seed=seed)
 
     def save(self, folder: Path) -> None:
-        """A Hugging Face folder."""
+        """Save a Hugging Face folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        # Sampling is the caller's: servers read defaults from here.
+        # No sampling defaults, because servers would use them instead of the caller's.
         self.model.generation_config = transformers.GenerationConfig(
             eos_token_id=[self.tokenizer.eos_token_id, self.tokenizer.pad_token_id],
             pad_token_id=self.tokenizer.pad_token_id,
@@ -144,7 +141,10 @@ class Training:
         self._name_tokenizer(folder)
 
     def _name_tokenizer(self, folder: Path) -> None:
-        """By the class that older and newer versions know, then read back: servers must see the tokens of training."""
+        """Set a tokenizer class that older and newer versions know, and read it back.
+
+        Servers must use the same tokens as training.
+        """
         path = folder / "tokenizer_config.json"
         settings = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
         path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
@@ -154,7 +154,7 @@ class Training:
 
 
 def learn(training: Training, *, max_steps: int) -> list[tuple[float, dict[str, Any]]]:
-    """Train to the end; returns snapshots from the climb, each with the success that was measured nearest to it."""
+    """Train to the end. Return snapshots from before the decay, each with its nearest measured success."""
     began = time.perf_counter()
     climb: list[tuple[float, dict[str, Any]]] = []
     success = 0.0
@@ -164,7 +164,7 @@ def learn(training: Training, *, max_steps: int) -> list[tuple[float, dict[str, 
         training.step(PEAK_RATE * min(1.0, (training.steps + 1) / WARM_UP))
         if training.steps % SNAPSHOT_EVERY == 0:
             if training.steps % MEASURE_EVERY == 0:
-                # Before a reply is learned at all there is nothing to sample.
+                # Before the model has learned to write replies, sampling is useless.
                 success = training.measure(128, seed=training.steps)["success"] if training.loss < 0.5 else 0.0
             climb.append((success, training.snapshot()))
             say(step=training.steps, loss=round(training.loss, 4), success=success, s=since(began))
@@ -177,7 +177,7 @@ def learn(training: Training, *, max_steps: int) -> list[tuple[float, dict[str, 
 
 
 def choose_half(training: Training, climb: list[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
-    """The snapshot whose success, over enough attempts, is nearest to the wanted one."""
+    """Return the snapshot whose success over enough attempts is nearest to the target."""
     near = sorted(climb, key=lambda entry: abs(entry[0] - WANTED_HALF))[:6]
     measured = []
     for _, snapshot in near:
@@ -189,7 +189,7 @@ def choose_half(training: Training, climb: list[tuple[float, dict[str, Any]]]) -
 
 
 def finish(training: Training, snapshot: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Save a checkpoint and measure it on fresh tasks, those with held-out expressions apart."""
+    """Save a checkpoint and measure it on new tasks, separately for held-out expressions."""
     training.load(snapshot)
     training.save(folder)
     report = {

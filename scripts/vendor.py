@@ -1,6 +1,6 @@
-"""Copies the foreign scripts of our pages from `frontend/node_modules` to `static/vendor`, and lists them.
+"""Copy third-party scripts from `frontend/node_modules` to `static/vendor`, and list them.
 
-`make vendor` calls it after `npm ci`. The files are committed, so that neither running nor installing needs Node.
+`make vendor` runs it after `npm ci`. The files are committed, so that neither running nor installing needs Node.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = ROOT / "frontend" / "node_modules"
 VENDOR = ROOT / "static" / "vendor"
 LIST = VENDOR / "VENDOR.json"
-# Static files are served under names with their hash: a script must not name a source map that is not there.
+# Static file names contain a hash, so a reference to a source map that does not exist must be removed.
 _SOURCE_MAP = re.compile(rb"\n?//# sourceMappingURL=[^\n]*\n?")
 
 
 class Foreign(NamedTuple):
-    """One file that pages load. `licence` is the one that we chose where there are several."""
+    """A third-party file that pages load. `licence` is the chosen one if there are several."""
 
     name: str
     package: str

@@ -11,6 +11,7 @@ from django.apps import apps
 from django.db import OperationalError, connection
 from django.test import override_settings
 from hypothesis import HealthCheck, settings
+from pytest_django.plugin import blocking_manager_key
 
 from apps.accounts import disk_space
 from apps.exports import export_jobs
@@ -32,10 +33,16 @@ def pytest_runtest_setup(item):
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item):
+def pytest_runtest_teardown(item, nextitem):
     """Where a process stands must not reach the tests after: those start servers as other users, who may not enter
     every folder. Seen after all fixtures of the test."""
     result = yield
+    marker = item.get_closest_marker("django_db")
+    is_committed = (marker and marker.kwargs.get("transaction")) or "transactional_db" in getattr(
+        item, "fixturenames", ()
+    )
+    if is_committed and nextitem:  # after the last test the database is gone
+        _refill(item)
     before, now = item.stash[BEFORE], _of_the_process()
     changed = [name for name in before if before[name] != now[name]]
     assert not changed, f"the test has left another value of: {', '.join(changed)}"
@@ -112,10 +119,12 @@ def full_disk(disk):
 
 @pytest.fixture
 def migrated(transactional_db):
-    """A database whose rows are really committed, with the rows that migrations made.
+    """A database whose rows are really committed, with the rows that migrations made."""
 
-    Such a database is emptied after the test, the migrations' rows with it.
-    """
+
+def _refill(item):
+    """Make the rows of the migrations again. After a test whose rows were really committed, the database is empty."""
     editor = SimpleNamespace(connection=connection)
-    import_module("apps.environments.migrations.0001_initial").create_environments(apps, editor)
-    import_module("apps.agents.migrations.0001_initial").create_default_agent(apps, editor)
+    with item.config.stash[blocking_manager_key].unblock():
+        import_module("apps.environments.migrations.0001_initial").create_environments(apps, editor)
+        import_module("apps.agents.migrations.0001_initial").create_default_agent(apps, editor)

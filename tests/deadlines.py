@@ -1,13 +1,14 @@
 """Deadlines for tests. They detect hangs: each is far longer than a busy machine needs, and costs nothing when met."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-DEADLINE = 240.0
+DEADLINE = float(os.environ.get("TEST_DEADLINE", "240"))
 """Seconds to wait for something that takes a moment on a quiet machine."""
 CPU_DEADLINE = 20.0
 """Processor seconds for a computation that takes less than one."""

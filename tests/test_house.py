@@ -19,7 +19,7 @@ def test_no_module_is_named_for_what_fits_nowhere() -> None:
 
 
 def test_every_app_stands_in_the_architecture() -> None:
-    table = (ROOT / "docs" / "architecture.md").read_text().split("## The apps")[1].split("\n## ")[0]
+    table = (ROOT / "docs" / "develop" / "architecture.md").read_text().split("## The apps")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == APPS
 
 

@@ -1,1 +1,1 @@
-"""People, their roles and keys, and the one table of permissions."""
+"""Users, roles, API keys, and the table of permissions."""

@@ -14,17 +14,17 @@ from apps.accounts.disk_space import skip_when_full
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, caller_may, user_may
 
-# A key in constant use must not cost a write for every request.
+# A key in constant use must not cause a write on every request.
 LAST_USED_PRECISION = timedelta(minutes=1)
 _NO_KEY_HASH = hashlib.sha256(b"no such key").hexdigest()
 
 
 class NotYourKey(Exception):
-    """Somebody else's key can be revoked only by who may edit accounts."""
+    """Raised if a user without permission to edit accounts revokes the key of another user."""
 
 
 def _hash(secret: str) -> str:
-    # The secret has 256 bits of randomness, so a slow password hash would add nothing but time.
+    # The secret has 256 random bits, so a slow password hash would add no security.
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def _hash(secret: str) -> str:
 def create_api_key(
     *, user: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None, by: User | None = None
 ) -> tuple[ApiKey, str]:
-    """The row and the token; the token cannot be had again. Raises ValidationError for a scope that there is not."""
+    """Return the row and the token, which cannot be read again. Raise ValidationError for an unknown scope."""
     prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     api_key = ApiKey(
         user=user, name=name, scopes=list(scopes), prefix=prefix, secret_hash=_hash(secret), expires_at=expires_at
@@ -45,9 +45,9 @@ def create_api_key(
 
 
 def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
-    """The usable key of this token, with its user; None for anything else. `address` is who asks with it."""
+    """Return the usable key of this token, with its user, else None. `address` is recorded as last used."""
     parts = token.split("_", 2)
-    # PostgreSQL refuses a text with a zero byte, and a prefix has none.
+    # PostgreSQL rejects text with a NUL byte. Valid prefixes have none.
     if len(parts) != 3 or parts[0] != "gw" or not parts[1].isalnum():
         return None
     _, prefix, secret = parts
@@ -60,7 +60,7 @@ def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
 
 
 def still_may(user_id: int, api_key: object, permission: Permission) -> bool:
-    """Whether who was let in a while ago would be let in now: asked by what stays open for long."""
+    """Return True if the caller still has the permission. Called by connections that stay open."""
     if isinstance(api_key, ApiKey):
         api_key = ApiKey.objects.usable().filter(pk=api_key.pk).first()
         if api_key is None:
@@ -79,7 +79,7 @@ def _touch(api_key: ApiKey, address: str) -> None:
 
 @transaction.atomic
 def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
-    """Raises NotYourKey; revoking a revoked key changes nothing. Without a user it is the operator who revokes."""
+    """Revoke a key. Raise NotYourKey. Idempotent. Without a user, the operator revokes."""
     if user is not None and api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
         raise NotYourKey("Only its owner or an admin can revoke this key.")
     if ApiKey.objects.filter(pk=api_key.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
@@ -90,7 +90,7 @@ def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
 
 @transaction.atomic
 def revoke_keys_of(*, person: User, by: User | None) -> int:
-    """Revoke all active API keys of a user and return how many there were. Raises NotYourKey."""
+    """Revoke all active API keys of a user and return how many there were. Raise NotYourKey."""
     api_keys = list(person.api_keys.usable().select_related("user"))
     for api_key in api_keys:
         revoke_api_key(api_key=api_key, user=by)

@@ -1,4 +1,4 @@
-"""The audit log as a file: CSV for spreadsheets, NDJSON for programs, in flat memory."""
+"""The audit log as a file, CSV or NDJSON, in constant memory."""
 
 import csv
 import hashlib
@@ -13,12 +13,12 @@ from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 
 CHUNK_ROWS = 500
 COLUMNS = ["id", "at", "user", "key", "origin", "address", "action", "target", "before", "after", "detail"]
-# A spreadsheet would take such a cell for a formula.
+# Spreadsheets would evaluate such a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_row(entry: AuditEntry) -> dict[str, Any]:
-    """What the page, the API and the files say of an entry."""
+    """Return an entry as shown on the page, in the API and in files."""
     return {
         "id": entry.pk,
         "at": entry.at.isoformat().replace("+00:00", "Z"),
@@ -35,13 +35,13 @@ def as_row(entry: AuditEntry) -> dict[str, Any]:
 
 
 async def read_ndjson(entries: AuditEntryQuerySet) -> AsyncIterator[bytes]:
-    """One JSON object a line, the oldest first."""
+    """Yield one JSON object per line, oldest first."""
     async for rows in _chunks(entries):
         yield b"".join(orjson.dumps(as_row(row), option=orjson.OPT_APPEND_NEWLINE) for row in rows)
 
 
 async def read_csv(entries: AuditEntryQuerySet) -> AsyncIterator[bytes]:
-    """With a header, the oldest first; objects are JSON in their cell."""
+    """Yield CSV with a header, oldest first; objects are JSON in their cell."""
     yield _write([COLUMNS])
     async for rows in _chunks(entries):
         yield _write([[_cell(value) for value in as_row(row).values()] for row in rows])
@@ -54,8 +54,8 @@ FORMATS: dict[str, tuple[str, Callable[[AuditEntryQuerySet], AsyncIterator[bytes
 
 
 def tag_entries(entries: AuditEntryQuerySet, *, format: str) -> tuple[str, AuditEntryQuerySet]:
-    """An ETag of the file, and the entries that are in it: those that come while it is read are in the next one."""
-    # Entries never change; but one loses its person or key when these are deleted, and old ones are swept.
+    """Return an ETag of the file, and its entries. Entries added while it is read are in the next file."""
+    # Entries never change, but they lose their user or key when these are deleted, and old ones are deleted.
     found = entries.order_by().aggregate(
         first=Min("pk"), last=Max("pk"), entries=Count("pk"), people=Count("user"), keys=Count("api_key")
     )
@@ -65,7 +65,7 @@ def tag_entries(entries: AuditEntryQuerySet, *, format: str) -> tuple[str, Audit
 
 
 async def _chunks(entries: AuditEntryQuerySet) -> AsyncIterator[list[AuditEntry]]:
-    """A chunk is a query, so that nothing stays open for a slow reader."""
+    """Yield entries with one query per chunk, so that no cursor stays open for a slow reader."""
     last = 0
     ordered = entries.with_actors().order_by("pk")
     while rows := [row async for row in ordered.filter(pk__gt=last)[:CHUNK_ROWS]]:

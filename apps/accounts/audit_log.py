@@ -1,4 +1,4 @@
-"""The audit log: every operation that changes something says here who did what to what, and how it was before."""
+"""The audit log: every changing operation records user, action, object and old values."""
 
 import sys
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from apps.gym.storable import bound_numbers, clean_line
 MAX_TEXT = 400
 MAX_MEMBERS = 50
 MAX_DEPTH = 6
-# Callers pass no secrets. Should one do so all the same, it does not stay.
+# Callers pass no secrets, but this redacts them if one does.
 _REDACTOR = Redactor()
-# Nobody asks of a log when a row was saved last, and secrets have no place there in any form.
+# Times of the last save are useless in a log, and secrets must not be in it.
 _LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
 
-# The request that is being answered, in its own thread or task; none in a worker or a command.
+# The current request of this thread or task; None in workers and commands.
 CURRENT: ContextVar[HttpRequest | None] = ContextVar("audited request", default=None)
 
 
@@ -37,12 +37,14 @@ def record(
     request: HttpRequest | None = None,
     **detail: Any,
 ) -> AuditEntry:
-    """Write one entry; `action` is `noun.verb`, such as `dataset.create`. Of `before` and `after` what differs is kept.
+    """Write one entry.
 
-    The key, the address and whether it was a page or the API are those of the request that is being answered.
+    `action` is `noun.verb`, for example `dataset.create`. Differing values of `before` and `after` are kept.
+
+    API key, address and origin (page or API) come from the current request.
     """
     request = request or CURRENT.get()
-    # Commands and the engine act without a person; anonymous callers have no row to point to.
+    # Commands and the engine act without a user; anonymous callers have no row.
     actor = user if isinstance(user, User) and user.pk else None
     api_key = getattr(request, "auth", None)
     was, now = _differences(before or {}, after or {})
@@ -64,7 +66,7 @@ def record(
 
 
 def describe(row: Model | None) -> dict[str, Any]:
-    """The fields of a row, without secrets and times: for `before` and `after`."""
+    """Return the fields of a row without secrets and times, for `before` and `after`."""
     if row is None:
         return {}
     names = [field.attname for field in row._meta.concrete_fields if not field.attname.endswith(_LEFT_OUT)]
@@ -74,7 +76,7 @@ def describe(row: Model | None) -> dict[str, Any]:
 def _origin(request: HttpRequest | None) -> str:
     if request is not None:
         return "api" if hasattr(request, "auth") else "page"
-    # Such as `manage.py collect`, or `manage.py serve` where its worker acts.
+    # For example `manage.py collect`, or the worker of `manage.py serve`.
     return clean_line(" ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]), 64)
 
 
@@ -84,9 +86,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[d
 
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
-    """What JSON and every database can hold, shortened, without credentials. Numbers beyond all numbers become null."""
+    """Return values that JSON and every database can store, shortened and redacted. Infinite numbers become null."""
     plain = orjson.loads(_dump(value)) if value else {}
-    # Before it is shortened: no rule knows half a credential.
+    # Redact before shortening: half a credential would not be recognised.
     clean = _shorten(_REDACTOR.redact_value(plain)[0])
     return clean if isinstance(clean, dict) else {}
 
@@ -95,7 +97,7 @@ def _dump(value: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        # What is done is done: no number is so large that nobody learns of it.
+        # The action is done, so an overflow must not raise here.
         return orjson.dumps(bound_numbers(value), default=str, option=orjson.OPT_NON_STR_KEYS)
 
 

@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as the proxies in front of this installation can be believed."""
+"""Find the client address of a request behind trusted proxies."""
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -7,7 +7,7 @@ from apps.gym.storable import clean_line
 
 
 def client_address(request: HttpRequest) -> str:
-    """Who is calling, as the outermost of our own proxies saw it; what stands left of that anybody may have written."""
+    """Return the client address as our outermost proxy saw it. Entries before that can be forged."""
     proxies = settings.TRUSTED_PROXIES
     forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
     if not proxies or not forwarded:
@@ -16,5 +16,8 @@ def client_address(request: HttpRequest) -> str:
 
 
 def tells_clients_apart() -> bool:
-    """Behind a proxy that we may not believe everybody has its address: one stranger would lock all people out."""
+    """Return False behind an untrusted proxy.
+
+    Then all clients share its address, and one attacker could lock out everybody.
+    """
     return bool(settings.TRUSTED_PROXIES) or not settings.SECURE

@@ -1,7 +1,7 @@
-"""Tell whether the disks that GymWeb writes to have space left.
+"""Check whether the disks to which GymWeb writes have free space.
 
-Disks of this machine are measured. The disk of a database server may be elsewhere: its errors say that it is full, and
-a probe says whether it still is.
+Disks of this machine are measured. A database server's disk may be elsewhere: its errors show that it is full, and a
+probe shows whether it still is.
 """
 
 import errno
@@ -34,7 +34,7 @@ REMEDY = "Delete exports, uploads or collections, or enlarge the disk. Work resu
 
 
 class Place(Enum):
-    """What a disk is for. One disk may be for both."""
+    """The purpose of a disk. One disk may have both."""
 
     DATABASE = "database"
     FILES = "files"
@@ -51,7 +51,7 @@ class Shortage:
 
     @property
     def disk(self) -> str:
-        """Name the disk without its folder, for callers who may not know that."""
+        """Return the name of the disk without its folder, for callers who may not see that."""
         if self.place is Place.FILES:
             return "the disk of uploads and exports (GYMWEB_VAR)"
         return "the disk of the database" if self.folder else "the disk of the database server"
@@ -100,12 +100,12 @@ def check_folder(folder: str | Path, *, coming: int = 0) -> None:
 
 
 def find_shortage(place: Place | None = None) -> Shortage | None:
-    """Return the shortage of a place, or of any. At most a second old; call it where the database may be asked."""
+    """Return the shortage of a place, or of any. At most a second old. May query the database."""
     return _watch.find(place)
 
 
 def check_growth(coming: int) -> None:
-    """Raise DiskFull if the database is short of space, or would be when it has grown by so many bytes."""
+    """Raise DiskFull if the database is short of space, or would be after growing by `coming` bytes."""
     check_space(Place.DATABASE)
     # SQLite writes rows to the write-ahead log first, and copies them to the database later.
     if shortage := _measure_database(2 * coming):
@@ -119,8 +119,10 @@ def check_space(place: Place | None = None) -> None:
 
 
 def folder_room(folder: str | Path) -> int | None:
-    """Return how many bytes may be written to the disk of this folder before it reaches the reserve, or None if there
-    is no such folder."""
+    """Return how many bytes may be written before the disk of this folder reaches the reserve.
+
+    None if there is no such folder.
+    """
     try:
         usage = shutil.disk_usage(folder)
     except FileNotFoundError:
@@ -136,7 +138,7 @@ def database_room() -> int | None:
 
 
 def note_error(error: BaseException | None) -> bool:
-    """Return True if the error says that a disk is full, and remember what the database said until a probe succeeds."""
+    """Return True if the error means that a disk is full, and remember this until a probe succeeds."""
     if not is_disk_full(error):
         return False
     if isinstance(error, DatabaseError):
@@ -151,7 +153,7 @@ def forget() -> None:
 
 @contextmanager
 def skip_when_full() -> Iterator[None]:
-    """Skip a write that a request can do without, such as the time when a key was last used."""
+    """Skip an optional write, for example the last use of a key."""
     try:
         yield
     except DatabaseError as error:
@@ -160,7 +162,7 @@ def skip_when_full() -> Iterator[None]:
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Return True for what the system, SQLite and PostgreSQL raise when a disk is full, and for DiskFull."""
+    """Return True for errors of the system, SQLite and PostgreSQL on a full disk, and for DiskFull."""
     while error is not None:
         if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}):
             return True
@@ -176,7 +178,7 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 
 class _Watch:
-    """What this process knows of its disks. Any thread may ask."""
+    """This process's knowledge of its disks. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -217,7 +219,7 @@ class _Watch:
             yield database
 
     def _still_refused(self) -> bool:
-        """Probe the database where nothing can be measured, or an error said that its disk is full."""
+        """Probe the database if its disk cannot be measured, or an error reported a full disk."""
         if (self._refused or connection.vendor == "postgresql") and not connection.in_atomic_block:
             now = time.monotonic()
             if now - self._probed_at >= PROBE_SECONDS:
@@ -247,8 +249,10 @@ def _database_folder() -> Path | None:
 
 
 def _reusable_bytes(folder: Path) -> int:
-    """Return the bytes of pages that SQLite takes again: a file does not shrink when rows are deleted. They count only
-    while the disk has some space for the write-ahead log."""
+    """Return the bytes of free pages, which SQLite reuses: a file does not shrink when rows are deleted.
+
+    They count only while the disk has some space for the write-ahead log.
+    """
     usage = shutil.disk_usage(folder)
     if usage.free * 4 < reserve_of(usage.total):
         return 0
@@ -282,7 +286,7 @@ def _shrink_log() -> bool:
 
 
 def _is_used_up() -> bool:
-    """SQLite has several names for what goes wrong on a full disk: only the disk says whether it is full."""
+    """Return True if the disk is full. SQLite raises various errors on a full disk, so the disk itself is checked."""
     folder = _database_folder()
     return folder is not None and shutil.disk_usage(folder).free < PROBE_BYTES
 
@@ -301,5 +305,5 @@ def _probe(*, was_refused: bool) -> bool:
         return False
     except (OSError, DatabaseError) as problem:
         connection.close_if_unusable_or_obsolete()
-        # A server that ended when its disk was full is not back yet, which says nothing of the disk.
+        # A server that stopped when its disk was full is not back yet; this does not show whether there is space.
         return is_disk_full(problem) or was_refused

@@ -1,4 +1,4 @@
-"""Requests that may come twice: under one key of one person, one of them has its effect and all have its answer."""
+"""Idempotent requests: requests with the same key of a user take effect once and get the same response."""
 
 import re
 from datetime import timedelta
@@ -9,11 +9,12 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.accounts.models import KeptAnswer, User
 from apps.gym.request_refusals import Refusal
 
 LOST_AFTER = timedelta(minutes=10)
-"""A request without an answer for so long has lost its process: the next one with its key takes its place."""
+"""A request without a response for this long has lost its process; the next one with its key replaces it."""
 SWEPT_AT_ONCE = 1_000
 MAX_KEY_LENGTH = 128
 _KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
@@ -26,24 +27,24 @@ def find_key_problem(key: str) -> str:
     """
     if _KEY.fullmatch(key):
         return ""
-    told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"
+    told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has other characters"
     return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}."
 
 
 class KeyReused(Refusal, status=422, code="idempotency-key-reused"):
-    """The key came with another request before."""
+    """Raised if the key was used for another request."""
 
     def __init__(self, message: str = "This Idempotency-Key was used for another request: choose a new one.") -> None:
         super().__init__(message)
 
 
 class StillUnderWay(Refusal, status=409, code="idempotency-under-way"):
-    """The first request with this key has no answer yet."""
+    """Raised while the first request with this key is in progress."""
 
     wait = 1
 
     def __init__(self) -> None:
-        super().__init__("The first request with this Idempotency-Key has not been answered yet.")
+        super().__init__("The first request with this Idempotency-Key is still in progress.")
 
 
 class Turn(Enum):
@@ -52,8 +53,10 @@ class Turn(Enum):
 
 
 def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnswer]:
-    """Whether this request is the first with its key, or what the first was answered. Raises KeyReused and
-    StillUnderWay."""
+    """Return whether this request is the first with its key, and otherwise the stored response.
+
+    Raise KeyReused and StillUnderWay.
+    """
     forget_old(user=user, key=key)
     try:
         with transaction.atomic():
@@ -61,7 +64,7 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnsw
     except IntegrityError:
         earlier = KeptAnswer.objects.filter(user=user, key=key).first()
     if earlier is None:
-        # The first one has just failed: whoever asks again is the first.
+        # The first request just failed, so this one counts as the first.
         raise StillUnderWay
     if earlier.fingerprint != fingerprint:
         raise KeyReused
@@ -71,25 +74,26 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnsw
 
 
 def keep_answer(*, claim: KeptAnswer, status: int, body: str, location: str) -> None:
-    """What every further request with the key is answered."""
+    """Store the response for repeated requests with the key."""
     KeptAnswer.objects.filter(pk=claim.pk).update(status=status, body=body, location=location)
 
 
 def give_up_key(*, claim: KeptAnswer) -> None:
-    """The request failed and changed nothing: the key may be used again, for a better one too."""
+    """Release the key after a failed request that changed nothing."""
     KeptAnswer.objects.filter(pk=claim.pk, status__isnull=True).delete()
 
 
 def forget_old(**which: Any) -> int:
-    """Of the rows named: those whose time is over, and those whose process was lost."""
+    """Delete expired rows and those of lost processes among the rows selected by `which`. Return how many."""
     now = timezone.now()
     old = KeptAnswer.objects.filter(created_at__lt=now - timedelta(hours=settings.KEEP_ANSWERS_HOURS), **which)
     lost = KeptAnswer.objects.filter(created_at__lt=now - LOST_AFTER, status__isnull=True, **which)
     return old.delete()[0] + lost.delete()[0]
 
 
+@background_job(every=15.0, on_full_disk=True)
 def sweep_answers() -> bool:
-    """Background job: forget some answers whose time is over. Says whether there were any."""
+    """Background job: delete some expired responses. Return True if there were any."""
     over = timezone.now() - timedelta(hours=settings.KEEP_ANSWERS_HOURS)
     some = KeptAnswer.objects.filter(created_at__lt=over).order_by("created_at").values_list("pk", flat=True)
     return KeptAnswer.objects.filter(pk__in=list(some[:SWEPT_AT_ONCE])).delete()[0] > 0

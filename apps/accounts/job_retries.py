@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.disk_space import DiskFull, find_shortage, is_disk_full, note_error
 from apps.accounts.outages import drop_broken_connection, is_transient
+from apps.accounts.shared_columns import Dated
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
@@ -28,16 +29,16 @@ SPACE_WAIT = timedelta(seconds=15)
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=1)
 GIVE_UP_AFTER = timedelta(hours=1)
-"""A job fails when transient errors have interrupted it for so long without progress."""
+"""A job fails after transient errors without progress for this long."""
 DATABASE_WAIT_SECONDS = 1.0
-"""How often a worker asks whether the database is back."""
+"""How often a worker checks whether the database is back."""
 
 
-class RetriedJob(models.Model):
+class RetriedJob(Dated):
     """Columns of a job that is retried."""
 
     failing_since = models.DateTimeField(
-        null=True, blank=True, help_text="When transient errors began to interrupt it; null after progress"
+        null=True, blank=True, help_text="When transient errors started; null after progress"
     )
     retry_at = models.DateTimeField(null=True, blank=True, help_text="While queued after an error: the next attempt")
 
@@ -58,15 +59,15 @@ def claimed() -> dict[str, Any]:
 
 
 def progressed() -> dict[str, Any]:
-    """Return the fields to set when a job that continues where it stopped has completed a part."""
+    """Return the fields to set after a part of a resumable job is complete."""
     return {"touched_at": timezone.now(), "failing_since": None}
 
 
 def put_back(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
     """Queue the job again if the problem is transient; return False if the job must fail. A full disk never fails it.
 
-    `owned` is the job's row while this attempt owns it; `queued` are the fields that put it back. The row's message
-    says why the job waits. In a worker this waits for a database that is away.
+    `owned` is the job's row while this attempt owns it; `queued` are the fields that requeue it. The row's message is
+    the reason. In a worker, this waits until the database is available.
     """
     if not (is_transient(problem) or is_disk_full(problem)):
         return False
@@ -94,7 +95,7 @@ def _explain_full_disk(problem: BaseException) -> str:
 
 
 def when_database_answers(work: Callable[[], Result]) -> Result:
-    """Do the work, a short write. In a worker repeat it while the database is away; elsewhere raise at once."""
+    """Do a short write. In a worker, retry while the database is unavailable; elsewhere raise at once."""
     while True:
         try:
             drop_broken_connection()

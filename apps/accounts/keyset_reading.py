@@ -4,10 +4,11 @@ An open cursor holds a read snapshot. SQLite refuses every write on its connecti
 committed (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout. So `.iterator()` is not used in this project.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db.models import Model, QuerySet
 
 Row = TypeVar("Row")
@@ -30,3 +31,13 @@ def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE)
         last: Any = page[-1]
         key = attrgetter(by)(last) if isinstance(last, Model) else last[0]
         page = list(ordered.filter(**{f"{by}__gt": key})[:size])
+
+
+async def one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the same pieces, each produced in the thread with the database connection of the request."""
+
+    def make() -> bytes:
+        return next(pieces, b"")
+
+    while piece := await sync_to_async(make, thread_sensitive=True)():
+        yield piece

@@ -1,5 +1,4 @@
-"""Pages closed by default: a page answers only the methods it has a rule for, and only to who has the permission. And
-whatever changed something without saying so itself is written into the audit log."""
+"""Reject requests to pages without a declared permission, and write audit entries for changes that recorded none."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,13 +19,16 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def is_api_view(view: object) -> bool:
-    """Views of Django REST Framework carry their class; their own permission class decides, with a JSON answer."""
+    """Return True for views of Django REST Framework, which check permissions themselves and respond with JSON."""
     return hasattr(view, "cls")
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
-    """Whoever sent something when their session had ended comes back to the page that they sent it from: its address
-    itself may take nothing but what is sent. `unsent` lets the browser keep what was typed (static/js/typed.js)."""
+    """Adds login redirects.
+
+    After signing in, a form that was submitted with an expired session leads back to its page, because its own URL may
+    accept only POST. `unsent` lets the browser keep the input (static/js/typed.js).
+    """
 
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> HttpResponseRedirect:
         if request.method in _SAFE:
@@ -38,7 +40,7 @@ class SignInMiddleware(LoginRequiredMiddleware):
 
 
 class PermissionMiddleware(MiddlewareMixin):
-    """After SignInMiddleware, which sends whoever is not signed in to the sign-in page first."""
+    """Runs after SignInMiddleware, which redirects to the sign-in page first."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -47,19 +49,20 @@ class PermissionMiddleware(MiddlewareMixin):
             return None
         permissions: dict[str, Permission] = getattr(view, "permissions", {})
         if not permissions:
-            raise PermissionDenied("This page has no rule yet, so it is closed to everyone.")
+            raise PermissionDenied("This page has no access rule, so access is denied.")
         method = "GET" if request.method == "HEAD" else request.method or ""
         if method not in permissions:
-            named = sorted(permissions) + (["HEAD"] if "GET" in permissions else [])
-            return HttpResponseNotAllowed(named)
+            return HttpResponseNotAllowed(sorted(permissions) + (["HEAD"] if "GET" in permissions else []))
         if not user_may(request.user, permissions[method]):
             raise PermissionDenied(f"Your role does not have the permission “{permissions[method]}”.")
         return None
 
 
 class AuditMiddleware:
-    """Lets the operations below know the request that they are asked by. One that succeeded, may have changed something
-    and is in the log under no name of its own, is there under its address."""
+    """Makes the request available to operations.
+
+    Adds an audit entry, under the URL, for successful changes that recorded none.
+    """
 
     sync_capable = True
     async_capable = True
@@ -89,7 +92,7 @@ class AuditMiddleware:
             if _is_unsaid(request, response):
                 await sync_to_async(_say)(request)
         finally:
-            # Its task need not end with it: whoever waits for it by async_to_sync takes its context over.
+            # Reset explicitly: the task may continue, because async_to_sync copies its context to the caller.
             CURRENT.reset(token)
         return response
 

@@ -3,12 +3,16 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.shared_columns import Dated
 from apps.accounts.stored_json import StoredJSONField
 
 
 class Role(models.TextChoices):
-    """apps/accounts/permissions.py says what each may do. A viewer reads everything and reviews nothing, an annotator
-    reviews and reads only their own work; an engineer may do both, and more."""
+    """Roles; apps/accounts/permissions.py has their permissions.
+
+    A viewer reads everything and reviews nothing, an annotator reviews and reads only their own work; an engineer does
+    both, and more.
+    """
 
     VIEWER = "viewer", "Viewer"
     ANNOTATOR = "annotator", "Annotator"
@@ -17,21 +21,23 @@ class Role(models.TextChoices):
 
 
 class Scope(models.TextChoices):
-    """What an API key is for; apps/accounts/permissions.py says exactly what each may."""
+    """Scopes of an API key; apps/accounts/permissions.py has their permissions."""
 
-    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews, as far as your role may"
-    TASKS_WRITE = "tasks:write", "Upload and change datasets and tasks, and read them"
+    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews"
+    TASKS_WRITE = "tasks:write", "Read, upload and change datasets and tasks"
     ROLLOUTS_RUN = "rollouts:run", "Read, plan and steer collections, and stream rollouts to a trainer"
-    ANNOTATE = "annotate", "Read, comment, review, flag, and lead queues where your role may"
+    ANNOTATE = "annotate", "Read, comment, review, flag and lead queues"
     EXPORT = "export", "Read, build pairs, write and download exports"
-    ADMIN = "admin", "Everything your role may, except accounts and keys"
+    ADMIN = "admin", "Everything that your role allows, except users and keys"
 
 
 class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
-    keymap = models.JSONField(default=dict, blank=True, help_text="Keys of their own by command; empty: the usual ones")
+    keymap = models.JSONField(
+        default=dict, blank=True, help_text="Custom keyboard shortcuts by command; empty: defaults"
+    )
     tables = models.JSONField(
-        default=dict, blank=True, help_text="By name of a table: {columns, density}; empty: the usual ones"
+        default=dict, blank=True, help_text="Table settings by name: {columns, density}; empty: defaults"
     )
 
     class Meta:
@@ -45,25 +51,25 @@ class User(AbstractUser):
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> "ApiKeyQuerySet":
-        """Neither revoked nor expired."""
+        """Return keys that are neither revoked nor expired."""
         alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=timezone.now())
         return self.filter(alive, revoked_at__isnull=True, user__is_active=True)
 
 
 def known_scopes(value: object) -> None:
-    """A list of names of scopes, at least one and none twice."""
+    """Validate a list of scope names: at least one, without duplicates."""
     if not isinstance(value, list) or not value:
         raise ValidationError("A key needs at least one scope.", code="required")
     if unknown := [one for one in value if one not in Scope.values]:
-        raise ValidationError(f"There is no scope “{unknown[0]}”: give {', '.join(Scope.values)}.", code="unknown")
+        raise ValidationError(f"Unknown scope “{unknown[0]}”. Choose from {', '.join(Scope.values)}.", code="unknown")
     if len(set(value)) < len(value):
-        raise ValidationError("A scope stands there twice.", code="twice")
+        raise ValidationError("A scope is repeated.", code="twice")
 
 
 KEY_STATES = ["usable", "expired", "revoked"]
 
 
-class ApiKey(models.Model):
+class ApiKey(Dated):
     """A bearer key `gw_<prefix>_<secret>`; only the SHA-256 of the secret is kept."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
@@ -71,7 +77,6 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=16, unique=True)
     secret_hash = models.CharField(max_length=64)
     scopes = models.JSONField(validators=[known_scopes])
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -84,7 +89,7 @@ class ApiKey(models.Model):
 
     @property
     def state(self) -> str:
-        """One of KEY_STATES; a usable key of a closed account is refused all the same."""
+        """Return one of KEY_STATES; keys of deactivated users are rejected too."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
@@ -92,11 +97,11 @@ class ApiKey(models.Model):
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):
     def seen_by(self, user: User) -> "SavedViewQuerySet":
-        """One's own, and what others share."""
+        """Return the user's own views and shared views."""
         return self.filter(models.Q(user=user) | models.Q(is_shared=True))
 
 
-class SavedView(models.Model):
+class SavedView(Dated):
     """A filter, an order and columns of a table under a name. The app of the table defines their meaning."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
@@ -106,7 +111,6 @@ class SavedView(models.Model):
     sort = models.CharField(max_length=32, blank=True)
     columns = models.JSONField(default=list, blank=True)
     is_shared = models.BooleanField(default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
 
     objects = SavedViewQuerySet.as_manager()
 
@@ -118,12 +122,11 @@ class SavedView(models.Model):
         return self.name
 
 
-class SignInLink(models.Model):
-    """A one-time link, like a notebook server's; only the SHA-256 of its token is kept."""
+class SignInLink(Dated):
+    """A one-time sign-in link; only the SHA-256 of its token is stored."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_in_links")
     token_hash = models.CharField(max_length=64, unique=True)
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
 
@@ -137,7 +140,7 @@ class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """Who did what to what. Written by the operation that did it; never changed."""
+    """One audit entry: user, action and object. Written by the operation; never changed."""
 
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     api_key = models.ForeignKey(ApiKey, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -147,7 +150,7 @@ class AuditEntry(models.Model):
     before = StoredJSONField(default=dict, blank=True)
     after = StoredJSONField(default=dict, blank=True)
     detail = StoredJSONField(default=dict, blank=True)
-    origin = models.CharField(max_length=64, blank=True, help_text="page, api, or the command")
+    origin = models.CharField(max_length=64, blank=True, help_text="page, api or command")
     address = models.CharField(max_length=64, blank=True)
     at = models.DateTimeField(auto_now_add=True)
 
@@ -155,7 +158,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        # Each filter of the log, newest first.
+        # An index for each filter of the log, newest first.
         indexes = [
             models.Index(fields=["user", "-id"], name="audit_user"),
             models.Index(fields=["noun", "-id"], name="audit_noun"),
@@ -168,8 +171,7 @@ class AuditEntry(models.Model):
 
 
 class Tally(models.Model):
-    """How often somebody did something within a while: tries to sign in, requests of a minute. Whom it is about is
-    hashed."""
+    """Number of events of a subject within a period: sign-in tries, requests per minute. The subject is hashed."""
 
     key = models.CharField(max_length=64, primary_key=True)
     count = models.IntegerField()
@@ -180,7 +182,7 @@ class Tally(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """What the first request with an Idempotency-Key was answered; no status while it is under way."""
+    """The response to the first request with an Idempotency-Key; no status while it is in progress."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=128)

@@ -12,22 +12,25 @@ logger = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
-"""How long nothing may fail before an outage is over: a server that fails every few seconds has one outage."""
+"""Time without failures after which an outage is over: a server that fails every few seconds has one outage."""
 
 
 class OutageLog:
-    """The log lines about one thing that can fail, whatever uses it. Any thread may call it."""
+    """The log lines about one thing that can fail. Thread-safe."""
 
     def __init__(self, subject: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._subject = subject
         self._clock = clock
         self._lock = threading.Lock()
-        self._failures: Counter[str] = Counter()  # of this outage, by the work that failed
+        self._failures: Counter[str] = Counter()  # of this outage, by work
         self._began = self._failed_at = self._logged_at = 0.0
         self._worked_at: float | None = None
 
     def failed(self, work: str, problem: BaseException, *, traceback: bool = False) -> None:
-        """Count a failure. The first one of an outage is logged, with its traceback if asked, then one a minute."""
+        """Count a failure.
+
+        The first one of an outage is logged, with its traceback if `traceback` is set, then one a minute.
+        """
         with self._lock:
             now = self._failed_at = self._clock()
             self._worked_at = None
@@ -41,8 +44,7 @@ class OutageLog:
             seconds, tries, works = now - self._began, self._failures.total(), dict(self._failures)
         if is_first:
             level, exc_info = (logging.ERROR, problem) if traceback else (logging.WARNING, None)
-            line = "%s fails (%s), retrying: %r"
-            logger.log(level, line, self._subject, work, problem, exc_info=exc_info)
+            logger.log(level, "%s fails (%s), retrying: %r", self._subject, work, problem, exc_info=exc_info)
         else:
             counts = ", ".join(f"{name} {count}" for name, count in works.items())
             values = (self._subject, seconds, tries, counts, problem)
@@ -81,7 +83,7 @@ class RetryLog:
         self._own = OutageLog(work)
 
     def failed(self, problem: BaseException) -> None:
-        """Log an outage of the database without a traceback, and anything else with one where that was asked for."""
+        """Log a database outage without traceback, and other errors with one if requested."""
         if is_outage(problem):
             DATABASE.failed(self._work, problem)
         else:

@@ -1,20 +1,20 @@
-"""Tell database errors that pass by themselves from queries that are wrong."""
+"""Tell transient database errors from wrong queries."""
 
 from django.db import Error, InterfaceError, OperationalError, connection
 
 RETRY_SECONDS = 5
 _SQLSTATES = ("08", "53", "57P")
-"""PostgreSQL's classes of connections, of resources that have run out, and of a server that stops or starts."""
+"""PostgreSQL error classes: connections, exhausted resources, and a server that stops or starts."""
 _SQLITE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
 _REPEATABLE_SQLSTATES = ("40001", "40P01", "55P03", "25P03")
-"""PostgreSQL ended the transaction, not the server: serialization failure, deadlock, lock timeout, idle too long."""
+"""PostgreSQL ended the transaction, not the server: serialization failure, deadlock, lock timeout, idle timeout."""
 _REPEATABLE_SQLITE = ("SQLITE_LOCKED", "SQLITE_PROTOCOL")
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return True if the database is away, full or overrun, so that the same request may go through later.
+    """Return True if the database is unavailable, full or overloaded, so that the same request may succeed later.
 
-    Django keeps the driver's own error as the cause.
+    Django keeps the driver's error as the cause.
     """
     if not isinstance(error, OperationalError | InterfaceError):
         return False
@@ -23,13 +23,13 @@ def is_outage(error: BaseException | None) -> bool:
         return str(name).startswith(_SQLITE)
     if state := getattr(cause, "sqlstate", None):
         return str(state).startswith(_SQLSTATES)
-    # No code: libpq itself speaks, of a connection that it could not make or has lost. Of an InterfaceError that is
-    # closed, so may a cursor be, and that is a bug.
+    # Errors without a code come from libpq: the connection failed or was lost. An InterfaceError may also mean a closed
+    # cursor, which is a bug.
     return isinstance(error, OperationalError) or "connection" in str(error)
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Return True if a job that raised this may succeed when it is repeated: an outage, a deadlock, a lost race."""
+    """Return True if the job may succeed when repeated: after an outage, a deadlock or a lost race."""
     if is_outage(error):
         return True
     cause = error.__cause__ if isinstance(error, Error) else None

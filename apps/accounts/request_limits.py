@@ -1,7 +1,7 @@
-"""So many requests a minute of one caller, over all web processes, for next to nothing a request.
+"""Limit the requests per minute of each caller, over all web processes, at almost no cost per request.
 
-A process counts by itself and tells the database once a second or each hundredth of the limit, close to the limit each
-thousandth. See docs/decisions/0007-rates-are-counted-in-the-database.md.
+Each process counts by itself and reports to the database once a second or each hundredth of the limit; near the limit,
+each thousandth. See docs/decisions/0007-rates-are-counted-in-the-database.md.
 """
 
 import threading
@@ -17,16 +17,16 @@ WINDOW_SECONDS = 60
 TELL_SECONDS = 1.0
 CLOSE = 0.9
 MAX_CALLERS = 20_000
-"""Callers that one process remembers; those whose minute is over go first."""
+"""Maximum callers in memory per process; those whose minute has ended are removed first."""
 
 
 @dataclass(slots=True)
 class _Window:
     ends_at: float
     told_at: float
-    known: int = 0  # of all processes, when the database was last told
-    telling: int = 0  # of this process, on their way to the database
-    pending: int = 0  # of this process since then
+    known: int = 0  # of all processes, at the last report
+    telling: int = 0  # of this process, being reported
+    pending: int = 0  # of this process, not reported yet
 
     @property
     def count(self) -> int:
@@ -34,7 +34,7 @@ class _Window:
 
 
 class Limiter:
-    """One kind of caller, such as `key`. Any thread may use it."""
+    """One kind of caller, for example `key`. Thread-safe."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -42,7 +42,7 @@ class Limiter:
         self._lock = threading.Lock()
 
     def wait(self, caller: str, limit: int) -> float:
-        """Seconds until this caller may ask again; 0.0: now. Counts nothing."""
+        """Return the seconds until this caller may send a request; 0.0 means now. Does not count."""
         now = time.time()
         with self._lock:
             window = self._windows.get(caller)
@@ -51,8 +51,10 @@ class Limiter:
         return 0.0
 
     def take(self, caller: str, limit: int) -> float:
-        """Count one request, and give 0.0; or, where the limit of a minute is reached, the seconds until it is over. A
-        limit of 0 is none."""
+        """Count one request and return 0.0, or return the seconds until the minute ends if its limit is reached.
+
+        A limit of 0 means no limit.
+        """
         if not limit:
             return 0.0
         now = time.time()
@@ -79,16 +81,16 @@ class Limiter:
             with self._lock:
                 window.telling -= telling
             if isinstance(error, DatabaseError) and note_error(error):
-                window.pending += telling  # Until the disk has space again each process counts by itself.
+                window.pending += telling  # Each process counts by itself until the disk has space again.
                 return 0.0
             raise
         with self._lock:
             window.telling -= telling
-            # An answer that comes late must not take back what a later one said of the same minute.
+            # A late response must not overwrite a newer one of the same minute.
             is_same = window.ends_at == counted.ends_at
             window.known = max(window.known, counted.number) if is_same else counted.number
             window.ends_at = counted.ends_at
-        # The other processes had what was left.
+        # Other processes used the rest of the limit.
         return max(1.0, counted.ends_at - now) if counted.number > limit else 0.0
 
     def _open(self, caller: str, now: float) -> _Window:

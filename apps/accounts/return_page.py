@@ -1,4 +1,4 @@
-"""Which page a user sees after signing in. Only pages of this site are ever named."""
+"""Choose the page to open after signing in. Only pages of this site are allowed."""
 
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission, user_may
 def landing_page(request: HttpRequest, user: User, wanted: str) -> str:
     """Return the page that opens after signing in: the wanted one, else the start page of the user's role.
 
-    The site's own address, `/`, names no page in particular.
+    `/` does not count as a wanted page.
     """
     page = page_of(request, wanted)
     home = reverse("dashboard:home")
@@ -30,13 +30,13 @@ def page_of(request: HttpRequest, address: str) -> str:
 def find_page(address: str, *, host: str | None = None, is_secure: bool = False) -> str:
     """Return the path and query of a page of this site, or an empty string for any other address.
 
-    An address that only takes POST gives the nearest page above it. Without a host only paths are accepted.
+    For a URL that only accepts POST, returns the nearest page above it. Without a host, only paths are accepted.
     """
     if not url_has_allowed_host_and_scheme(address, allowed_hosts=host, require_https=is_secure):
         return ""
     parts = urlsplit(address)
     path = parts.path or "/"
-    # What begins with two slashes, or one and a backslash, is another host's name to a browser.
+    # Browsers treat two slashes, or a slash and a backslash, at the start as another host's name.
     if not path.startswith("/") or not url_has_allowed_host_and_scheme(path, allowed_hosts=None):
         return ""
     found = _takes_get(path)
@@ -50,7 +50,7 @@ def find_page(address: str, *, host: str | None = None, is_secure: bool = False)
 
 
 def _takes_get(path: str) -> bool | None:
-    """None where nothing has this address: its page says so."""
+    """Return whether the path accepts GET; None if it does not exist, which its page will report."""
     try:
         view = resolve(path).func
     except Resolver404:

@@ -1,4 +1,4 @@
-"""Signing in: by password, throttled; by a one-time link, like a notebook server's."""
+"""Signing in: by password, throttled; by a one-time link, like a notebook server's. Inviting people by such a link."""
 
 import hashlib
 import secrets
@@ -12,17 +12,23 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import SignInLink, User
 from apps.accounts.sign_in_limits import SignInLimits, clear_account
+from apps.accounts.user_accounts import create_user
+
+INVITATION_MINUTES = 3 * 24 * 60
 
 
 class SignInRefused(Exception):
-    """Says the same for a wrong name, a wrong password and a closed account, so names cannot be found out."""
+    """Raised if signing in fails.
+
+    The message is the same for an unknown name, a wrong password and a closed account, so that names cannot be guessed.
+    """
 
     def __init__(self, message: str = "This user name and password do not match.") -> None:
         super().__init__(message)
 
 
 class TooManyTries(SignInRefused):
-    """Raised while even the right password is refused; `retry_after` is in seconds."""
+    """Raised while even the right password is rejected. `retry_after` is in seconds."""
 
     def __init__(self, retry_after: int) -> None:
         minutes = -(-retry_after // 60)
@@ -32,7 +38,7 @@ class TooManyTries(SignInRefused):
 
 
 def sign_in_with_password(*, request: HttpRequest, username: str, password: str) -> User:
-    """Return the user whose password this is. Raises SignInRefused or TooManyTries. The caller opens the session."""
+    """Return the user whose password this is. Raise SignInRefused or TooManyTries. The caller opens the session."""
     limits = SignInLimits(request, username)
     if seconds := limits.count():
         raise TooManyTries(seconds)
@@ -51,7 +57,7 @@ def _hash(token: str) -> str:
 
 @transaction.atomic
 def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None) -> str:
-    """A token that signs `user` in once within the time."""
+    """Return a token that signs `user` in once, valid for `minutes`."""
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
         user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
@@ -60,20 +66,27 @@ def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None
     return token
 
 
+@transaction.atomic
+def invite_person(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
+    """The account, without a password, and the token of its sign-in link. Raises ValidationError."""
+    person = create_user(username=username, role=role, email=email, by=by)
+    return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES, by=by)
+
+
 def is_open(token: str) -> bool:
-    """Whether the link would sign somebody in now. Looking does not use it up."""
+    """Return True if the link is valid now. This does not use it up."""
     links = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True)
     return links.filter(used_at__isnull=True, expires_at__gt=timezone.now()).exists()
 
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
-    """The link's user, once; None for a link that is used, expired, unknown, or whose user is closed."""
+    """Return the link's user and use it up; None if it was used, has expired, is unknown, or its user is closed."""
     now = timezone.now()
     link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
     if link is None:
         return None
-    # The UPDATE's row count says who won when two browsers open the link at once.
+    # If two browsers open the link at once, the row count of the UPDATE decides.
     if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
         return None
     clear_account(link.user.username)

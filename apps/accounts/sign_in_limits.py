@@ -21,9 +21,9 @@ _DOUBLINGS = 10
 
 
 class SignInLimits:
-    """The tallies of one try to sign in. Unknown names are counted like accounts, by the name as typed.
+    """The tallies of one sign-in attempt. Unknown names are counted like accounts, by the name as typed.
 
-    A known device of the user has tallies of its own, so that strangers cannot slow its sign-ins.
+    A known device of the user has its own tallies, so that strangers cannot delay its sign-ins.
     """
 
     def __init__(self, request: HttpRequest, username: str) -> None:
@@ -70,7 +70,7 @@ def _count_failure(subject: str) -> int:
     if failures <= 0:
         return 0
     delay = min(FIRST_DELAY_SECONDS << min(failures - 1, _DOUBLINGS), LONGEST_DELAY_SECONDS)
-    # The first try in a delay is checked, and no other until it ends.
+    # Only the first try during a delay is checked.
     number, ends_at = add(f"sign-in-delay {subject}", seconds=delay)
     if number == 1:
         return 0

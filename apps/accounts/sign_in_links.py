@@ -1,4 +1,4 @@
-"""The address of a one-time sign-in link, for commands that print it."""
+"""Query of one-time sign-in links, for commands that print them."""
 
 from argparse import ArgumentParser
 
@@ -10,15 +10,15 @@ from apps.accounts.return_page import find_page
 
 
 def add_link_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
-    parser.add_argument("--next", default="", metavar="PATH", help="the page that the link opens, such as /queues/")
+    parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="base URL of the server")
+    parser.add_argument("--next", default="", metavar="PATH", help="the page that the link opens, for example /queues/")
 
 
 def link_query(wanted: str) -> str:
-    """Return the query that names the page a link opens. Raises CommandError for an address of another site."""
+    """Return the query that names the page a link opens. Raise CommandError for an address of another site."""
     page = find_page(wanted)
     if wanted and not page:
-        raise CommandError(f"The link cannot open {wanted}. Give a path on this site, such as /queues/.")
+        raise CommandError(f"The link cannot open {wanted}. Give a path on this site, for example /queues/.")
     return "?" + urlencode({"next": page}) if page else ""
 
 

@@ -1,4 +1,4 @@
-"""Background jobs that ran out of disk space: each waits until there is as much as it is expected to need."""
+"""Background jobs that ran out of disk space. Each waits until the expected space is free."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from apps.accounts.disk_space import find_shortage, show_bytes
 RETRY_SECONDS = 15.0
 """How long a job waits if nothing says how much space there is or how much it needs."""
 MARGIN = 1.5
-"""By how much more a job is expected to need each time it runs out of space again."""
+"""The expected need grows by this factor each time a job runs out of space again."""
 FORGET_SECONDS = 600.0
-"""After so long only the job's own estimate counts: other jobs may have used the space last time."""
+"""After this time only the job's own estimate counts, because other jobs may have used the space."""
 
 
 class _Wait(NamedTuple):
@@ -22,7 +22,7 @@ class _Wait(NamedTuple):
 
 
 class SpaceWaits:
-    """The jobs of one kind that wait, as far as this process knows: another process tries each of them once.
+    """The waiting jobs of one kind, as known to this process. Other processes try each of them once.
 
     `room` returns the bytes that may still be written, negative below the reserve, or None if that is unknown. Any
     thread may call it.
@@ -33,7 +33,7 @@ class SpaceWaits:
         self._waits: dict[int, _Wait] = {}
 
     def put(self, pk: int, needed: int) -> None:
-        """Let a job wait that is expected to need so many bytes."""
+        """Let a job wait that is expected to need `needed` bytes."""
         before, now = self._waits.get(pk), time.monotonic()
         most = max(needed, int(before.needed * MARGIN)) if before else needed
         room = self._room()
@@ -53,11 +53,11 @@ class SpaceWaits:
         return [pk for pk, wait in waits.items() if now < wait.not_before or _is_short(wait, room, now)]
 
     def forget(self, pk: int) -> None:
-        """The job has ended."""
+        """Forget a job that has ended."""
         self._waits.pop(pk, None)
 
     def clear(self) -> None:
-        """No job waits."""
+        """Forget all jobs."""
         self._waits.clear()
 
 
@@ -67,6 +67,6 @@ def _is_short(wait: _Wait, room: int | None, now: float) -> bool:
 
 
 def explain_waiting() -> str:
-    """Return why a queued job waits while a disk is full; empty while none is."""
+    """Return why queued jobs wait while a disk is full; empty otherwise."""
     shortage = find_shortage()
     return f"Waiting for disk space: {shortage}" if shortage else ""

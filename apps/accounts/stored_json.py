@@ -1,5 +1,4 @@
-"""JSON as databases give it back: PostgreSQL writes the number 1e40 out, as a whole one that JSON for programs has no
-room for. Here it is a float, as it was when it was stored."""
+"""JSON as stored. PostgreSQL writes 1e40 as a long integer; this field restores the float."""
 
 import json
 from typing import Any
@@ -15,7 +14,7 @@ class _Decoder(json.JSONDecoder):
 
 
 class StoredJSONField(models.JSONField):
-    """For what holds numbers that people, verifiers or files gave. Migrations know it as the JSONField that it is."""
+    """JSON with numbers from users, verifiers or files. Migrations see it as a JSONField."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "decoder": _Decoder})

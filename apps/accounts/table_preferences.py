@@ -1,4 +1,4 @@
-"""How somebody wants a table: which columns, how dense; and views of it that are saved under a name."""
+"""Table preferences of users: columns, density, and saved views."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,18 +10,18 @@ from apps.accounts.models import SavedView, User
 from apps.gym.request_refusals import Refusal
 
 MOST_VIEWS = 200
-"""Of one person."""
+"""Maximum saved views per user."""
 
 
 class ViewRefused(Refusal):
-    """This cannot be saved as it is; `argument` is the part to change."""
+    """Raised if this cannot be saved; `argument` is the field to change."""
 
 
 class NameTaken(ViewRefused, status=409, code="name-taken"):
-    """Another view of theirs, `view`, has this name."""
+    """Raised if another view of the user, `view`, has this name."""
 
     def __init__(self, name: str, view: SavedView, remedy: str) -> None:
-        super().__init__(f"A view of yours is called “{name}” already: {remedy}.", "name")
+        super().__init__(f"You already have a view “{name}”: {remedy}.", "name")
         self.view = view
 
     @property
@@ -30,11 +30,11 @@ class NameTaken(ViewRefused, status=409, code="name-taken"):
 
 
 class NotYourView(Refusal, status=403, code="not-yours"):
-    """Somebody else saved it: it can be seen, and not changed."""
+    """Raised if the view belongs to another user: it is read-only."""
 
 
 def arrange_table(*, user: User, table: str, columns: Sequence[str], density: str) -> None:
-    """In place of what was chosen before. The caller knows which columns and densities there are."""
+    """Replace the earlier choice. The caller checks columns and densities."""
     user.tables = {**user.tables, table: {"columns": list(columns), "density": density}}
     user.save(update_fields=["tables"])
 
@@ -50,17 +50,17 @@ def save_view(
     is_shared: bool = False,
     replace: bool = False,
 ) -> SavedView:
-    """A new view; with `replace` the one of this name of theirs as it shall be now. The caller has read the query.
+    """Create a view; with `replace`, overwrite the user's view with this name. The caller has validated the query.
 
-    Raises NameTaken, and ViewRefused for a name that is none and for too many.
+    Raise NameTaken, and ViewRefused for an invalid name or too many views.
     """
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable():
-        raise ViewRefused("A view has a name of 1 to 100 characters.", "name")
+        raise ViewRefused("Give a view name of 1 to 100 characters.", "name")
     given = {"query": query, "sort": sort, "columns": list(columns), "is_shared": is_shared}
     with transaction.atomic():
         if user.saved_views.exclude(table=table, name=name).count() >= MOST_VIEWS:
-            raise ViewRefused(f"There are {MOST_VIEWS} views of yours: delete some first.")
+            raise ViewRefused(f"You have {MOST_VIEWS} saved views, the maximum. Delete one first.")
         view, is_new = SavedView.objects.get_or_create(user=user, table=table, name=name, defaults=given)
         if not is_new:
             if not replace:
@@ -73,12 +73,12 @@ def save_view(
 
 
 def change_view(*, view: SavedView, user: User, **changes: object) -> SavedView:
-    """Raises NotYourView, NameTaken and ViewRefused."""
+    """Save a changed view. Raise NotYourView, NameTaken and ViewRefused."""
     _refuse_others(view, user)
     if "name" in changes:
         changes["name"] = " ".join(str(changes["name"]).split())
         if not changes["name"]:
-            raise ViewRefused("A view has a name of 1 to 100 characters.", "name")
+            raise ViewRefused("Give a view name of 1 to 100 characters.", "name")
     for name, value in changes.items():
         setattr(view, name, value)
     try:
@@ -92,7 +92,7 @@ def change_view(*, view: SavedView, user: User, **changes: object) -> SavedView:
 
 
 def delete_view(*, view: SavedView, user: User) -> None:
-    """Raises NotYourView."""
+    """Delete a view. Raise NotYourView."""
     _refuse_others(view, user)
     with transaction.atomic():
         record(user=user, action="view.deleted", target=f"view {view.pk}", name=view.name)
@@ -101,4 +101,4 @@ def delete_view(*, view: SavedView, user: User) -> None:
 
 def _refuse_others(view: SavedView, user: User) -> None:
     if view.user_id != user.pk:
-        raise NotYourView(f"{view.user} saved this view: save one of your own.")
+        raise NotYourView(f"This view belongs to {view.user}. Save your own view.")

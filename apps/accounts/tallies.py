@@ -1,4 +1,4 @@
-"""What was counted of somebody within a while, in the database: right for any number of web processes."""
+"""Counters per subject and period in the database, correct for any number of web processes."""
 
 import hashlib
 import secrets
@@ -27,7 +27,10 @@ class Counted(NamedTuple):
 
 
 def add(key: str, by: int = 1, *, seconds: int) -> Counted:
-    """Count, in one statement. The while begins with the first count of a key and lasts `seconds`."""
+    """Add to a counter with one statement, and return it.
+
+    The period starts with the first count of a key and lasts `seconds`.
+    """
     now = int(time.time())
     with connection.cursor() as cursor:
         cursor.execute(_ADD, [_hash(key), by, now + seconds, now, now])
@@ -42,12 +45,15 @@ def forget(key: str) -> None:
 
 
 def sweep() -> int:
-    """Delete what is over; each key has one row, so this only bounds what strangers leave behind."""
+    """Delete expired counters. Each key has one row, so this only bounds their number."""
     return Tally.objects.filter(ends_at__lt=int(time.time())).delete()[0]
 
 
 def network_of(address: str) -> str:
-    """Whom an address counts for: itself, but of IPv6 the network of 64 bits, of which everybody has a whole one."""
+    """Return the network to which an address is counted.
+
+    That is itself, or the /64 network of an IPv6 address, because a client usually owns all of it.
+    """
     with suppress(ValueError):
         parsed = ip_address(address)
         if isinstance(parsed, IPv6Address):
@@ -56,5 +62,5 @@ def network_of(address: str) -> str:
 
 
 def _hash(key: str) -> str:
-    # Some people type their password where their name belongs.
+    # Some users type their password in the name field.
     return hashlib.sha256(key.encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""Creating and changing accounts. There is no registration and no default password: admins invite."""
+"""Create and change accounts. There is no registration and no default password: admins invite users."""
 
 from django.contrib.auth.password_validation import validate_password
 from django.db import transaction
@@ -10,14 +10,14 @@ from apps.gym.request_refusals import Refusal
 
 
 class LastAdmin(Refusal, status=409, code="last-admin"):
-    """Without an admin nobody could manage accounts again."""
+    """Raised if a change would remove the last admin."""
 
 
 @transaction.atomic
 def create_user(
     *, username: str, role: str = Role.VIEWER, password: str | None = None, email: str = "", by: User | None = None
 ) -> User:
-    """Without a password the account can be entered by a sign-in link only. Raises ValidationError."""
+    """Create an account. Without a password, it can only be entered with a sign-in link. Raise ValidationError."""
     user = User(username=username, role=role, email=email)
     if password is None:
         user.set_unusable_password()
@@ -32,10 +32,10 @@ def create_user(
 
 @transaction.atomic
 def edit_user(*, person: User, role: str, is_active: bool = True, email: str | None = None, by: User | None) -> User:
-    """Change the role, or close or reopen the account. Raises LastAdmin and ValidationError."""
+    """Change the role, or close or reopen the account. Raise LastAdmin and ValidationError."""
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     stays_admin = role == Role.ADMIN and is_active
-    # Evaluated as a whole, so that the rows are locked: two admins cannot demote one another at once.
+    # Evaluated to lock the rows: two admins cannot demote each other at once.
     others = [admin for admin in admins if admin.pk != person.pk]
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
         raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
@@ -57,7 +57,7 @@ def _facts(person: User) -> dict[str, object]:
 def change_password(*, person: User, password: str, by: User | None, revoke_keys: bool = False) -> int:
     """Set a new password and return how many API keys were revoked. All other sessions of the user end.
 
-    Raises ValidationError for a weak password.
+    Raise ValidationError for a weak password.
     """
     validate_password(password, person)
     person.set_password(password)

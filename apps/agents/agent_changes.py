@@ -1,24 +1,24 @@
-"""Save an agent whose few-shot examples are a conversation and whose sampling is an object."""
+"""Save agents with valid few-shot examples and sampling settings."""
 
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
+from apps.policies.row_checks import check_row
 
 _ROLES = ("user", "assistant", "system", "developer")
 
 
 def save_agent(*, agent: Agent, user: object) -> Agent:
-    """Create or change one. Raises ValidationError by field.
+    """Create or change an agent. Raise ValidationError by field.
 
-    Planned collections keep the agent as it was: they hold a snapshot.
+    Planned collections do not change: they hold a snapshot.
     """
-    _check(agent)
+    check_row(agent, find_errors(agent))
     with transaction.atomic():
         stored = Agent.objects.filter(pk=agent.pk).first()
         agent.save()
@@ -28,7 +28,7 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
 
 
 def find_errors(agent: Agent) -> dict[str, list[str]]:
-    """By field, what keeps an agent from being saved that its fields' own validators do not see."""
+    """Return errors by field that the fields' own validators do not find."""
     problem = find_problem(agent.examples)
     found = {"examples": [problem] if problem else [], "sampling": find_default_problems(agent.sampling)}
     if agent._state.adding and (taken := find_slug_problem(agent.slug)):
@@ -36,20 +36,8 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
     return {field: problems for field, problems in found.items() if problems}
 
 
-def _check(agent: Agent) -> None:
-    errors: dict[str, list[Any]] = {}
-    try:
-        agent.full_clean()
-    except ValidationError as wrong:
-        errors = wrong.update_error_dict({})
-    for field, problems in find_errors(agent).items():
-        errors.setdefault(field, [ValidationError(problem) for problem in problems])
-    if errors:
-        raise ValidationError(errors)
-
-
 def find_problem(examples: object) -> str:
-    """What keeps these examples from being a conversation that every policy model accepts; empty when nothing does."""
+    """Return why these examples are not a conversation that every policy model accepts; empty if they are."""
     if not isinstance(examples, list):
         return "Give a JSON list of Responses items."
     open_calls: set[str] = set()
@@ -71,10 +59,10 @@ def _problem_of_item(item: object, open_calls: set[str]) -> str:
     if kind == "function_call":
         absent = [key for key in ("call_id", "name", "arguments") if not isinstance(item.get(key), str)]
         open_calls.update([] if absent else [item["call_id"]])
-        return f"is a function_call without the text {absent[0]!r}" if absent else ""
+        return f"is a function_call without {absent[0]!r}" if absent else ""
     if kind == "function_call_output":
         return _problem_of_output(item, open_calls)
-    return "" if isinstance(kind, str) else "has a type that is no text"
+    return "" if isinstance(kind, str) else "has a type that is not text"
 
 
 def _problem_of_message(item: dict[str, Any]) -> str:
@@ -88,6 +76,6 @@ def _problem_of_output(item: dict[str, Any], open_calls: set[str]) -> str:
         return "is a function_call_output without an output"
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or call_id not in open_calls:
-        return "is the output of a call that does not stand before it"
+        return "is the output of a call that does not precede it"
     open_calls.discard(call_id)
     return ""

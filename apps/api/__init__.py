@@ -1,1 +1,1 @@
-"""The REST interface: JSON in, one call down, JSON out."""
+"""The REST API: JSON in, one call to an app, JSON out."""

@@ -1,12 +1,11 @@
 """Agents: the harness around the policy model."""
 
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 
 from apps.accounts.permissions import Permission
 from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
-from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
+from apps.api.framework.base_viewsets import SlugViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 
 
@@ -34,11 +33,9 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
         ]
 
 
-class AgentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class AgentViewSet(SlugViewSet):
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -47,12 +44,5 @@ class AgentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveM
         "partial_update": Permission.CONFIGURE,
     }
 
-    def perform_create(self, serializer: serializers.BaseSerializer[Agent]) -> None:
-        self._save(serializer, Agent())
-
-    def perform_update(self, serializer: serializers.BaseSerializer[Agent]) -> None:
-        self._save(serializer, self.get_object())
-
-    def _save(self, serializer: serializers.BaseSerializer[Agent], agent: Agent) -> None:
-        assign(agent, serializer.validated_data)
-        serializer.instance = save_agent(agent=agent, user=self.person)
+    def save(self, row: Agent, api_key: str | None) -> Agent:
+        return save_agent(agent=row, user=self.person)

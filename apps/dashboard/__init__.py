@@ -1,1 +1,1 @@
-"""The pages: HTML in and out, live over sockets."""
+"""The HTML pages and their live updates over WebSockets."""

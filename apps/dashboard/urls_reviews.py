@@ -1,4 +1,4 @@
-"""Addresses of what people judge: queues, the pages on which they work, rubrics, and what they say of a rollout."""
+"""URLs of reviews: queues, work pages, rubrics, and annotations of a rollout."""
 
 from django.urls import URLPattern, path
 

@@ -1,4 +1,4 @@
-"""Addresses of what is set up: access, datasets, environments, models, agents."""
+"""URLs of the set-up pages: access, datasets, environments, models, agents."""
 
 from django.urls import URLPattern, path
 

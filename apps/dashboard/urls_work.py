@@ -1,4 +1,4 @@
-"""Addresses of the work itself: collections, rollouts, pairs, exports, workers."""
+"""URLs of collections, rollouts, pairs, exports and workers."""
 
 from django.urls import URLPattern, path
 

@@ -1,4 +1,4 @@
-"""What `manage.py check` says of the environments that the operator wrote."""
+"""System checks of custom environments."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def check_written_environments(**given: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"An environment could not be loaded: {problem}.",
-            hint="Mend the file, or take it out of GYMWEB_ENVIRONMENTS.",
+            hint="Correct the file, or remove it from GYMWEB_ENVIRONMENTS.",
             id="environments.W001",
         )
         for problem in PROBLEMS

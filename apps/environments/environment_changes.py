@@ -1,4 +1,4 @@
-"""Save an environment whose resource server this installation may call."""
+"""Save environments, with their API key and adapter settings."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -7,32 +7,33 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import describe, record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
-from apps.environments.verifier_trial import describe_problems
+from apps.environments.verifier_cases import describe_problems
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
-from apps.gym.judging.settings import read_settings
+from apps.gym.judging.scale import read_settings
 from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge
 from apps.gym.written.registry import find_environment, list_names
 from apps.policies.models import Health
 from apps.policies.policy_model_changes import KeyRequired
+from apps.policies.row_checks import lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
 
 
 class EnvironmentChanged(Refusal, status=409, code="changed"):
-    """The row to change is no longer there."""
+    """Raised if the row to change was deleted."""
 
 
 def save_environment(*, environment: Environment, user: object, api_key: str | None = None) -> Environment:
-    """Create or change one. `api_key` None keeps the stored key, an empty one removes it.
+    """Create or change a policy model. `api_key` None keeps the stored key, an empty one removes it.
 
-    Raises ValidationError by field, KeyRequired (one of them) where a new address meets a stored key, and
+    Raise ValidationError by field, its subclass KeyRequired for a new address with a stored key, and
     EnvironmentChanged.
 
-    The other adapter's field is emptied, and the judge's fields where nobody would ask it, so that a row never says two
-    things. What the last health check saw is forgotten when the server is another one. Where each attempt starts a
-    process, the usual number of rollouts at once becomes the most that may be.
+    Clears the fields of other adapters, and the judge fields if no judge is used, so that a row is consistent. Drops
+    the last health check if the server changed. If each attempt starts a process, the default concurrency is capped at
+    the maximum number of processes.
     """
     _tidy(environment)
     environment.full_clean()
@@ -42,7 +43,7 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
     _check_verifier(environment)
     _check_judge(environment)
     with transaction.atomic():
-        stored = _lock_stored(environment)
+        stored = lock_stored(environment, EnvironmentChanged)
         _keep_key(environment, stored, api_key)
         if stored is None or api_key is not None or _server_of(stored) != _server_of(environment):
             environment.health, environment.health_message = Health.UNKNOWN, ""
@@ -67,7 +68,7 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
 
 
 def _keep_key(environment: Environment, stored: Environment | None, api_key: str | None) -> None:
-    """A key goes to the address that it was entered for, and to no other."""
+    """Set the given key, or keep the stored one. Raise KeyRequired if its address changed."""
     key = "" if not environment.is_over_http else None if api_key is None else api_key.strip()
     if key is not None or stored is None:
         environment.api_key_encrypted, environment.api_key_hint = encrypt_secret(key) if key else "", hint_of(key or "")
@@ -84,7 +85,7 @@ def _tidy(environment: Environment) -> None:
     if environment.adapter != Adapter.MCP_PROCESS:
         environment.command = ""
     elif environment.concurrency == USUAL_CONCURRENCY:
-        # Nobody chose it.
+        # The default was not changed.
         environment.concurrency = min(USUAL_CONCURRENCY, settings.MCP_PROCESSES)
     if environment.adapter != Adapter.BUILTIN:
         environment.builtin = ""
@@ -98,7 +99,7 @@ def _check_server(environment: Environment) -> None:
     if environment.adapter == Adapter.BUILTIN:
         if find_environment(environment.builtin) is None:
             names = ", ".join(list_names())
-            raise ValidationError({"builtin": f"There is no built-in environment of that name; there are: {names}."})
+            raise ValidationError({"builtin": f"Unknown built-in environment. Choose one of: {names}."})
         return
     if environment.adapter == Adapter.DECLARED:
         return
@@ -106,7 +107,7 @@ def _check_server(environment: Environment) -> None:
         _check_command(environment)
         return
     if "?" in environment.base_url or "#" in environment.base_url:
-        raise ValidationError({"base_url": "Give scheme, host, port and path only: the routes are put behind them."})
+        raise ValidationError({"base_url": "Give only scheme, host, port and path. Routes are appended."})
     try:
         lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), environment.base_url)
     except OutboundRefused as error:
@@ -114,13 +115,13 @@ def _check_server(environment: Environment) -> None:
 
 
 def _check_command(environment: Environment) -> None:
-    """Only what the operator named may run on this machine."""
+    """Raise ValidationError unless the operator allows the command on this machine."""
     if environment.command not in settings.MCP_COMMANDS:
         names = ", ".join(sorted(settings.MCP_COMMANDS)) or "none"
-        told = f"There is no command of that name in GYMWEB_MCP_COMMANDS; there are: {names}."
+        told = f"Unknown command. GYMWEB_MCP_COMMANDS defines: {names}."
         raise ValidationError({"command": told})
     if environment.concurrency > settings.MCP_PROCESSES:
-        told = f"Each attempt starts a process: at most {settings.MCP_PROCESSES} at once (GYMWEB_MCP_PROCESSES)."
+        told = f"Each attempt starts a process, so the maximum is {settings.MCP_PROCESSES} (GYMWEB_MCP_PROCESSES)."
         raise ValidationError({"concurrency": told})
 
 
@@ -132,7 +133,7 @@ def _check_verifier(environment: Environment) -> None:
 
 
 def asks_for_judge(environment: Environment) -> bool:
-    """What verifies here goes before what the built-in would do."""
+    """Return True if the configured verifier, or else the built-in one, needs a judge."""
     if environment.verifies_here:
         return asks_judge(environment.verifier)
     builtin = find_environment(environment.builtin)
@@ -145,10 +146,10 @@ def _rows_may_ask(environment: Environment) -> bool:
 
 def _check_judge(environment: Environment) -> None:
     if environment.verifies and asks_for_judge(environment) and environment.judge_model is None:
-        raise ValidationError({"judge_model": "A judge model gives this environment's rewards: name one."})
+        raise ValidationError({"judge_model": "This environment needs a judge model. Choose one."})
     group = environment.judge_model.worker_group if environment.judge_model else ""
     if group and group != environment.worker_group:
-        told = f"Only workers of the group {group} may use it: give this environment the same worker group."
+        told = f"Only workers of the group {group} can use it. Set the same worker group in this environment."
         raise ValidationError({"judge_model": told})
     try:
         read_settings(environment.judge_settings)
@@ -158,12 +159,3 @@ def _check_judge(environment: Environment) -> None:
 
 def _server_of(environment: Environment) -> tuple[str, str]:
     return environment.adapter, environment.server
-
-
-def _lock_stored(environment: Environment) -> Environment | None:
-    if environment.pk is None:
-        return None
-    stored = Environment.objects.select_for_update().filter(pk=environment.pk).first()
-    if stored is None:
-        raise EnvironmentChanged(f"The environment {environment.slug} was deleted in the meantime.")
-    return stored

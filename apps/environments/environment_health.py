@@ -1,7 +1,7 @@
-"""Health checks of environments: is the server there, and which tools does it name? On demand, and on a schedule.
+"""Health checks of environments, on demand and on a schedule: does the server respond, and which tools does it have?
 
-When a check is due is a row's own column, so that any worker may do it. A server that is found unwell is looked at
-twice; then its environment gets no new rollouts, and is asked again soon, until it is well.
+The row has the time of its next check, so any worker can do it. An unhealthy server is checked twice; then its
+environment gets no new rollouts, and is checked more often until it is healthy.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.environments.models import IN_PROCESS, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym import process_exit
@@ -28,47 +29,51 @@ from apps.policies.policy_clients import open_outbound
 
 MOST_AT_ONCE = 16
 FIRST_PAUSE = 5.0
-"""Seconds until a server that was found unwell is asked again; later as long as it has been unwell already."""
+"""Seconds until an unhealthy server is checked again. The delay grows with the time it has been unhealthy."""
 SECOND_LOOK_SECONDS = 1.0
 LOOK_SECONDS = 15.0
 MAX_SURVEY = 500_000
-"""Characters of JSON kept of what a server tells of itself."""
+"""Maximum characters of JSON stored of a server's description."""
 _LISTEN_SECONDS = 0.2
 _STALE_AFTER = 3
-"""A verdict this many intervals old says nothing any more: nobody asks, so nobody would let its rollouts go on."""
+"""A health result this many intervals old is ignored: no worker renews it, so rollouts would wait forever."""
 _MESSAGE_CHARACTERS = 500
 
 worker_group: ContextVar[str] = ContextVar("worker_group", default="")
-"""Set by a worker for its background jobs: what belongs to another group may not even be reachable from here."""
+"""Set by a worker for its background jobs: servers of another group may be unreachable from here."""
 
 
 def probe_environment(*, environment: Environment) -> Environment:
-    """Ask the server now and store what came of it. Never raises for a server that fails."""
+    """Check the server now and store the result. Never raises if the server fails."""
     (probe,) = async_to_sync(_probe_all)([environment], looks=1)
     _store(environment, probe)
     environment.refresh_from_db()
     return environment
 
 
+@background_job(thread="checks", waiting=lambda: Environment.objects.exclude(adapter__in=IN_PROCESS), on_full_disk=True)
 def probe_due_environments() -> bool:
-    """Ask the servers whose check is due, all at once; True when there were any. A background job."""
+    """Background job: check all servers that are due, concurrently. Return True if there were any."""
     due = _claim_due()
     if due:
-        # In this very thread, where whoever asks it to leave is heard.
+        # In this thread, which notices requests to leave.
         for environment, probe in zip(due, asyncio.run(_probe_until_leaving(due)), strict=True):
             _store(environment, probe)
     return bool(due)
 
 
 def is_held_back(adapter: str, health: str, checked_at: datetime | None, now: datetime) -> bool:
-    """Whether an environment in this state gets no new rollouts."""
+    """Return True if an environment in this state gets no new rollouts."""
     if adapter in IN_PROCESS or health != Health.UNHEALTHY or checked_at is None:
         return False
     return now - checked_at <= timedelta(seconds=_STALE_AFTER * max(settings.PROBE_SECONDS, FIRST_PAUSE))
 
 
 def _claim_due() -> list[Environment]:
-    """Taken by setting the next time: a worker that dies amid a check costs one interval."""
+    """Claim due checks by setting the time of the next one.
+
+    A worker that dies during a check delays it by one interval.
+    """
     now = timezone.now()
     due = Environment.objects.exclude(adapter__in=IN_PROCESS).filter(worker_group__in={"", worker_group.get()})
     due = due.filter(Q(probe_due_at__lte=now) | Q(probe_due_at__isnull=True)).order_by("probe_due_at", "pk")
@@ -81,7 +86,7 @@ def _claim_due() -> list[Environment]:
 
 
 async def _probe_until_leaving(environments: Sequence[Environment]) -> list[Probe]:
-    """Raises Leaving: a server that hangs holds up no worker that is asked to go."""
+    """Check the servers. Raise Leaving if the worker shuts down, without waiting for a server that hangs."""
     probing = asyncio.create_task(_probe_all(environments, looks=2))
     try:
         while not probing.done():
@@ -101,7 +106,7 @@ async def _probe_all(environments: Sequence[Environment], *, looks: int) -> list
 
 
 async def _probe(environment: Environment, outbound: Outbound, looks: int) -> Probe:
-    """A server that was well and does not answer may only have been busy: it gets a second look."""
+    """Check a server. If it was healthy and does not respond, check a second time, because it may be busy."""
     try:
         server = connect_environment(environment, outbound)
     except EnvironmentFault as fault:
@@ -114,7 +119,7 @@ async def _probe(environment: Environment, outbound: Outbound, looks: int) -> Pr
 
 
 async def _look(server: ResourceServer) -> Probe:
-    """All that one look asks, within its time."""
+    """Run a single check, within its time limit."""
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             return await server.probe()
@@ -123,7 +128,7 @@ async def _look(server: ResourceServer) -> Probe:
 
 
 def _store(environment: Environment, probe: Probe) -> None:
-    """Unless the environment was changed meanwhile: then this was about another server."""
+    """Store the result unless the environment was changed meanwhile: then it describes another server."""
     now = timezone.now()
     changes: dict[str, object] = {
         "health": Health.HEALTHY if probe.healthy else Health.UNHEALTHY,
@@ -139,7 +144,7 @@ def _store(environment: Environment, probe: Probe) -> None:
 
 
 def _storable(found: dict[str, Any]) -> dict[str, Any]:
-    """What was found, or nothing where it is too much or holds what no database takes: attempts then ask themselves."""
+    """Return the findings, or nothing if they are too large or not storable; attempts then query the server."""
     return found if find_unstorable(found) is None and len(json.dumps(found)) <= MAX_SURVEY else {}
 
 

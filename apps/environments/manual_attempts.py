@@ -1,7 +1,7 @@
-"""Play an attempt by hand: seed a session, call its tools, verify what somebody wrote. Nothing of it is stored.
+"""Manual attempts: seed a session, call its tools, verify an answer. Nothing is stored.
 
-No session is kept between two requests: each seeds one anew and plays all moves again, which the same seed makes the
-same in every environment that is deterministic.
+No session is kept between requests: each request seeds a new one and repeats all moves, which gives the same result in
+deterministic environments.
 """
 
 import logging
@@ -31,15 +31,15 @@ from apps.policies.policy_clients import open_outbound
 logger = logging.getLogger(__name__)
 
 PLAY_SECONDS = 60.0
-"""Of the whole: somebody waits for it."""
+"""Time limit of the whole attempt, because a user waits."""
 MOST_MOVES = 50
 _NO_PROMPT = "(no prompt)"
 MAX_CHARACTERS = 500_000
-"""Of the row, and of all moves, as JSON."""
+"""Maximum characters of the row, and of all moves, as JSON."""
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` are a trace as that of a rollout; with an ErrorRaised for its last where the attempt failed."""
+    """`events` are a trace like that of a rollout. The last event is ErrorRaised if the attempt failed."""
 
     events: list[TraceUnion]
     seconds: float
@@ -54,7 +54,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OutOfMoves(Exception):
-    """The next move is somebody's to think of."""
+    """Raised when the moves are used up and the user chooses the next one."""
 
 
 def play_session(
@@ -68,8 +68,8 @@ def play_session(
 ) -> Played:
     """Play the moves, `{"text"}` or `{"calls": [{"name", "arguments"}]}` each, for at most PLAY_SECONDS.
 
-    The attempt is verified after the last one where `verify` says so, or the environment has ended it. What the
-    environment does wrong is part of what is played. Raises ValidationError by field.
+    The attempt is verified after the last move if `verify` is set or the environment ended it. Errors of the
+    environment are part of the result. Raise ValidationError by field.
     """
     task, read = _check(environment, row, moves, verify=verify)
     played = async_to_sync(_play)(environment, task, read, seed, verify)
@@ -78,7 +78,7 @@ def play_session(
 
 
 def suggest_row(environment: Environment) -> TaskRow:
-    """A task to begin with where no dataset has one: the first easy one of its kit; else nothing."""
+    """Return an example task if no dataset has one: the first easy one of the environment's kit, else nothing."""
     kit = find_kit(environment.builtin)
     try:
         return next(generate_tasks(kit, count=1, difficulty="easy")) if kit else {}
@@ -101,9 +101,9 @@ def _check(environment: Environment, row: object, moves: object, *, verify: bool
     if len(read) > MOST_MOVES:
         errors["moves"] = [f"Give at most {MOST_MOVES} moves."]
     if verify and not read and not errors:
-        errors["moves"] = ["There is nothing to verify: give one move at least."]
+        errors["moves"] = ["Nothing to verify. Give at least one move."]
     if verify and environment.verifies and asks_for_judge(environment):
-        errors["verify"] = ["A judge model is asked only in a collection, where what it costs is counted."]
+        errors["verify"] = ["A judge model runs only in a collection, which counts its cost."]
     for name, given in (("row", row), ("moves", moves)):
         if name not in errors and (unsendable := _find_unsendable(given)):
             errors[name] = [unsendable]
@@ -113,7 +113,7 @@ def _check(environment: Environment, row: object, moves: object, *, verify: bool
 
 
 def _read_row(row: object) -> TaskRow:
-    """A row without a prompt is one that only the verifier's fields matter of. Raises RowRefused."""
+    """Return the row, which may lack a prompt if only the verifier's fields matter. Raise RowRefused."""
     if not isinstance(row, dict):
         raise RowRefused("not_an_object", "must be an object")
     given = row if "responses_create_params" in row else {"responses_create_params": {"input": _NO_PROMPT}, **row}
@@ -138,7 +138,7 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
                 row=row,
                 server=connect_environment(environment, outbound),
                 policy=PlayedPolicy(row, lambda seen: _next_move(seen, moves)),
-                # One step more than there are moves asks for the next one, which ends it unverified.
+                # One more step than moves requests the next move, which ends the attempt without verifying.
                 harness=Harness(max_steps=max(1, len(moves) + (not verify))),
                 seed=seed,
                 elapsed=lambda: time.perf_counter() - began,
@@ -148,12 +148,12 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
     except _OutOfMoves:
         pass
     except TimeoutError:
-        events.append(_failure(TimedOut(f"It was not done within {PLAY_SECONDS:g} s."), began))
+        events.append(_failure(TimedOut(f"No result within {PLAY_SECONDS:g} s."), began))
     except GymError as error:
         events.append(_failure(error, began))
     except Exception as bug:
-        # As in a worker: what ends one attempt is shown as its end.
-        logger.exception("an attempt at %s that was played by hand broke", environment.slug)
+        # As in a worker, an error that ends the attempt is shown as its end.
+        logger.exception("a manual attempt at %s failed", environment.slug)
         events.append(_failure(EnvironmentFault(f"{type(bug).__name__}: {bug}"), began))
     finally:
         await outbound.close()

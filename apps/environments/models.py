@@ -3,7 +3,7 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from apps.policies.models import Health, PolicyModel
+from apps.policies.models import Health, PolicyModel, Server
 from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
@@ -13,70 +13,59 @@ class Adapter(models.TextChoices):
     GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
     MCP = "mcp", "MCP server over HTTP"
     MCP_PROCESS = "mcp_process", "MCP server as a process"
-    DECLARED = "declared", "Declared: no server, a configured verifier"
+    DECLARED = "declared", "No server, configured verifier"
 
 
 USUAL_CONCURRENCY = 1024
 OVER_HTTP = [Adapter.HTTP, Adapter.GYMNASIUM, Adapter.MCP]
 IN_PROCESS = [Adapter.BUILTIN, Adapter.DECLARED]
-"""Nothing to ask: these are healthy as long as we are."""
+"""In-process adapters: healthy as long as this process runs."""
 
 
-class Environment(models.Model):
+class Environment(Server):
     """Tools, per-attempt state and verifier, served by a resource server."""
 
-    slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)
     description = TypedTextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
-    builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
+    builtin = models.CharField(max_length=64, blank=True, help_text="Name of the built-in environment")
     base_url = models.CharField(
         max_length=500,
         blank=True,
-        help_text="Servers over HTTP: e.g. http://127.0.0.1:8001; of an MCP server the whole address, e.g. …/mcp",
+        help_text="URL of the server, e.g. http://127.0.0.1:8001; for MCP with its path, e.g. …/mcp",
     )
-    api_key_encrypted = models.TextField(blank=True, editable=False)
-    api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
     command = models.SlugField(
         max_length=64,
         blank=True,
-        help_text="MCP servers as a process: which of the commands in GYMWEB_MCP_COMMANDS each attempt starts",
+        help_text="Command from GYMWEB_MCP_COMMANDS that each attempt starts",
     )
     verifies = models.BooleanField(
-        default=True, help_text="Off: rollouts complete without a reward, for people to judge"
+        default=True, help_text="If off, rollouts complete without a reward, for human review"
     )
     verifier = models.JSONField(
         default=dict,
         blank=True,
-        help_text='A verifier and its parameters, such as {"type": "exact_match"}; it goes before the server\'s own',
+        help_text='A verifier and its parameters, such as {"type": "exact_match"}; replaces the verifier of the server',
     )
     call_timeout = models.FloatField(
         default=60.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Seconds for one seed or tool call",
-    )
-    connect_timeout = models.FloatField(
-        default=10.0,
-        validators=[MinValueValidator(0.1), MaxValueValidator(300)],
-        help_text="Seconds until a connection must stand",
+        help_text="Timeout of a seed or tool call in seconds",
     )
     verify_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Seconds for one verification",
+        help_text="Timeout of a verification in seconds",
     )
     max_tries = models.PositiveSmallIntegerField(
         default=3,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Tries when the server cannot be reached",
+        help_text="Maximum tries if the server is unreachable",
     )
     concurrency = models.PositiveIntegerField(
         default=USUAL_CONCURRENCY,
         validators=[MinValueValidator(1)],
-        help_text="Rollouts in flight at once, over all workers",
-    )
-    worker_group = models.SlugField(
-        max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"
+        help_text="Maximum rollouts in flight over all workers",
     )
     judge_model = models.ForeignKey(
         PolicyModel,
@@ -84,34 +73,28 @@ class Environment(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="judged_environments",
-        help_text="Any policy model; it is asked as often at once as it has room for",
+        help_text="Policy model that judges, called up to its concurrency limit",
     )
     judge_rubric = models.TextField(
         blank=True,
         help_text=(
-            "What the judge looks for; a task's row may bring its own. {task}, {expected_answer}, {answer} "
-            "and {trace} name what it is given to read"
+            "Criteria for the judge; task rows can override it. Placeholders: {task}, {expected_answer}, "
+            "{answer} and {trace}"
         ),
     )
     judge_settings = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Such as {"question": "compare", "tries": 3} or {"scale": {"low": 1, "high": 5}, "reads": "trace"}',
+        help_text='For example {"question": "compare", "tries": 3} or {"scale": {"low": 1, '
+        '"high": 5}, "reads": "trace"}',
     )
-    health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
-    health_message = models.CharField(max_length=500, blank=True, editable=False)
-    health_checked_at = models.DateTimeField(null=True, editable=False)
     unwell_since = models.DateTimeField(
         null=True, editable=False, help_text="When its server became unhealthy; empty while it is healthy"
     )
-    survey = models.JSONField(
-        default=dict, editable=False, help_text="What the last health check found there: tools and routes"
-    )
+    survey = models.JSONField(default=dict, editable=False, help_text="Tools and routes found by the last health check")
     probe_due_at = models.DateTimeField(
-        null=True, editable=False, help_text="When any worker asks its server again; empty for what runs in process"
+        null=True, editable=False, help_text="Time of the next health check; empty for in-process environments"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ["name", "id"]
@@ -122,7 +105,7 @@ class Environment(models.Model):
                 | (models.Q(adapter=Adapter.MCP_PROCESS, base_url="") & ~models.Q(command=""))
                 | models.Q(adapter=Adapter.DECLARED, builtin="", base_url=""),
                 name="environment_has_a_server",
-                violation_error_message="Name a built-in environment or a command, or give the base URL of a server.",
+                violation_error_message="Choose a built-in environment or a command, or give the base URL of a server.",
             ),
             models.CheckConstraint(
                 condition=models.Q(concurrency__gte=1)
@@ -131,18 +114,15 @@ class Environment(models.Model):
                 & models.Q(verify_timeout__gt=0, verify_timeout__lte=3600)
                 & models.Q(max_tries__gte=1, max_tries__lte=20),
                 name="environment_limits_are_possible",
-                violation_error_message="One of its limits cannot be.",
+                violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(condition=models.Q(health__in=Health.values), name="environment_health_is_known"),
         ]
         indexes = [models.Index(fields=["probe_due_at"], name="environment_probes")]
 
-    def __str__(self) -> str:
-        return self.name
-
     @property
     def has_server(self) -> bool:
-        """Whether there is a server that can be well or not."""
+        """Return True if there is a server to check."""
         return self.adapter not in IN_PROCESS
 
     @property
@@ -151,16 +131,16 @@ class Environment(models.Model):
 
     @property
     def server(self) -> str:
-        """Which server it is, in one word for tables and the audit log."""
+        """Return a short name of the server for tables and the audit log."""
         return self.base_url or self.command or self.builtin
 
     @property
     def verifies_here(self) -> bool:
-        """Whether a configured verifier, its own or that of each task's row, gives the rewards."""
+        """Return True if a configured verifier, its own or that of each task row, computes the rewards."""
         return bool(self.verifier) or self.adapter in (Adapter.DECLARED, Adapter.MCP, Adapter.MCP_PROCESS)
 
     def describe_judge(self) -> dict[str, Any] | None:
-        """Who judges and how, for what is kept of a plan; None without a judge."""
+        """Return the judge and its settings for the snapshot of a plan; None without a judge."""
         if self.judge_model is None:
             return None
         return {"slug": self.judge_model.slug, "rubric": self.judge_rubric, "settings": self.judge_settings}

@@ -1,4 +1,4 @@
-"""Connect an environment: from its row to the resource server that speaks for it, and to its judge."""
+"""Connect an environment's resource server and judge from its row."""
 
 from contextlib import AbstractAsyncContextManager
 from copy import copy
@@ -12,13 +12,13 @@ from apps.gym.calls.observers import Observer, ignore
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
-from apps.gym.judging.settings import read_settings
+from apps.gym.judging.scale import read_settings
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
-from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
+from apps.gym.resources.own_verifier import ToollessServer, UnverifiedServer, VerifiedServer
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.resources.server_calls import Caller
 from apps.gym.resources.server_survey import read_survey
@@ -37,10 +37,14 @@ def connect_environment(
     judge: Judge | None = None,
     gate: Gate | None = None,
 ) -> ResourceServer:
-    """Opens no connection yet. Raises EnvironmentFault for a built-in that no longer exists and a verifier that cannot
-    be."""
+    """Return the resource server, without connecting yet.
+
+    Raise EnvironmentFault for a removed built-in environment or an invalid verifier.
+    """
     server = _connect_server(environment, outbound, observe, judge, gate)
-    if not environment.verifies or not environment.verifies_here:
+    if not environment.verifies:
+        return UnverifiedServer(server)
+    if not environment.verifies_here:
         return server
     try:
         return VerifiedServer(
@@ -53,8 +57,11 @@ def connect_environment(
 def connect_verifier(
     environment: Environment, outbound: Outbound, judge: Judge | None = None, gate: Gate | None = None
 ) -> ResourceServer:
-    """The environment for attempts that have been made. Where a verifier of ours reads the trace alone, whatever has
-    the tools need not be there, nor hold a session. Raises what `connect_environment` does."""
+    """Return the environment for verifying stored attempts.
+
+    If the verifier reads only the trace, the tools need not exist and no session is opened. Raises like
+    `connect_environment`.
+    """
     if environment.verifies_here:
         environment = copy(environment)
         environment.adapter = Adapter.DECLARED
@@ -71,7 +78,6 @@ def _connect_server(
         return WrittenServer(
             written,
             name=environment.slug,
-            verifies=environment.verifies,
             call_timeout=environment.call_timeout,
             verify_timeout=environment.verify_timeout,
         )
@@ -79,13 +85,12 @@ def _connect_server(
         return InProcessServer(
             environment.builtin,
             name=environment.slug,
-            verifies=environment.verifies,
             call_timeout=environment.call_timeout,
             verify_timeout=environment.verify_timeout,
             judge=judge,
         )
     if environment.adapter == Adapter.GYMNASIUM:
-        return GymnasiumServer(_call(environment, outbound, observe, gate), verifies=environment.verifies)
+        return GymnasiumServer(_call(environment, outbound, observe, gate))
     if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
         return McpServer(
             outbound,
@@ -96,13 +101,11 @@ def _connect_server(
             connect_timeout=environment.connect_timeout,
             observe=observe,
             max_tries=environment.max_tries,
-            verifies=environment.verifies,
             api_key=_read_key(environment),
         )
     return HttpResourceServer(
         _call(environment, outbound, observe, gate),
         verify_timeout=environment.verify_timeout,
-        verifies=environment.verifies,
         survey=read_survey(environment.survey),
     )
 
@@ -145,9 +148,9 @@ def connect_judge(
     weights: Weights | None = None,
     gate: Gate | None = None,
 ) -> Judge | None:
-    """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
+    """Return the environment's judge, or None. `seats` limit its concurrent calls.
 
-    Raises JudgeError where the model cannot be connected or no judge understands the settings.
+    Raise JudgeError if the model cannot be connected or the settings are invalid.
     """
     model = environment.judge_model
     if model is None:

@@ -1,4 +1,4 @@
-"""The first files of an environment that somebody writes, in a folder of its own outside this project."""
+"""Create the files of a custom environment, in its own folder outside this project."""
 
 import keyword
 import re
@@ -14,21 +14,21 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
 
 
 class CannotScaffold(ValueError):
-    """Why not, in one sentence."""
+    """Raised with the reason in one sentence."""
 
 
 def scaffold_environment(*, name: str, into: Path) -> list[Path]:
-    """The files that were written, in the new folder `into/name`. Raises CannotScaffold."""
+    """Create the folder `into/name`, and return the files. Raise CannotScaffold."""
     project = Path(settings.BASE_DIR).resolve()
     folder = into.expanduser().resolve() / name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        raise CannotScaffold(f"{name}: take small letters, digits and _, and no word that Python has itself")
+        raise CannotScaffold(f"{name}: use lower-case letters, digits and _, and no Python keyword or standard module")
     if name in list_names():
-        raise CannotScaffold(f"there is an environment named {name} already")
+        raise CannotScaffold(f"the environment {name} already exists")
     if folder.is_relative_to(project):
-        raise CannotScaffold(f"{folder} is inside this project: what you write lives outside, so name another --into")
+        raise CannotScaffold(f"{folder} is inside this project. Choose a folder outside with --into")
     if folder.exists() and any(folder.iterdir()):
-        raise CannotScaffold(f"{folder} is there already")
+        raise CannotScaffold(f"{folder} already exists")
     class_name = "".join(part.capitalize() for part in name.split("_"))
     files = {
         f"{name}.py": _ENVIRONMENT,
@@ -48,7 +48,7 @@ def scaffold_environment(*, name: str, into: Path) -> list[Path]:
 
 _ENVIRONMENT = dedent(
     '''\
-    """NAME: say in one line what is tried here."""
+    """NAME: describe the task in one line."""
 
     from random import Random
 
@@ -56,7 +56,7 @@ _ENVIRONMENT = dedent(
 
 
     class CLASS(Environment):
-        """One tool, letter_count{word, letter}. The answer must be how often a letter stands in a word."""
+        """One tool, letter_count{word, letter}. The answer must be how often a letter occurs in a word."""
 
         name = "NAME"
         needs = frozenset({"word", "letter"})
@@ -67,7 +67,7 @@ _ENVIRONMENT = dedent(
 
         @tool
         async def letter_count(self, word: str, letter: str) -> int:
-            """How often a letter stands in a word.
+            """Count how often a letter occurs in a word.
 
             word: the word to look into
             letter: one letter
@@ -82,7 +82,7 @@ _ENVIRONMENT = dedent(
         def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
             word = "".join(dice.choices("abcde", k={"easy": 12, "medium": 24, "hard": 48}[difficulty]))
             letter = dice.choice(word)
-            text = f'How often does the letter "{letter}" stand in {word}? Box the number.'
+            text = f'How often does the letter "{letter}" occur in {word}? Box the number.'
             return {"responses_create_params": ask(text), "word": word, "letter": letter}
 
         @staticmethod
@@ -94,7 +94,7 @@ _ENVIRONMENT = dedent(
 )
 _TEST = dedent(
     '''\
-    """The environment's cases, and what every environment is held to. Run: PROJECT/.venv/bin/python -m pytest FOLDER"""
+    """The environment's cases, and common checks. Run: PROJECT/.venv/bin/python -m pytest FOLDER"""
 
     import asyncio
 
@@ -109,15 +109,15 @@ _TEST = dedent(
 
     SERVER = WrittenServer(CLASS, name=CLASS.name)
     KIT = CLASS.kit()
-    pytestmark = pytest.mark.skipif(KIT is None, reason="without make_task and solve there is nothing to play")
+    pytestmark = pytest.mark.skipif(KIT is None, reason="make_task and solve are needed to play")
 
 
-    def test_every_case_has_the_reward_that_it_should_have():
+    def test_every_case_has_its_expected_reward():
         results = asyncio.run(check_cases(SERVER, KIT))
         assert [(result.case.name, result.problem) for result in results if result.problem] == []
 
 
-    def test_who_solves_the_tasks_has_the_full_reward_and_who_knows_nothing_has_none():
+    def test_solving_gets_the_full_reward_and_knowing_nothing_gets_none():
         async def play(player):
             rows = list(generate_tasks(KIT, count=30))
             rewards = [reward_of(await play_attempt(SERVER, row, player, seed=at)) for at, row in enumerate(rows)]
@@ -135,7 +135,7 @@ _PROJECT = dedent(
     description = "An environment of GymWeb"
     requires-python = ">=3.11"
 
-    # Installed beside GymWeb it is found by this. Without installing: GYMWEB_ENVIRONMENTS=FOLDER
+    # GymWeb finds an installed environment by this entry. Without installation, set GYMWEB_ENVIRONMENTS=FOLDER.
     [project.entry-points."gymweb.environments"]
     NAME = "NAME:CLASS"
 
@@ -150,7 +150,7 @@ _README = dedent(
     """\
     # NAME
 
-    An environment of GymWeb: tools, state and verifier in `NAME.py`. docs/environments.md of GymWeb walks through one.
+    An environment of GymWeb: tools, state and verifier in `NAME.py`. See docs/start/own_environment.md of GymWeb.
 
         PROJECT/.venv/bin/python -m pytest FOLDER
         export GYMWEB_ENVIRONMENTS=FOLDER

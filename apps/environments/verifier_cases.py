@@ -1,29 +1,80 @@
-"""Run the cases of an environment's verifier: attempts whose reward is known."""
+"""Test a verifier on one reply, and run an environment's test cases: attempts with a known reward."""
 
 import asyncio
+import time
 from copy import copy
+from typing import Any
 
+import msgspec
 from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
 from apps.environments.models import Adapter, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.environments.task_generation import Case
-from apps.gym.errors import EnvironmentFault
+from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.loop.trials.case_runs import CaseResult, check_each, list_cases
 from apps.gym.request_refusals import Refusal
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import message
+from apps.gym.verifiers.registry import asks_judge, find_problems, read_verifier
+from apps.gym.verifiers.verification import verify_attempt
 from apps.gym.written.registry import WRITTEN, find_kit
 from apps.policies.policy_clients import open_outbound
+
+MOST_SECONDS = 10.0
+MAX_REPLY = 200_000
+
+
+class VerifierTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """Either `reward`, or the `error` with which a rollout would end. `seconds` is the duration."""
+
+    reward: Reward | None = None
+    error: str = ""
+    seconds: float = 0.0
+
+
+def try_verifier(
+    *, verifier: object, row: dict[str, Any], reply: str, output: list[Any] | None = None
+) -> VerifierTrial:
+    """Verify one attempt. `output` are its items; if empty, `reply` is its only message.
+
+    Raise ValidationError for invalid parameters. Judges are not called, because that costs tokens.
+    """
+    if problems := describe_problems(verifier):
+        raise ValidationError({"verifier": problems})
+    if asks_judge(verifier):
+        raise ValidationError({"verifier": ["A judge model is asked only in a collection: try the other components."]})
+    if len(reply) > MAX_REPLY:
+        raise ValidationError({"reply": [f"Give at most {MAX_REPLY:,} characters."]})
+    response = {"output": [message("assistant", reply)] if output is None else output}
+    given = {"responses_create_params": {"input": ""}, **row}
+    began = time.perf_counter()
+    try:
+        reward = async_to_sync(verify_attempt)(read_verifier(verifier), given, response, most_seconds=MOST_SECONDS)
+    except VerifierError as failure:
+        return VerifierTrial(error=str(failure), seconds=time.perf_counter() - began)
+    return VerifierTrial(reward=reward, seconds=time.perf_counter() - began)
+
+
+def describe_problems(verifier: object) -> list[ValidationError]:
+    """Return an error per problem. Its text begins with the JSON pointer, which is also in `params`."""
+    return [
+        ValidationError("%(told)s", params={"told": f"{at or 'The verifier'} {problem}.", "pointer": at})
+        for at, problem in find_problems(verifier)
+    ]
+
 
 PROVE_SECONDS = 120.0
 
 
 class CasesNotRun(Refusal, status=409, code="cases-not-run"):
-    """Why not, in one sentence."""
+    """Raised with the reason in one sentence."""
 
 
 def find_cases(environment: Environment) -> list[Case]:
-    """Empty for an environment that has none, a server's own are its own affair, and where they cannot be made."""
+    """Return the test cases; empty for environments without cases, for resource servers, and if creating them fails."""
     try:
         return _find(environment)[0]
     except EnvironmentFault:
@@ -31,7 +82,7 @@ def find_cases(environment: Environment) -> list[Case]:
 
 
 def prove_environment(*, environment: Environment, user: object) -> list[CaseResult]:
-    """Every case of the environment's own verifier, run now. Raises CasesNotRun."""
+    """Run every test case of the environment's own verifier. Raise CasesNotRun."""
     try:
         cases, max_steps = _find(environment)
     except EnvironmentFault as fault:
@@ -48,7 +99,7 @@ def prove_environment(*, environment: Environment, user: object) -> list[CaseRes
 
 
 def _find(environment: Environment) -> tuple[list[Case], int]:
-    """With the replies that the longest may take. Raises EnvironmentFault."""
+    """Return the test cases, and the number of replies of the longest. Raise EnvironmentFault."""
     if environment.adapter != Adapter.BUILTIN:
         return [], 0
     if kit := find_kit(environment.builtin):
@@ -59,14 +110,14 @@ def _find(environment: Environment) -> tuple[list[Case], int]:
 
 async def _prove(environment: Environment, cases: list[Case], max_steps: int) -> list[CaseResult]:
     own = copy(environment)
-    # What is configured in its place has rewards of its own.
+    # A verifier configured in its place would return other rewards.
     own.verifier, own.verifies = {}, True
     outbound = open_outbound()
     try:
         async with asyncio.timeout(PROVE_SECONDS):
             return await check_each(connect_environment(own, outbound), cases, max_steps=max_steps)
     except TimeoutError:
-        raise CasesNotRun(f"The cases were not done within {PROVE_SECONDS:g} s.") from None
+        raise CasesNotRun(f"The cases did not finish within {PROVE_SECONDS:g} s.") from None
     except EnvironmentFault as fault:
         raise CasesNotRun(str(fault)) from None
     finally:

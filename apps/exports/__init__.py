@@ -1,1 +1,1 @@
-"""Preference pairs and the files that trainers load."""
+"""Exports: the files that trainers load."""

@@ -1,4 +1,4 @@
-"""Hand out the attempts at some tasks, best first, until each task has its rows."""
+"""Choose the best attempts at each task until it has enough rows."""
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Container, Mapping, Sequence
 from apps.exports.export_selection import Candidate, Chosen
 
 Picked = dict[int, tuple[Chosen, Candidate]]
-"""By rollout."""
+"""Candidates by rollout id."""
 
 
 class Picks:
-    """Rounds of `take()`: what of a round became no row is replaced by the next best in the round after it."""
+    """Rounds of `take()`: candidates that became no row are replaced by the next best in the following round."""
 
     def __init__(self, chunk: Sequence[Chosen], *, most: int | None) -> None:
         self._most = most
@@ -22,7 +22,7 @@ class Picks:
         return sum(len(waiting) for _, waiting in self._waiting)
 
     def take(self) -> Picked:
-        """As many of each task as it lacks; none where every task has enough, or has no more."""
+        """Return the next candidates of each task that still needs rows; empty if there are none."""
         taken: Picked = {}
         for chosen, waiting in self._waiting:
             lacking = len(waiting) if self._most is None else self._most - self._written[chosen.task.pk]
@@ -37,8 +37,10 @@ class Picks:
     def put_off(
         self, picked: Picked, prints: Mapping[int, str], written: Container[tuple[int, str]]
     ) -> list[tuple[Candidate, tuple[int, str]]]:
-        """Take those out of a round that did what a better one of it did: they wait for what becomes of that one. Those
-        that did what is written already are gone, and handed back with what they did."""
+        """Remove attempts of a round that equal a better attempt; they wait for the outcome of that one.
+
+        Attempts that equal a written one are returned with their actions.
+        """
         best: set[tuple[int, str]] = set()
         again: list[int] = []
         gone: list[tuple[Candidate, tuple[int, str]]] = []

@@ -1,4 +1,4 @@
-"""The dataset card: README.md with the types of every column, so that `datasets` infers none, and what the rows are."""
+"""The dataset card (README.md) with the column types, so that `datasets` infers none, and a description of the rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _FILES = ["| file | split | rows | bytes | SHA-256 |", "|---|---|---|---|---|"]
 
 
 def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) -> str:
-    """`load_dataset("<folder>")` reads it (datasets 4.7 and later for columns of JSON)."""
+    """Return the text of the card for `load_dataset("<folder>")` (JSON columns need datasets 4.7 or later)."""
     files = [{"split": one["split"], "path": one["name"]} for one in manifest["files"]]
     head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]} if files else {}
     features = format.features(options)
@@ -29,6 +29,7 @@ def _feature(name: str, kind: Feature) -> dict[str, str]:
 
 def _body(format: Format, manifest: Mapping[str, Any]) -> str:
     source, counts = manifest["source"], manifest["counts"]
+    model = source["policy_model"]
     dropped = "\n".join(f"- {number:,} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
     files = "\n".join(
         f"| `{one['name']}` | {one['split']} | {one['rows']:,} | {one['bytes']:,} | `{one['sha256']}` |"
@@ -40,59 +41,53 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "",
             format.note,
             "",
-            *(_FILES if files else ["No row was left, so there is no file."]),
+            *(_FILES if files else ["No rows, so there is no file."]),
             *([files] if files else []),
             *_unsplit(manifest),
             "",
-            "## Where the rows come from",
+            "## Source of the rows",
             "",
             f"Collection {source['collection']['id']} of the dataset `{source['dataset']}` in the environment "
-            f"`{source['environment']}`, attempted by `{_model(source['policy_model'])}`.",
-            f"Of {counts['considered']:,} looked at, {counts['written_from']:,} were written"
-            + (", the others left out:" if dropped else "."),
+            f"`{source['environment']}`, attempted by `{model['model_name'] or model['slug']}`.",
+            f"Checked {counts['considered']:,}, of which {counts['written_from']:,} were written"
+            + (". Left out:" if dropped else "."),
             *(["", dropped] if dropped else []),
             *(["", _rewards(manifest["rewards"])] if "rewards" in manifest else []),
             *(["", _tools(manifest["tools"])] if "tools" in manifest else []),
             *_dataset_splits(manifest),
             "",
-            f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are by "
-            "prompt: what shows a model the same stands in one file. Credentials were taken out before anything was "
-            "stored, as far as they were recognised.",
+            f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are "
+            "by prompt, so equal prompts are in one file. Recognised credentials were redacted before storing.",
             "",
-            f"Written by GymWeb {manifest['gymweb_version']} on {manifest['created_at']}; `manifest.json` has it all.",
+            f"Written by GymWeb {manifest['gymweb_version']} on {manifest['created_at']}; see `manifest.json`.",
             "",
         ]
     )
 
 
-def _model(said: Mapping[str, str]) -> str:
-    """By its own name; the scripted one has none but ours."""
-    return said["model_name"] or said["slug"]
-
-
 def _tools(said: Mapping[str, int]) -> str:
-    told = f"Attempts at {said['offered']:,} of the tasks were offered tools, by the task or by its environment"
+    told = f"The model had tools in attempts at {said['offered']:,} tasks, from the task or the environment"
     if said["differing"]:
-        told += f" (not the same ones in {said['differing']:,}: those of the first attempt count)"
+        told += f" (if attempts differ, those of the first attempt: {said['differing']:,} tasks)"
     if said["unknown"]:
-        told += f"; of {said['unknown']:,} nobody knows, since no attempt at them began: they go without tools"
+        told += f"; {said['unknown']:,} tasks without attempts have no tools"
     return f"{told}."
 
 
 def _rewards(said: Mapping[str, Any]) -> str:
     if said["from"] == "verifier":
-        return "Rewards are the verifier's, whatever people set."
+        return "Rewards are from the verifier; overrides are ignored."
     return (
-        f"Rewards are those that people set where they did ({said['set_by_people']:,} of those behind these rows), "
-        "else the verifier's."
+        f"Rewards are overrides where reviewers set them ({said['set_by_people']:,} of these "
+        "rows), otherwise from the verifier."
     )
 
 
 def _dataset_splits(manifest: Mapping[str, Any]) -> list[str]:
-    """What a trainer must not see of the dataset is no matter of the files' names."""
+    """Return the number of rows by dataset split, which is independent of the files' names."""
     counts = manifest.get("dataset_splits", {})
-    told = (f"{rows:,} of `{split}`" if split else f"{rows:,} of none" for split, rows in counts.items())
-    return ["", f"Rows by the split that their task is of in the dataset: {', '.join(told)}."] if counts else []
+    told = (f"{rows:,} of `{split}`" if split else f"{rows:,} without a split" for split, rows in counts.items())
+    return ["", f"Rows by dataset split of their task: {', '.join(told)}."] if counts else []
 
 
 def _unsplit(manifest: Mapping[str, Any]) -> list[str]:
@@ -101,5 +96,5 @@ def _unsplit(manifest: Mapping[str, Any]) -> list[str]:
         return []
     return [
         "",
-        f"All rows are on one side: of so few prompts none came to the other with a validation share of {share}.",
+        f"All rows are in one file: there are too few prompts for a validation share of {share}.",
     ]

@@ -1,24 +1,26 @@
-"""Delete an export: its row, and its files where this server wrote them into its own folder."""
+"""Cancel an export, or delete it with the files in the exports folder."""
 
 import shutil
 from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.exports.export_folders import default_path, manifest_path, sweep_parts
+from apps.exports.export_folders import default_path, sweep_parts
 from apps.exports.models import Export
 from apps.gym.request_refusals import Refusal
+from apps.pairs.pair_sets import CannotCancel
 
 
 class StillBeingWritten(Refusal, status=409, code="being-written"):
-    """A worker writes its file."""
+    """Raised while a worker writes the export."""
 
 
 def delete_export(*, export: Export, user: User | None = None) -> None:
-    """Raises StillBeingWritten. Files that a command wrote somewhere else stay with whoever asked for them."""
+    """Delete an export. Raise StillBeingWritten. Files that a command wrote elsewhere are kept."""
     with transaction.atomic():
         locked = Export.objects.select_for_update().get(pk=export.pk)
         if locked.state == Export.State.WRITING:
@@ -29,13 +31,16 @@ def delete_export(*, export: Export, user: User | None = None) -> None:
         locked.delete()
         transaction.on_commit(lambda: sweep_parts(own, export.pk))
         if path is not None and path.parent == Path(settings.EXPORTS_DIR).absolute():
-            transaction.on_commit(lambda: _remove(path))
+            transaction.on_commit(lambda: shutil.rmtree(path, ignore_errors=True))
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    # Exports of earlier versions were one file, with the manifest beside it.
-    path.unlink(missing_ok=True)
-    manifest_path(path).unlink(missing_ok=True)
+def cancel_export(*, export: Export, user: User | None = None) -> Export:
+    """Cancel an export. Idempotent. Raise CannotCancel if it has ended."""
+    going_on = Export.objects.filter(pk=export.pk, state__in=[Export.State.QUEUED, Export.State.WRITING])
+    with transaction.atomic():
+        if going_on.update(state=Export.State.CANCELLED, touched_at=timezone.now()):
+            record(user=user, action="export.cancelled", target=export)
+    export.refresh_from_db()
+    if export.state != Export.State.CANCELLED:
+        raise CannotCancel(f"Export #{export.pk} is {export.state}: only an unfinished export can be cancelled.")
+    return export

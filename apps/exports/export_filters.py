@@ -1,51 +1,56 @@
-"""Which rollouts and tasks an export takes: the filters, and what each format takes unless told otherwise."""
+"""Filters of exports, and their defaults by format."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.specs import Option
+from apps.rollouts.models import RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.filter_sql import filter_rollouts
 
 MAX_COUNT = 1_000_000_000
 
 
 class FilterRefused(Exception):
-    """A filter that cannot be; the message names it and what it takes."""
+    """Raised for an invalid filter. The message has its name and valid values."""
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """What is None or false does not filter."""
+    """Filters of an export. None and false do not filter."""
 
     q: Annotated[
         str,
         Option(
             "Filter",
-            "As above the table of rollouts: reward:>0.5 -flag:truncated. Pairs need both rollouts, tasks one",
+            "A rollout filter: reward:>0.5 -flag:truncated. A pair matches if both rollouts match, a task if one does.",
             length=MAX_LENGTH,
         ),
     ] = ""
     rollouts: Annotated[
-        list[int], Option("Only these rollouts", "Their numbers, separated by spaces; left empty, all")
+        list[int], Option("Only these rollouts", "Rollout numbers, separated by spaces; empty: all")
     ] = []
     reward_from: Annotated[
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "For filters and rows; pairs keep the rewards they were built with",
-            names={"override": "Overrides first", "verifier": "From the verifier"},
+            "Reward in filters and rows. Pairs keep the rewards from when they were built.",
+            names=REWARD_SOURCES,
         ),
     ] = "override"
-    min_reward: Annotated[float | None, Option("Minimum reward", "Of a pair, of the chosen rollout", none="any")] = None
+    min_reward: Annotated[
+        float | None, Option("Minimum reward", "For pairs: reward of the chosen rollout", none="any")
+    ] = None
     per_task: Annotated[
         int | None,
         Option(
             "Best per task",
-            "By reward, then the shortest; pairs by margin",
+            "Best attempts: highest reward, then shortest; for pairs, largest margin",
             low=1,
             high=MAX_COUNT,
             none="all",
@@ -63,23 +68,20 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     splits: Annotated[
         list[str],
-        Option("Splits", "Only tasks of these splits; left out, train if the dataset has several splits"),
+        Option("Splits", "Only tasks of these splits. Default: only train if the dataset has several splits."),
     ] = []
     sources: Annotated[
-        list[Literal["reward", "override", "verdict"]], Option("Sources of preferences", "None checked takes all")
+        list[Literal["reward", "override", "verdict"]], Option("Sources of preferences", "None selected: all sources")
     ] = []
     only_accepted: Annotated[bool, Option("Accepted pairs only", "Pairs that a reviewer accepted")] = False
     include_rejected: Annotated[bool, Option("Include rejected pairs", "Pairs that a reviewer rejected")] = False
-    dedupe: Annotated[bool, Option("Deduplicate", "Of identical attempts at a task, keep the first")] = False
+    dedupe: Annotated[bool, Option("Deduplicate", "Keep the first of identical attempts at a task")] = False
     drop_zero_variance: Annotated[
-        bool, Option("Skip tasks without variance", "All attempts got the same reward, so a policy learns nothing")
+        bool,
+        Option("Skip tasks without variance", "Tasks whose attempts all have the same reward give no learning signal"),
     ] = False
-    include_truncated: Annotated[
-        bool, Option("Include truncated attempts", "Attempts that hit a limit; models do not learn to stop from them")
-    ] = False
-    include_flagged: Annotated[
-        bool, Option("Include flagged rollouts", "Their traces had credentials; the redactions stay")
-    ] = False
+    include_truncated: IncludeTruncated = False
+    include_flagged: Annotated[bool, Option("Include flagged rollouts", "Traces with redacted credentials")] = False
 
 
 _DEFAULTS: dict[Makes, dict[str, Any]] = {
@@ -104,20 +106,20 @@ _APPLY: dict[Makes, frozenset[str]] = {
 _SHARES = {"min_solve_rate", "max_solve_rate"}
 _COUNTS = {"per_task", "max_rows"}
 MAX_NAMED = 10_000
-"""Rollouts that are named one by one."""
+"""Maximum number of rollouts selected by id."""
 
 
 def filters_of(format: Format) -> frozenset[str]:
-    """The names of those that mean something for the format."""
+    """Return the names of the filters that apply to the format."""
     return _APPLY[format.makes]
 
 
 def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
-    """The filters of an export, with the defaults of what the format makes. Raises FilterRefused."""
+    """Return the filters of an export, with the defaults of its format. Raise FilterRefused."""
     for name in given:
         if name not in filters_of(format):
             has = ", ".join(sorted(filters_of(format)))
-            raise FilterRefused(f"{format.title} has no filter {name}; it has: {has}.")
+            raise FilterRefused(f"{format.title} has no filter {name}. Available: {has}.")
     try:
         filters = msgspec.convert({**_DEFAULTS[format.makes], **given}, Filters)
     except msgspec.ValidationError as error:
@@ -129,9 +131,9 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
 
 
 def kept_filters(format: Format, filters: Filters) -> dict[str, Any]:
-    """As an export keeps them: those that the format has, and that filter."""
+    """Return the active filters that the format has, as stored in an export."""
     given = {name: value for name, value in msgspec.structs.asdict(filters).items() if name in filters_of(format)}
-    # By identity: zero is a reward, and equals False.
+    # Compared by identity, because a reward of 0 equals False.
     return {name: value for name, value in given.items() if value not in (None, "", []) and value is not False}
 
 
@@ -143,19 +145,33 @@ def _check_selection(filters: Filters) -> None:
     if len(filters.rollouts) > MAX_NAMED:
         raise FilterRefused(f"rollouts are at most {MAX_NAMED:,} numbers: select more by a filter, in q.")
     if not all(0 < one < 2**63 for one in filters.rollouts):
-        raise FilterRefused("rollouts are numbers of rollouts.")
+        raise FilterRefused("rollouts must be a list of rollout numbers.")
 
 
 def _check_numbers(filters: Filters) -> None:
     for name in _COUNTS:
         count = getattr(filters, name)
         if count is not None and not 1 <= count <= MAX_COUNT:
-            raise FilterRefused(f"{name} is a whole number from 1 up, or null for any.")
+            raise FilterRefused(f"{name} must be a whole number of at least 1, or null.")
     for name in _SHARES:
         share = getattr(filters, name)
         if share is not None and not 0.0 <= share <= 1.0:
-            raise FilterRefused(f"{name} is a share from 0 to 1, or null for any.")
+            raise FilterRefused(f"{name} must be a number from 0 to 1, or null.")
     if filters.min_reward is not None and not math.isfinite(filters.min_reward):
-        raise FilterRefused("min_reward is a finite number, or null for any reward.")
+        raise FilterRefused("min_reward must be a finite number or null.")
     if (filters.min_solve_rate or 0.0) > (1.0 if filters.max_solve_rate is None else filters.max_solve_rate):
-        raise FilterRefused("min_solve_rate is at most max_solve_rate.")
+        raise FilterRefused("min_solve_rate must not exceed max_solve_rate.")
+
+
+def narrow_rollouts(rollouts: RolloutQuerySet, filters: Filters) -> RolloutQuerySet:
+    """Return the selected ones of these rollouts: all of them without a filter and ids."""
+    if filters.rollouts:
+        rollouts = rollouts.filter(pk__in=filters.rollouts)
+    return filter_rollouts(rollouts, filters.q)
+
+
+def find_unselected(rollouts: RolloutQuerySet, ids: Iterable[int], filters: Filters) -> frozenset[int]:
+    """Return the ids that are not selected; `rollouts` are the rows to search. At most one query."""
+    if not filters.rollouts and not filters.q:
+        return frozenset()
+    return frozenset(ids) - frozenset(narrow_rollouts(rollouts, filters).order_by().values_list("pk", flat=True))

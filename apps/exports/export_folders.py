@@ -1,4 +1,4 @@
-"""The folder of an export: written where nobody looks, put in place whole.
+"""The folder of an export: written to hidden files, published when complete.
 
 train.jsonl, validation.jsonl   rows, a file for each split
 README.md                       the dataset card
@@ -17,7 +17,7 @@ from django.conf import settings
 
 from apps.exports.dataset_cards import write_card
 from apps.exports.export_rows import SourceRows
-from apps.exports.file_splits import TRAIN, VALIDATION
+from apps.exports.held_out_splits import TRAIN, VALIDATION
 from apps.exports.models import Encoding, Export
 from apps.exports.parquet_files import ParquetFile
 from apps.exports.row_files import JsonLinesFile, RowFile, sync_folder, write_text
@@ -34,28 +34,28 @@ def default_path(export: Export) -> Path:
 
 
 def named_encoding(path: Path) -> str | None:
-    """Of the file of rows that the path names; None of a folder."""
+    """Return the encoding of the file of rows at this path; None for a folder."""
     return next((one for one in _LONGEST_FIRST if path.name.endswith(f".{one}")), None)
 
 
 def is_one_file(path: Path) -> bool:
-    """Whether the path names the file of rows itself, not a folder."""
+    """Return True if the path is a file of rows, not a folder."""
     return named_encoding(path) is not None
 
 
 def manifest_path(path: Path) -> Path:
-    """The manifest of an export whose path this is."""
+    """Return the path of the manifest of an export at this path."""
     return path.with_name(f"{path.name}.{MANIFEST}") if is_one_file(path) else path / MANIFEST
 
 
 def rows_path(export: Export, name: str) -> Path:
-    """Where a file of rows of a finished export is."""
+    """Return the path of a file of rows of a finished export."""
     path = Path(export.path)
     return path if path.is_file() else path / name
 
 
 def names_in(export: Export) -> list[str]:
-    """The files of a finished export that people may have, by name."""
+    """Return the names of the files of a finished export that users may download."""
     path = Path(export.path)
     if not path.is_dir():
         return [one["name"] for one in export.files] or ([path.name] if export.rows else [])
@@ -63,7 +63,7 @@ def names_in(export: Export) -> list[str]:
 
 
 def is_safe_to_replace(path: Path) -> bool:
-    """Whether a folder can be put there: nothing is there, or nothing but what an export writes."""
+    """Return True if the path is free, or a folder with export files only."""
     if not path.is_dir():
         return not path.exists()
     try:
@@ -75,15 +75,15 @@ def is_safe_to_replace(path: Path) -> bool:
 
 
 def sweep_parts(path: Path, export_id: int) -> None:
-    """Remove what writers of this export left beside the path when they were killed."""
+    """Remove hidden files that killed writers of this export left beside the path."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.{export_id}-*.part*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 class ExportFolder:
-    """Rows go to hidden files beside `path`; `publish` puts all in place, `discard` removes what was not.
+    """Rows go to hidden files beside `path`. `publish` moves all files into place, `discard` removes unpublished ones.
 
-    Writers of one export follow each other: what an earlier one left is removed.
+    Writers of an export run one after the other: files of an earlier writer are removed.
     """
 
     def __init__(self, path: Path, export: Export, *, attempt: int) -> None:
@@ -115,8 +115,10 @@ class ExportFolder:
         self._files[made.split].write(made.rows, made.encoded)
 
     def finish(self) -> list[RowFile]:
-        """Everything on the disk, not yet in place; the files of rows in the order of their splits. A split without
-        rows has none, since no loader takes an empty one."""
+        """Flush all files, still hidden, and return the files of rows in the order of their splits.
+
+        Files without rows are removed, because no loader accepts them.
+        """
         for file in self._files.values():
             file.finish()
         for split in [split for split, file in self._files.items() if not file.rows]:
@@ -124,7 +126,7 @@ class ExportFolder:
         return list(self._files.values())
 
     def publish(self, manifest: dict[str, Any]) -> None:
-        """The manifest with the rows: rows that are there always have one."""
+        """Move the rows and their manifest into place together."""
         text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
         if is_one_file(self.path):
             write_text(self._part / MANIFEST, text)
@@ -132,7 +134,7 @@ class ExportFolder:
             if self._files:
                 self._files[TRAIN].path.replace(self.path)
             else:
-                # What an earlier export wrote there is no part of this one.
+                # A file of an earlier export does not belong to this one.
                 self.path.unlink(missing_ok=True)
         else:
             self._publish_folder(manifest, text)

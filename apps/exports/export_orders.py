@@ -1,4 +1,4 @@
-"""Order an export: everything that can be refused is refused here, before a worker writes a byte."""
+"""Create exports. Invalid combinations are rejected here, before a worker writes anything."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,8 @@ from django.db.models import Exists, OuterRef
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.exports.export_filters import FilterRefused, Filters, kept_filters, resolve_filters
-from apps.exports.export_rollouts import narrow_rollouts
-from apps.exports.file_splits import MAX_SHARE
-from apps.exports.held_out_splits import checked_splits
+from apps.exports.export_filters import FilterRefused, Filters, kept_filters, narrow_rollouts, resolve_filters
+from apps.exports.held_out_splits import MAX_SHARE, checked_splits
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
@@ -26,33 +24,36 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_t
 
 
 class ExportRefused(Refusal, code="export-refused"):
-    """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
+    """Raised if this combination of format, collection, pairs and filters cannot be exported.
+
+    `argument` is the field to change.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOrder:
-    """An export to be written. Filters and options that are left out have the defaults of the format."""
+    """Options of an export. Filters and options that are left out have the format's defaults."""
 
-    format: Annotated[str, Option("Format", "What the trainer loads", example="trl_sft")]
-    collection: Collection = field(metadata=described("Collection", "Its rollouts are exported"))
-    pair_set: Annotated[PairSet | None, Option("Pair set", "For formats of preference pairs")] = None
+    format: Annotated[str, Option("Format", "Export format", example="trl_sft")]
+    collection: Collection = field(metadata=described("Collection", "Collection to export"))
+    pair_set: Annotated[PairSet | None, Option("Pair set", "For preference pair formats")] = None
     filters: Annotated[
         dict[str, Any],
         Option(
             "Filters",
-            "Which rollouts are taken; without `splits`, only train if there are several",
+            "Selection of rollouts. Without `splits`, only train if there are several.",
             example={"min_reward": 0.7, "per_task": 2},
         ),
     ] = field(default_factory=dict)
-    options: Annotated[dict[str, Any], Option("Options", "How rows are written", example={"reasoning": "inline"})] = (
-        field(default_factory=dict)
-    )
-    encoding: Annotated[str | None, Option("File type", none="the first of the format")] = None
+    options: Annotated[
+        dict[str, Any], Option("Options", "Row options of the format", example={"reasoning": "inline"})
+    ] = field(default_factory=dict)
+    encoding: Annotated[str | None, Option("File type", none="the first encoding of the format")] = None
     validation_share: Annotated[
         float,
         Option(
             "Validation share",
-            "This share of the prompts, with all their rollouts, goes into a file of its own",
+            "Share of the prompts, with all their rollouts, in a separate file",
             low=0.0,
             high=MAX_SHARE,
         ),
@@ -61,7 +62,7 @@ class ExportOrder:
         int,
         Option(
             "Split seed",
-            "Chooses these prompts; the same seed chooses the same prompts in every export",
+            "Random seed of the validation prompts",
             low=-(2**63),
             high=2**63 - 1,
         ),
@@ -69,7 +70,7 @@ class ExportOrder:
 
 
 def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
-    """Store an export for a worker to write. Raises ExportRefused.
+    """Store an export for a worker to write. Raise ExportRefused.
 
     The export keeps the filters and options that were applied. Rollouts with unresolved flags refuse the export unless
     the filter `include_flagged` is true.
@@ -78,12 +79,12 @@ def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
     export.created_by = user
     with transaction.atomic():
         export.save(force_insert=True)
-        record(user=user, action="export.create", target=export, format=format)
+        record(user=user, action="export.create", target=export, format=order.format)
     return export
 
 
 def prepare_export(order: ExportOrder) -> Export:
-    """Return the export that queue_export would store, without storing it: for a preview. Raises ExportRefused."""
+    """Return the export that queue_export would store, without storing it: for a preview. Raise ExportRefused."""
     collection, pair_set, filters = order.collection, order.pair_set, order.filters
     collections = [collection.pk]
     if pair_set is not None:
@@ -105,7 +106,7 @@ def prepare_export(order: ExportOrder) -> Export:
     if not applied.include_flagged and found.makes != "tasks":
         _check_flags(collection, pair_set, applied)
     if not 0.0 <= order.validation_share <= MAX_SHARE:
-        raise ExportRefused(f"The share for validation is between 0 and {MAX_SHARE}.", "validation_share")
+        raise ExportRefused(f"The validation share must be between 0 and {MAX_SHARE}.", "validation_share")
     return Export(
         format=order.format,
         collection=collection,
@@ -119,11 +120,14 @@ def prepare_export(order: ExportOrder) -> Export:
 
 
 def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Pairs of the level step are written so: of the whole attempts nobody said which is better from there on."""
+    """Return the options with the level of the pair set.
+
+    Pairs of level step must be exported at that level, because their verdict does not compare the rest of the attempts.
+    """
     if pair_set is None or pair_set.level != "step" or "level" not in format.choices:
         return options
     if options.get("level", "step") != "step":
-        raise OptionRefused("level", f"The pairs of {pair_set.title} are of the level step: leave the level out.")
+        raise OptionRefused("level", f"{pair_set.title} has pairs of level step. Leave the level empty.")
     return {**options, "level": "step"}
 
 
@@ -132,46 +136,43 @@ def _checked_encoding(format: Format, encoding: str | None) -> str:
         return format.encodings[0]
     if encoding not in format.encodings:
         has = ", ".join(format.encodings)
-        raise ExportRefused(f"{format.title} is written as {has}, which its loader reads as it is.", "encoding")
+        raise ExportRefused(f"{format.title} is available as {has} only.", "encoding")
     return encoding
 
 
 def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | None) -> None:
     takes_pairs = format.makes == "preferences"
+    collections = [] if pair_set is None else [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
     problem = ""
     if takes_pairs and pair_set is None:
         problem = f"{format.title} needs a pair set."
     elif not takes_pairs and pair_set is not None:
         problem = f"Only formats of preference pairs take a pair set: {format.title} does not."
-    elif pair_set is not None and not _is_of(pair_set, collection):
-        problem = f"This is {pair_set}: it does not belong to {collection.label}."
+    elif pair_set is not None and collection.pk not in collections:
+        problem = f"{pair_set} does not belong to {collection.label}."
     elif pair_set is not None and pair_set.state != PairSet.State.READY:
-        problem = (
-            f"This is {pair_set}: it is {pair_set.get_state_display()}, and only one that is ready can be written."
-        )
+        problem = f"{pair_set} is {pair_set.get_state_display()}. Only a ready pair set can be exported."
     elif pair_set is not None and not pair_set.pair_count:
-        problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
+        problem = f"{pair_set} has no pairs, so the file would have no rows."
     if problem:
         raise ExportRefused(problem, "pair_set")
 
 
-def _is_of(pair_set: PairSet, collection: Collection) -> bool:
-    return pair_set.collection_id == collection.pk or pair_set.further.filter(pk=collection.pk).exists()
-
-
 def _check_selection(filters: Filters, collections: list[int]) -> None:
-    """Raise ExportRefused where it names rollouts of elsewhere, or words that nobody has indexed yet."""
+    """Raise ExportRefused if it names rollouts of other collections, or searches text that is not indexed yet."""
     there = Rollout.objects.filter(collection__in=collections)
     named = set(filters.rollouts)
     if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):
         raise ExportRefused(
-            f"{len(missing):,} of the {len(named):,} rollouts, such as #{min(missing)}, are not of this collection: an "
-            "export is of one.",
+            f"{len(missing):,} of the {len(named):,} rollouts, such as #{min(missing)}, belong to other "
+            "collections. An export covers one collection.",
             "filters",
         )
     searches = parse_filter(filters.q).asks_for("text")
     if searches and UnindexedRollout.objects.filter(rollout__collection__in=collections).exists():
-        raise ExportRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", "filters")
+        raise ExportRefused(
+            "The text index of this collection is not complete. Wait, or use a filter without text search.", "filters"
+        )
 
 
 def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filters) -> None:
@@ -190,7 +191,7 @@ def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filt
     if number:
         had = "rollout had" if number == 1 else "rollouts had"
         raise ExportRefused(
-            f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "
-            "include them with include_flagged: what was redacted stays so.",
+            f"{number:,} {had} redacted credentials that are not reviewed. Review them and resolve the "
+            "flags, or set include_flagged. Redactions stay.",
             "filters",
         )

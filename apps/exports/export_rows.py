@@ -1,30 +1,28 @@
-"""From the database to the rows of a file, by the format's own exporter, counting what is left out and why."""
+"""Convert database rows to exported rows with the format's exporter, and count dropped rows by reason."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 import orjson
-from django.db.models import Q, Value
-from django.db.models.functions import Coalesce
 
 from apps.exports.best_attempts import Picked, Picks
-from apps.exports.export_filters import Filters
-from apps.exports.export_rollouts import find_unselected
+from apps.exports.export_filters import Filters, find_unselected
 from apps.exports.export_selection import Candidate, Chosen, choose_rollouts
-from apps.exports.file_splits import split_of
+from apps.exports.exported_pairs import find_refusal, read_chunks
+from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_as_asked
 from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
+from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import TraceUnion
-from apps.gym.traces.fingerprints import completion_fingerprint
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped
 from apps.pairs.models import PreferencePair
@@ -34,14 +32,14 @@ from apps.reviews.reviews.reward_overrides import StandingOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 
-PAIRS = 50
-"""Pairs read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRows:
-    """The rows of one attempt, pair or task: `encoded` is each row as JSON, `split` the file that they go into, and
-    `dataset_split` the split of their task in the dataset."""
+    """The rows of one attempt, pair or task.
+
+    `encoded` is each row as JSON, `split` the split of the file, and `dataset_split` the split of the task in the
+    dataset.
+    """
 
     source: Attempt | Preference | TaskPrompt
     split: str
@@ -51,8 +49,10 @@ class SourceRows:
 
 
 class RowReader:
-    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends: then `considered` is `written_from`
-    and the sum of `dropped`. `on_step` is called for every task, pair or attempt that is looked at closely."""
+    """Iterate `rows()` once; then `considered` = `written_from` + the sum of `dropped`.
+
+    `on_step` is called for every task, pair or attempt that is read.
+    """
 
     def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
         self.export = export
@@ -61,9 +61,9 @@ class RowReader:
         self.written_from = 0
         self.dropped: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
-        """Pairs that became rows, by where their preference comes from."""
+        """Number of exported pairs by source of the preference."""
         self.set_by_people = 0
-        """Rewards of what became rows that are not the verifier's."""
+        """Number of exported rewards that are overrides."""
         self._is_imported = "imported" in export.collection.snapshot
         self.offers = Offers(is_imported=self._is_imported)
         self._format = find_format(export.format)
@@ -74,7 +74,7 @@ class RowReader:
         self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
         self._agent = collection.agent.slug
         self._harness = planned_harness(collection)
-        # All attempts at a task come one after the other: its prompt is read once.
+        # Attempts at a task are consecutive, so its prompt is read once.
         self._split_of = lru_cache(maxsize=1)(
             lambda task: split_of(task, share=export.validation_share, seed=export.split_seed)
         )
@@ -88,14 +88,14 @@ class RowReader:
         return self._filters.reward_from
 
     def rows(self) -> Iterator[SourceRows]:
-        """Until all are there, or `max_rows` are."""
+        """Yield rows until all, or `max_rows`, are read."""
         for made in self._all():
             self.written_from += 1
             yield made
             if self._left is not None:
                 self._left -= len(made.rows)
             if self._left == 0:
-                # Whole groups are looked at: the rest of them would have gone on.
+                # Whole groups are checked, so the rest of the group is included.
                 rest = self.considered - self.written_from - self.dropped.total()
                 self.dropped["beyond_max_rows"] += rest
                 return
@@ -149,7 +149,10 @@ class RowReader:
             self.dropped["beyond_the_best_of_its_task"] += picks.left
 
     def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
-        """What was written got that reward: where a repetition of it got another, one of them is wrong."""
+        """Drop duplicates with the same reward.
+
+        If identical attempts have different rewards, one of the rewards is wrong.
+        """
         same = rollout.reward == reward
         self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
 
@@ -193,7 +196,7 @@ class RowReader:
 
     def _preferences(self) -> Iterator[SourceRows]:
         per_task: Counter[int] = Counter()
-        for pairs in self._pair_chunks():
+        for pairs in read_chunks(self.export):
             self.considered += len(pairs)
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
             traces = dict(read_traces(numbers))
@@ -203,7 +206,7 @@ class RowReader:
                 if pair.chosen_id in unselected or pair.rejected_id in unselected:
                     self.dropped["not_selected"] += 1
                     continue
-                if reason := self._pair_refusal(pair, traces, per_task):
+                if reason := find_refusal(pair, self._filters, traces, per_task):
                     self.dropped[reason] += 1
                     continue
                 if made := self._make(pair.chosen.task, self._preference(pair, traces)):
@@ -212,7 +215,7 @@ class RowReader:
                     yield made
 
     def _make(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
-        """The rows of the source, at most as many as are left of `max_rows`; None, counted, if it has none."""
+        """Return the rows of the source, up to the rest of `max_rows`; None, counted as dropped, if it has none."""
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
@@ -222,7 +225,7 @@ class RowReader:
             self.dropped[why.reason] += 1
             return None
         except orjson.JSONEncodeError:
-            # Half a surrogate pair, or an integer past 64 bits, that a model wrote: no trainer could read it.
+            # The model wrote a lone surrogate or an integer beyond 64 bits, which trainers cannot read.
             self.dropped["not_encodable"] += 1
             return None
         return SourceRows(
@@ -241,40 +244,12 @@ class RowReader:
             agent=self._agent,
             task_index=chosen.task.index,
             repeat=rollout.repeat,
-            ended=self._ended(rollout),
+            # Imported files have no end times.
+            ended=rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0,
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
             override=_tell(rollout.override),
         )
-
-    def _ended(self, rollout: Candidate) -> float:
-        """Files that were imported do not say it."""
-        return rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0
-
-    def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
-        """Why the pair is left out; empty when it is not."""
-        filters, chosen, rejected = self._filters, pair.chosen, pair.rejected
-        beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
-        if reason := self._status_refusal(pair):
-            return reason
-        if beyond or (filters.splits and chosen.task.split not in filters.splits):
-            return "beyond_the_best_of_its_task" if beyond else "other_split"
-        if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
-            return "flagged"
-        reward, worse = pair.rewards
-        if pair.source != PreferencePair.Source.VERDICT and (reward is None or worse is None):
-            return "no_reward"
-        if filters.min_reward is not None and (reward is None or reward < filters.min_reward):
-            return "below_min_reward"
-        return "" if traces[chosen.pk] and traces[rejected.pk] else "no_trace"
-
-    def _status_refusal(self, pair: PreferencePair) -> str:
-        """What people decided of the pair, and where its preference comes from."""
-        if pair.status == PreferencePair.Status.REJECTED and not self._filters.include_rejected:
-            return "rejected"
-        if self._filters.only_accepted and pair.status != PreferencePair.Status.ACCEPTED:
-            return "not_accepted"
-        return "other_source" if self._filters.sources and pair.source not in self._filters.sources else ""
 
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
         def side(rollout: Rollout, reward: float | None) -> Attempt:
@@ -311,42 +286,21 @@ class RowReader:
         }
 
     def _label(self, task: Task) -> str:
-        """The version that the task is of: pairs may be of several collections."""
+        """Return the dataset version of the task, because pairs may come from several collections."""
         if task.version_id not in self._labels:
             version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
             self._labels[task.version_id] = str(version)
         return self._labels[task.version_id]
 
-    def _pair_chunks(self) -> Iterator[Sequence[PreferencePair]]:
-        """By task, and of a task first what people judged, then the largest margin; by key, as everywhere."""
-        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id)
-        pairs = pairs.annotate(gap=_GAP).select_related("chosen__task", "rejected__task")
-        pairs = pairs.order_by("task_id", "-strength", "-gap", "id")
-        chunk = list(pairs[:PAIRS])
-        while chunk:
-            yield chunk
-            chunk = list(pairs.filter(_after(chunk[-1]))[:PAIRS])
-
 
 def _print_of(events: list[TraceUnion]) -> str:
-    """Empty where there is no trace: those are no repetitions of each other."""
+    """Return the hash of the actions; empty without a trace, so that such attempts are not duplicates."""
     return completion_fingerprint(events) if events else ""
 
 
 def _tell(override: StandingOverride | None) -> dict[str, Any]:
-    """Nothing in it is null, which Arrow and trainers' loaders take for another type."""
+    """Return the override without nulls, from which Arrow and trainers infer the wrong type."""
     if override is None:
         return {}
     original = {} if override.original_reward is None else {"original_reward": override.original_reward}
     return {"reward": override.reward, **original, "reason": override.reason}
-
-
-_GAP = Coalesce("margin", Value(0.0))
-"""What people chose has no margin, and databases do not agree where nothing stands in an order."""
-
-
-def _after(pair: PreferencePair) -> Q:
-    gap = pair.margin or 0.0
-    alike = Q(gap__lt=gap) | Q(gap=gap, id__gt=pair.pk)
-    weaker = Q(strength__lt=pair.strength) | Q(alike, strength=pair.strength)
-    return Q(task_id__gt=pair.task_id) | Q(weaker, task_id=pair.task_id)

@@ -1,4 +1,4 @@
-"""Choose what may go into an export, task by task: whole groups, by their rows alone."""
+"""Choose the candidates of an export, task by task in whole groups, without reading traces."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -7,8 +7,7 @@ from datetime import datetime
 from itertools import groupby, starmap
 from typing import NamedTuple
 
-from apps.exports.export_filters import Filters
-from apps.exports.export_rollouts import find_unselected
+from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Group, Makes
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
@@ -18,12 +17,15 @@ from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 TASKS = 100
-"""Tasks whose rollouts are looked at together, as long as these are few a task."""
+"""Maximum tasks whose rollouts are read together; fewer if they have many rollouts."""
 ROLLOUTS = 2_000
 
 
 class Candidate(NamedTuple):
-    """What an export needs of a rollout's row. Plain, since a model instance costs as much as writing its row."""
+    """The columns of a rollout that an export needs.
+
+    A named tuple, because model instances would double the time per row.
+    """
 
     id: int
     task_id: int
@@ -38,9 +40,9 @@ class Candidate(NamedTuple):
     flagged: bool
     finished_at: datetime | None
     set_by_a_person: bool = False
-    """The reward is not the verifier's."""
+    """True if the reward is an override."""
     override: StandingOverride | None = None
-    """What a person set, whether it counts here or not."""
+    """The reward override, even if the verifier's reward is exported."""
 
 
 _LIGHT = Candidate._fields[:-2]
@@ -48,9 +50,10 @@ _LIGHT = Candidate._fields[:-2]
 
 @dataclass(slots=True, kw_only=True)
 class Chosen:
-    """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts.
+    """A task with the figures of its group, and the rollouts that may become rows, best first if the order matters.
 
-    Of the group's rewards, `set_by_people` are not the verifier's. For `tasks`, `attempted` are all of its rollouts.
+    `set_by_people` counts the rewards of the group that are overrides. For `tasks`, `attempted` are all rollouts of the
+    task.
     """
 
     task: Task
@@ -63,12 +66,12 @@ class Chosen:
 def choose_rollouts(
     collection: Collection, filters: Filters, *, makes: Makes, dropped: Counter[str], considered: Callable[[int], None]
 ) -> Iterator[list[Chosen]]:
-    """The tasks of a collection, some at a time, with what is left of their rollouts; counts what is left out and why.
+    """Yield the tasks of a collection in chunks with their remaining rollouts. Counts dropped rollouts by reason.
 
-    For `tasks` every task counts as one, else every rollout does. `considered` is told how many were looked at.
+    For `tasks` each task counts as one, otherwise each rollout does. `considered` is called with the number read.
     """
     counts = filters.reward_from == "override"
-    # Rows of all attempts say what people set, also where the verifier's reward counts.
+    # Rows of all attempts contain overrides, even if the verifier's rewards count.
     overridden = (counts or makes == "scored") and has_overrides(collection)
     for given in _groups(collection):
         groups = _as_people_set(given, counts) if overridden else given
@@ -98,7 +101,7 @@ def choose_rollouts(
 
 
 def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]]]:
-    """By key, not by a cursor held open: a long read would keep SQLite from trimming its log."""
+    """Read by key, because an open cursor would keep SQLite from truncating its write-ahead log."""
     size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
     last = 0
     while True:
@@ -122,7 +125,7 @@ def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]
 
 
 def _as_people_set(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
-    """With what people set beside the verifiers' rewards; in place of them where it `counts`."""
+    """Return the groups with their overrides, which replace the rewards if `counts`."""
     standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
 
     def overridden(one: Candidate) -> Candidate:
@@ -176,13 +179,13 @@ def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) 
 
 
 def _refusal(rollout: Candidate, filters: Filters) -> str:
-    """Why the rollout is left out, from its row alone; empty when it is not."""
+    """Return why the rollout is dropped, decided from its row alone; empty if it is not."""
     if rollout.status != Rollout.Status.COMPLETED:
         ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
         return str(rollout.status) if ended else "not_finished"
     if rollout.reward is None:
         return "no_reward"
-    # Of a collection that goes on, one may be flagged after the export was asked for.
+    # In a running collection, a rollout may be flagged after the export was requested.
     if rollout.flagged and not filters.include_flagged:
         return "flagged"
     if filters.min_reward is not None and rollout.reward < filters.min_reward:

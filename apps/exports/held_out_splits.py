@@ -1,24 +1,49 @@
-"""Which of the dataset's splits an export takes: what is held out goes into no file for training unasked."""
+"""Dataset splits of an export, and the file of each row.
 
+By default, held-out splits are never written to a training file. Equal prompts go to the same file.
+"""
+
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from django.db.models import Count, Exists, OuterRef
 
 from apps.exports.export_filters import FilterRefused, Filters
-from apps.exports.file_splits import TRAIN
 from apps.gym.exporters.protocol import Format
+from apps.gym.traces.courses import question_fingerprint
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.tasks.models import Task
 
+TRAIN = "train"
+VALIDATION = "validation"
+MAX_SHARE = 0.5
+
+
+def split_of(task: Task, *, share: float, seed: int) -> str:
+    """Return `train`, or `validation` for about `share` of the prompts.
+
+    The result depends on the prompt, share and seed alone: equal prompts have the same split under any id, in every
+    version, dataset and export.
+    """
+    if share <= 0.0:
+        return TRAIN
+    digest = hashlib.sha256(f"{seed}:{question_fingerprint(task.row)}".encode()).digest()
+    return VALIDATION if int.from_bytes(digest[:8]) / 2**64 < share else TRAIN
+
+
 NAMED = 20
-"""Splits that a refusal tells, the largest first."""
+"""Maximum splits in an error message, largest first."""
 
 
 def count_splits(collections: Sequence[int]) -> dict[str, int]:
-    """The tasks of these collections by the split that they are of in their dataset, the largest first; those of none
-    are under "". Empty where no task is of any."""
+    """Return the number of tasks of these collections by dataset split, largest first.
+
+    Tasks without a split are under "".
+
+    Empty if no task has a split.
+    """
     versions = Collection.objects.filter(pk__in=collections).values_list("version_id", flat=True)
     tasks = Task.objects.filter(version__in=list(versions)).order_by()
     if not tasks.exclude(split="").exists():
@@ -30,16 +55,18 @@ def count_splits(collections: Sequence[int]) -> dict[str, int]:
 
 
 def usual_splits(format: Format, there: Mapping[str, int], *, q: str, rollouts: bool) -> list[str] | None:
-    """What is taken where nobody names splits: `train`, where tasks of others were attempted as well. All (none named)
-    where there is nothing to choose between, where the format is none to train on, and where `rollouts` are named or
-    `q` filters their splits. None where one has to say."""
+    """Return the default splits: `train`, if other splits were attempted too.
+
+    All splits if there is only one, if the format is not for training, or if `rollouts` or a split filter in `q` select
+    explicitly. None if the user must choose.
+    """
     if len(there) < 2 or format.keeps_all or rollouts or _filters_splits(q):
         return []
     return [TRAIN] if TRAIN in there else None
 
 
 def checked_splits(format: Format, filters: Filters, collections: Sequence[int], *, given: bool) -> list[str]:
-    """The splits that the export takes; an empty list takes all. Raises FilterRefused."""
+    """Return the splits to export; an empty list means all. Raise FilterRefused."""
     if given and not filters.splits:
         return []
     there = count_splits(collections)
@@ -47,18 +74,18 @@ def checked_splits(format: Format, filters: Filters, collections: Sequence[int],
         usual = usual_splits(format, there, q=filters.q, rollouts=bool(filters.rollouts))
         if usual is None:
             raise FilterRefused(
-                f"splits: the tasks are of several, and none is called {TRAIN}: {_told(there)}. Name those to write; "
-                "an empty list takes all."
+                f"splits: the dataset has several splits and none is called {TRAIN}: {_told(there)}. "
+                "Choose splits; an empty list means all."
             )
         return usual
     if unknown := [split for split in filters.splits if split not in there]:
-        has = f"they are of {_told(there)}" if there else "they are of none"
-        raise FilterRefused(f"splits: no task is of {', '.join(map(named_split, unknown))}: {has}.")
+        has = f"the tasks have {_told(there)}" if there else "the tasks have no splits"
+        raise FilterRefused(f"splits: no task has the split {', '.join(map(named_split, unknown))}: {has}.")
     return list(dict.fromkeys(filters.splits))
 
 
 def named_split(split: str) -> str:
-    """As people read it: tasks of no split have an empty one."""
+    """Return a readable name: tasks without a split have an empty one."""
     return split or "no split"
 
 

@@ -1,6 +1,7 @@
-"""The manifest of an export: where its rows come from, which were left out and why, and how to check the file."""
+"""The manifest of an export: sources, dropped rows by reason, and checksums of its files."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -16,20 +17,21 @@ from apps.rollouts.models import Collection
 def make_manifest(
     export: Export, files: Sequence[RowFile], *, reader: RowReader, census: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are bytes. Without rows there is
+    """Return the manifest.
+
+    `counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are in bytes. Without rows there is
     no file.
 
     An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
 
-    `census` adds what the rows say of themselves: `dataset_splits` counts rows by the split that their task is of in
-    the dataset ("" for none), `model_versions` attempts by the versions in them, `tokens` those with captured tokens,
-    of which NeMo RL loads `one_segment` as they are.
+    `census` adds counts over the rows: `dataset_splits` by split ("" for none), `model_versions` attempts by version,
+    and `tokens` attempts with captured tokens, of which NeMo RL loads `one_segment` unchanged.
 
-    `rewards` says whose count in it; of those in what was written, `set_by_people` are not the verifier's. Pairs have
-    their set's own rule.
+    `rewards` tells whose rewards count. `set_by_people` is the number of overrides among them. Pairs follow the rule of
+    their set.
 
-    `tools`, of rows that are tasks, counts those whose attempts were `offered` tools (`differing`: not all the same
-    ones), those where there were `none`, and those of which it is `unknown`, since nobody began an attempt.
+    For task rows, `tools` counts tasks whose attempts were `offered` tools (`differing`: not always the same), tasks
+    with `none`, and tasks without attempts as `unknown`.
 
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
     """
@@ -70,7 +72,7 @@ def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
 
 
 def _source(collection: Collection) -> dict[str, Any]:
-    """As planned, from the collection's snapshot: what was edited since does not matter to these rows."""
+    """Return the source from the snapshot of the collection, because later edits do not affect these rows."""
     policy_model = collection.policy_model
     planned = collection.snapshot.get("policy_model", {})
     return {
@@ -102,3 +104,57 @@ def _pair_set(pair_set: PairSet) -> dict[str, Any]:
         "excluded": pair_set.excluded,
         "sources": pair_set.sources,
     }
+
+
+Rows = list[dict[str, Any]]
+Told = tuple[set[str], dict[str, int]]
+"""The model versions of an attempt, and how its tokens join: `segments`, and `captured` of `calls`."""
+
+
+class Census:
+    """Count rows while they are written, by the split of their task and by facts that the format provides.
+
+    Other fields are ignored, because task fields can have any name.
+    """
+
+    def __init__(self, format: str) -> None:
+        self.splits: Counter[str] = Counter()
+        self.versions: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self._read = _READERS.get(format)
+
+    def count(self, rows: Rows, *, dataset_split: str) -> None:
+        """Count the rows of one attempt, pair or task."""
+        self.splits[dataset_split] += len(rows)
+        if self._read is None:
+            return
+        versions, found = self._read(rows)
+        self.versions.update(versions - {""})
+        if found:
+            self.tokens["rows"] += 1
+            self.tokens["one_segment" if found["segments"] == 1 else "more_segments"] += 1
+            self.tokens["every_call_captured"] += found["captured"] == found["calls"]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the counts for the manifest, without keys for absent splits, versions and tokens."""
+        counts = {name: self.tokens[name] for name in ("rows", "one_segment", "more_segments", "every_call_captured")}
+        return {
+            **({"dataset_splits": dict(sorted(self.splits.items()))} if any(self.splits) else {}),
+            **({"model_versions": dict(sorted(self.versions.items()))} if self.versions else {}),
+            **({"tokens": counts} if self.tokens else {}),
+        }
+
+
+def _of_rollout(rows: Rows) -> Told:
+    own = rows[0]["gymweb"]
+    return {*own.get("model_versions", ()), own.get("model_version", "")}, own.get("tokens", {})
+
+
+def _of_segments(rows: Rows) -> Told:
+    first = rows[0]
+    versions = {one["version"] for row in rows for one in row["sampled"]} or {first["model_version"]}
+    found = {"segments": first["segments"], "captured": first["captured_calls"], "calls": first["calls"]}
+    return versions, found if first["segments"] else {}
+
+
+_READERS: dict[str, Callable[[Rows], Told]] = {"nemo_gym_rollouts": _of_rollout, "scored_rollouts": _of_segments}

@@ -12,7 +12,7 @@ from apps.rollouts.models import Collection
 
 
 class Encoding(models.TextChoices):
-    """How rows become bytes; which of them a format has, its exporter says."""
+    """File encodings of rows. Exporters define which of them a format has."""
 
     JSONL = "jsonl", "JSON lines"
     JSONL_GZ = "jsonl.gz", "JSON lines, gzip"
@@ -20,10 +20,10 @@ class Encoding(models.TextChoices):
 
 
 class Export(RetriedJob):
-    """What one trainer loads: a folder with a file for each split that has rows, a dataset card and a manifest.
+    """An export for one trainer: a folder with a file per split that has rows, a dataset card and a manifest.
 
-    `bytes` and `sha256` are of its first file; the manifest has those of all. What `format`, `filters` and `options`
-    may be is the exporters' to say, so that a new format is no change of this table.
+    `bytes` and `sha256` describe the first file; the manifest describes all files. The exporters define valid `format`,
+    `filters` and `options`, so that a new format does not change this table.
     """
 
     class State(models.TextChoices):
@@ -38,16 +38,14 @@ class Export(RetriedJob):
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="exports")
     pair_set = models.ForeignKey(PairSet, null=True, blank=True, on_delete=models.PROTECT, related_name="exports")
     filters = models.JSONField(default=dict, blank=True, help_text='e.g. {"min_reward": 0.7}')
-    options = models.JSONField(default=dict, blank=True, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
-    validation_share = models.FloatField(default=0.0, help_text="The share of the tasks that go into another file")
+    options = models.JSONField(default=dict, blank=True, help_text='Row options, e.g. {"reasoning": "inline"}')
+    validation_share = models.FloatField(default=0.0, help_text="Share of the prompts in the validation file")
     split_seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(
-        default=0, help_text="Claims so far: the fence that keeps a writer out that was given up for lost"
-    )
-    path = models.CharField(max_length=500, blank=True, help_text="The folder, or the one file")
-    total = models.PositiveIntegerField(default=0, help_text="Rollouts, pairs or tasks to look at")
-    considered = models.PositiveIntegerField(default=0, help_text="Of them, those looked at so far")
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
+    path = models.CharField(max_length=500, blank=True, help_text="Folder or file")
+    total = models.PositiveIntegerField(default=0, help_text="Rollouts, pairs or tasks to check")
+    considered = models.PositiveIntegerField(default=0, help_text="Number checked so far")
     rows = models.PositiveIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, blank=True)
@@ -56,7 +54,6 @@ class Export(RetriedJob):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="exports"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(
         default=timezone.now, help_text="Last heartbeat; an unresponsive export is queued again"
     )
@@ -80,7 +77,7 @@ class Export(RetriedJob):
 
     @property
     def title(self) -> str:
-        """Its format, as people call it; exports of formats that are gone keep their slug."""
+        """Return the title of the format; exports of removed formats show the slug."""
         return FORMATS[self.format].title if self.format in FORMATS else self.format
 
     @property
@@ -89,7 +86,7 @@ class Export(RetriedJob):
 
     @property
     def is_empty(self) -> bool:
-        """There was nothing to write: no row was left, and so there is no file of rows."""
+        """Return True if no row was left, so that there is no file of rows."""
         return self.state == self.State.READY and not self.rows
 
     @property
@@ -98,6 +95,6 @@ class Export(RetriedJob):
 
     @property
     def files(self) -> list[dict[str, Any]]:
-        """`name`, `rows`, `bytes`, `sha256` of each file of rows; `split` too."""
+        """Return `name`, `rows`, `bytes`, `sha256` and `split` of each file of rows."""
         found: list[dict[str, Any]] = self.manifest.get("files", [])
         return found

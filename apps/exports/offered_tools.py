@@ -1,23 +1,23 @@
-"""What attempts at tasks were offered: their tools, which an environment may name, and the agent of imported ones."""
+"""The tools that attempts at tasks were offered, and the agent of imported attempts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from apps.exports.export_selection import Candidate, Chosen
+from apps.exports.export_selection import Chosen
 from apps.gym.traces.events import SessionOpened, decode_event
 from apps.gym.traces.items import Tool
 from apps.rollouts.models import TraceEvent
 
 ATTEMPTS = 4
-"""So many attempts of a task are looked at: one tells its tools, the others whether they had the same."""
+"""Attempts read per task: the first has the tools, the others show whether they differ."""
 ROLLOUTS = 50
-"""Rollouts whose sessions one query reads; a session may hold hundreds of tools."""
+"""Rollouts per query of sessions; a session may contain hundreds of tools."""
 
 
 @dataclass(slots=True)
 class Offer:
-    """`differs` where another attempt at the task had other tools; `unknown` where nobody began one."""
+    """`differs` if attempts at the task had different tools; `unknown` without attempts."""
 
     tools: list[Tool]
     known: Literal["offered", "none", "unknown"]
@@ -26,7 +26,7 @@ class Offer:
 
 
 class Offers:
-    """Those of an export's tasks; `counts` tells them of the tasks that became rows."""
+    """The tools offered for the tasks of an export. `counts` counts the exported tasks."""
 
     def __init__(self, *, is_imported: bool) -> None:
         self.counts = dict.fromkeys(("offered", "none", "unknown", "differing"), 0)
@@ -37,22 +37,25 @@ class Offers:
         self.counts["differing"] += offer.differs
 
     def read(self, chunk: Iterable[Chosen]) -> dict[int, Offer]:
-        """By task. Tools of its own are what a task's attempts are offered: for these no trace is read, but where it
-        says who made it elsewhere."""
+        """Return the offers by task.
+
+        Traces are read only for tasks without tools of their own, and for imported attempts to find their agent.
+        """
         offers: dict[int, Offer] = {}
         asked: dict[int, tuple[int, int]] = {}
         for one in chunk:
             own = one.task.row["responses_create_params"].get("tools") or []
             offers[one.task.pk] = Offer(own, "offered" if own else "unknown")
             if not own or self._is_imported:
-                asked.update((rollout.id, (one.task.pk, rollout.attempt)) for rollout in _first(one.attempted))
+                begun = [rollout for rollout in one.attempted if rollout.attempt]
+                asked.update((rollout.id, (one.task.pk, rollout.attempt)) for rollout in begun[:ATTEMPTS])
         known: list[Tool] = []
         for rollout_id, attempt, session in _sessions(asked):
             task_id, counted = asked[rollout_id]
             offer = offers[task_id]
             if attempt != counted:
                 continue
-            # Most tasks have the tools of the one before: these are held once.
+            # Most tasks have the same tools as the previous one, so these are stored once.
             known = known if session.tools == known else session.tools
             told = session.original.get("row", {}).get("agent_ref")
             offer.agent_ref = offer.agent_ref or (told if isinstance(told, dict) else {})
@@ -61,10 +64,6 @@ class Offers:
             elif offer.tools != known:
                 offer.differs = True
         return offers
-
-
-def _first(attempted: list[Candidate]) -> list[Candidate]:
-    return [rollout for rollout in attempted if rollout.attempt][:ATTEMPTS]
 
 
 def _sessions(asked: Iterable[int]) -> Iterable[tuple[int, int, SessionOpened]]:

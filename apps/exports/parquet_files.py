@@ -1,4 +1,4 @@
-"""Parquet in which nothing nested is left to inference: JSON columns are Arrow's own JSON type, in small row groups."""
+"""Parquet files with explicit types: JSON columns have Arrow's JSON type. Row groups are small."""
 
 import math
 from contextlib import suppress
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 2_000
 GROUP_BYTES = 16 * 1024**2
-"""A row group is in memory before it is written; one for a whole file of a million rows would be 14 GB."""
+"""A row group is in memory until it is written; a single one for a million rows would take 14 GB."""
 
 
 class ParquetFile(RowFile):
-    """Columns of the format's features; a column that a row lacks is empty there (its kind's own empty value)."""
+    """Columns are those of the format's features. Missing values are the empty value of their type."""
 
     def __init__(self, path: Path, *, split: str, features: dict[str, Feature]) -> None:
-        # Imported where it is used: it takes 50 MB and a third of a second, which no other part should pay.
+        # Imported on use, because it takes 50 MB and a third of a second.
         import pyarrow.parquet as pq
 
         super().__init__(path, split=split)

@@ -1,4 +1,4 @@
-"""Send a file in constant memory, whole or from the middle (RFC 9110: ranges and conditional requests)."""
+"""Send a file in constant memory, whole or in part (RFC 9110: ranges and conditional requests)."""
 
 import asyncio
 import re
@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils.http import content_disposition_header, http_date
 
-from apps.exports.tar_archives import CHUNK_BYTES, Archive
+from apps.exports.tar_archives import Archive, Part
 
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
@@ -18,7 +18,7 @@ _TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """What is sent: `read` takes where it begins and how many bytes are wanted."""
+    """The content to send: `read` takes an offset and a number of bytes."""
 
     size: int
     etag: str
@@ -34,25 +34,25 @@ def stream_file(
     content_type: str = "application/octet-stream",
     sha256: str = "",
 ) -> HttpResponseBase:
-    """An attachment response for GET and HEAD. The ETag is the checksum if given, else size and time of change.
+    """Return an attachment for GET and HEAD. The ETag is the checksum if given, else size and time of change.
 
-    One range is honoured (200, 206, 416), under If-Range if there is one; several at once get the whole file.
+    A single range is honoured (200, 206, 416), subject to If-Range; several ranges get the whole file.
     """
     try:
         stat = path.stat()
     except FileNotFoundError:
-        raise Http404("the file is gone") from None
+        raise Http404("the file was deleted") from None
     sent = _Sent(
         size=stat.st_size,
         etag=f'"{sha256}"' if sha256 else f'"{stat.st_size:x}-{stat.st_mtime_ns:x}"',
         changed=http_date(stat.st_mtime),
-        read=lambda start, length: _read(path, start, length),
+        read=Part(stat.st_size, path=path).read,
     )
     return _stream(request, sent, filename=filename, content_type=content_type)
 
 
 def stream_archive(request: HttpRequest, archive: Archive, *, filename: str) -> HttpResponseBase:
-    """The same of an archive that is made while it is sent."""
+    """Return the same for an archive that is created while it is sent."""
     etag, changed = f'"{archive.etag}"', http_date(archive.changed)
     sent = _Sent(size=archive.size, etag=etag, changed=changed, read=archive.read)
     return _stream(request, sent, filename=filename, content_type="application/x-tar")
@@ -61,7 +61,9 @@ def stream_archive(request: HttpRequest, archive: Archive, *, filename: str) -> 
 def _stream(request: HttpRequest, sent: _Sent, *, filename: str, content_type: str) -> HttpResponseBase:
     response: HttpResponseBase
     start, length = 0, sent.size
-    if _matches(request.headers.get("If-None-Match", ""), sent.etag):
+    # If-None-Match compares weakly, because a proxy may have marked our tag as weak.
+    known = request.headers.get("If-None-Match", "")
+    if known.strip() == "*" or sent.etag in (tag.removeprefix("W/") for tag in _TAG.findall(known)):
         response = HttpResponse(status=304)
     elif (wanted := _wanted_range(request, sent.size, sent.etag, sent.changed)) is None:
         response = _body(request, sent, start, length, status=200)
@@ -85,13 +87,8 @@ def _stream(request: HttpRequest, sent: _Sent, *, filename: str, content_type: s
     return response
 
 
-def _matches(header: str, etag: str) -> bool:
-    """If-None-Match compares weakly: a proxy may have marked our tag as weak."""
-    return header.strip() == "*" or etag in (tag.removeprefix("W/") for tag in _TAG.findall(header))
-
-
 def _wanted_range(request: HttpRequest, size: int, etag: str, changed: str) -> range | None:
-    """The bytes asked for; None for the whole file; an empty range for one that does not exist."""
+    """Return the requested bytes; None for the whole file; an empty range if it cannot be satisfied."""
     if request.method != "GET" or request.headers.get("If-Range", etag) not in (etag, changed):
         return None
     match = _RANGE.fullmatch(request.headers.get("Range", ""))
@@ -109,19 +106,11 @@ def _body(request: HttpRequest, sent: _Sent, start: int, length: int, *, status:
     if request.method == "HEAD":
         return HttpResponse(status=status)
     chunks = sent.read(start, length)
-    # A request that came over WSGI (Django's own test client) cannot consume an asynchronous body.
+    # A WSGI request, for example from Django's test client, cannot consume an asynchronous body.
     return StreamingHttpResponse(_in_thread(chunks) if isinstance(request, ASGIRequest) else chunks, status=status)
 
 
-def _read(path: Path, start: int, length: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        while length and (chunk := file.read(min(CHUNK_BYTES, length))):
-            length -= len(chunk)
-            yield chunk
-
-
 async def _in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same chunks, read off the event loop."""
+    """Yield the same chunks, read outside the event loop."""
     while chunk := await asyncio.to_thread(next, chunks, b""):
         yield chunk

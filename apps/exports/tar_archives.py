@@ -1,4 +1,7 @@
-"""The folder of an export as one tar, made while it is sent: its length is known before, and it can begin anywhere."""
+"""The folder of an export as a tar archive, created while it is sent.
+
+Its length is known in advance, and it can start at any offset.
+"""
 
 import hashlib
 import tarfile
@@ -12,8 +15,8 @@ _END = bytes(2 * _BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Bytes that are there already, or a file."""
+class Part:
+    """Bytes in memory, or a file."""
 
     size: int
     text: bytes = b""
@@ -35,10 +38,10 @@ class Archive:
     size: int
     etag: str
     changed: float
-    parts: Sequence[_Part]
+    parts: Sequence[Part]
 
     def read(self, start: int, length: int) -> Iterator[bytes]:
-        """So many bytes from there on."""
+        """Yield `length` bytes from `start`."""
         before = 0
         for part in self.parts:
             first, last = max(start, before), min(start + length, before + part.size)
@@ -48,8 +51,8 @@ class Archive:
 
 
 def archive_files(paths: Sequence[Path], *, folder: str, digests: Mapping[str, str]) -> Archive:
-    """Of these files, below a folder of this name. `digests` are the checksums that are known, by name."""
-    parts: list[_Part] = []
+    """Return an archive of these files in a folder with this name. `digests` has known checksums by name."""
+    parts: list[Part] = []
     marks = hashlib.sha256()
     changed = 0.0
     for path in paths:
@@ -58,9 +61,9 @@ def archive_files(paths: Sequence[Path], *, folder: str, digests: Mapping[str, s
         head.size, head.mtime, head.mode = stat.st_size, int(stat.st_mtime), 0o644
         text = head.tobuf(tarfile.PAX_FORMAT)
         filler = bytes(-stat.st_size % _BLOCK)
-        parts += [_Part(len(text), text), _Part(stat.st_size, path=path), _Part(len(filler), filler)]
+        parts += [Part(len(text), text), Part(stat.st_size, path=path), Part(len(filler), filler)]
         marks.update(text + digests.get(path.name, "").encode())
         changed = max(changed, stat.st_mtime)
-    parts.append(_Part(len(_END), _END))
+    parts.append(Part(len(_END), _END))
     size = sum(part.size for part in parts)
     return Archive(size=size, etag=marks.hexdigest(), changed=changed, parts=parts)

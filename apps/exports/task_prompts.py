@@ -1,4 +1,4 @@
-"""Tasks as a collection asked them: with its prompt template, and its agent profile's system prompt and examples."""
+"""Tasks with the prompt that a collection used: its prompt template and the agent's system prompt and examples."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from apps.rollouts.models import Collection
 
 
 def planned_harness(collection: Collection) -> Harness:
-    """What stands around its prompts, as planned; the agent profile as it is now where nothing was planned."""
+    """Return the system prompt and examples of the plan; without a plan, of the current agent."""
     agent = collection.agent
     planned = collection.snapshot.get("agent", {})
     given = {
@@ -23,8 +23,11 @@ def planned_harness(collection: Collection) -> Harness:
 
 
 def row_as_asked(row: TaskRow, harness: Harness) -> TaskRow:
-    """The row with all of the prompt as its input. What an environment itself says first is no part of it, since it may
-    say something else to every attempt. Raises GapEmpty where the template needs what the row lacks."""
+    """Return the row with the full prompt as its input.
+
+    First messages of an environment are not included, because they can differ per attempt. Raise GapEmpty if the row
+    lacks a field of the template.
+    """
     asked: dict[str, Any] = apply_prompt_template(harness.prompt, row)
     params = {key: value for key, value in asked["responses_create_params"].items() if key != "instructions"}
     return {**asked, "responses_create_params": {**params, "input": compose_prompt(asked, harness)}}

@@ -1,1 +1,1 @@
-"""The gym: pure Python that knows how to try and how to score. No Django, no database."""
+"""Run and score attempts, and read and write their files. Plain Python: no Django, no database."""

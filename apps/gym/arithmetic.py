@@ -1,6 +1,6 @@
-"""A safe evaluator of arithmetic: a walk over Python's syntax tree that knows numbers and seven operators.
+"""Evaluate arithmetic safely, from Python's syntax tree restricted to numbers and seven operators.
 
-Whatever the text holds, the answer is a number or a CalculationError, in bounded time and memory.
+Any text returns a number or raises CalculationError, in bounded time and memory.
 """
 
 import ast
@@ -20,11 +20,14 @@ _TYPOGRAPHY = str.maketrans({"×": "*", "÷": "/", "−": "-", "\t": " ", "\n": 
 
 
 class CalculationError(Exception):
-    """The expression has no value; the message tells its author why."""
+    """Raised when an expression has no value. The message explains why to its author."""
 
 
 def evaluate(expression: str) -> int | float:
-    """The value of an expression of + - * / // % **, parentheses, whole numbers and decimals."""
+    """Return the value of an expression of + - * / // % **, parentheses, integers and decimals.
+
+    Raises CalculationError.
+    """
     try:
         return _value(_parse(expression).body, 0)
     except ZeroDivisionError:
@@ -41,7 +44,7 @@ def _parse(expression: str) -> ast.Expression:
     text = expression.translate(_TYPOGRAPHY).strip()
     if not text:
         raise CalculationError("the expression is empty")
-    # Before the parser: without letters and quotes it meets no name, string or call, and has nothing to warn of.
+    # Checked before parsing: without letters and quotes the parser meets no names, strings or calls, and cannot warn.
     if unexpected := _UNEXPECTED.search(text):
         hint = {"^": "; a power is written **", ",": "; write 1234, not 1,234"}.get(unexpected[0], "")
         raise CalculationError(f"unexpected character {unexpected[0]!r}{hint}")
@@ -83,12 +86,12 @@ _OPERATORS: dict[type[ast.operator], Callable[[int | float, int | float], int | 
 def _power(base: int | float, exponent: int | float) -> int | float:
     if abs(exponent) > MAX_EXPONENT:
         raise CalculationError(f"the exponent is larger than {MAX_EXPONENT}")
-    # Said before it is computed: 10**1000**2 would be a number of a million digits.
+    # Checked before computing: 10**1000**2 would have a million digits.
     if isinstance(base, int) and isinstance(exponent, int) and (base.bit_length() - 1) * exponent > _MAX_BITS:
         raise CalculationError(f"the result has more than {MAX_DIGITS} digits")
     result = base**exponent
     if isinstance(result, complex):
-        raise CalculationError("a negative number has no real power of that kind")
+        raise CalculationError("this power of a negative number is not real")
     return _bounded(result)
 
 

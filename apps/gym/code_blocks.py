@@ -1,4 +1,4 @@
-"""Fenced blocks of a Markdown text, by CommonMark's rules: the one reader of the code that replies hold."""
+"""Read the fenced code blocks of a Markdown text by the rules of CommonMark."""
 
 import re
 from collections.abc import Iterable
@@ -10,22 +10,24 @@ _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?: +|$)")
 _OPENING = re.compile(r"(`{3,}|~{3,})(.*)", re.DOTALL)
 _LANGUAGE = re.compile(r"[{.\s]*([\w+#-]+)")
 _MOST_BEFORE = 3
-"""Spaces before a fence, beyond where its list item begins: with more it is text."""
+"""Maximum spaces before a fence, counted from the start of its list item. With more, the line is text."""
 
 _DEEPEST = 50
-"""List items within each other."""
+"""Maximum nesting of list items."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """`language` is the first word after the opening marks, in small letters; empty without one."""
+    """A fenced block. `language` is the first word after the opening marks in lower case, or empty."""
 
     language: str
     content: str
 
 
 def find_block(texts: Iterable[str], languages: frozenset[str]) -> str | None:
-    """The last block of one of the languages, else the last that names none. Texts are read apart: a block that one
-    leaves open does not reach into the next."""
+    """Return the last block in one of the languages, else the last block without a language, or None.
+
+    Each text is read separately: an unclosed block does not continue in the next text.
+    """
     blocks = [block for text in texts for block in read_blocks(text)]
     tagged = [block for block in blocks if block.language in languages]
     found = tagged or [block for block in blocks if not block.language]
@@ -33,11 +35,11 @@ def find_block(texts: Iterable[str], languages: frozenset[str]) -> str | None:
 
 
 def read_blocks(text: str) -> list[Block]:
-    """All of them, in order.
+    """Return all blocks in order.
 
-    A block ends with a line of nothing but its own marks, at least as many; in a list item its indentation counts from
-    the item's. More lenient than the rule: a line that is indented less than the marks or the list item ends no block
-    and stays in place beside the others, and of a block that nothing closes the marks at the end of a line are its end.
+    A block ends with a line that contains only its own marks, at least as many; in a list item, indentation counts from
+    the item. This is more lenient than CommonMark in two ways. A line that is indented less than the marks or the list
+    item does not end a block and keeps its place. An unclosed block ends at marks at the end of a line.
     """
     lines = _LINE_END.split(text)
     blocks: list[Block] = []
@@ -51,7 +53,7 @@ def read_blocks(text: str) -> list[Block]:
             continue
         marks, info = opened.groups()
         if marks[0] == "`" and "`" in info:
-            continue  # code within a line
+            continue  # inline code
         content, at = _read_content(lines, at, marks, place, items[-1] if items else 0)
         named = _LANGUAGE.match(info)
         blocks.append(Block(named[1].lower() if named else "", "\n".join(content)))
@@ -59,7 +61,10 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def _enter(line: str, items: list[int]) -> tuple[int, str]:
-    """Where the line's text begins, and the text; `items` holds where the text of each open list item begins."""
+    """Return the column where the line's text begins, and the text.
+
+    `items` has the column of the text of each open list item, and is updated.
+    """
     rest = line.lstrip(" \t")
     if not rest:
         return 0, ""
@@ -70,7 +75,7 @@ def _enter(line: str, items: list[int]) -> tuple[int, str]:
         len(items) < _DEEPEST and place - (items[-1] if items else 0) <= _MOST_BEFORE and (marker := _ITEM.match(rest))
     ):
         spaces = len(marker[0]) - len(marker[0].rstrip(" "))
-        # Of many spaces only one is the marker's.
+        # Of many spaces, only one belongs to the marker.
         width = len(marker[0]) if 0 < spaces <= _MOST_BEFORE + 1 else len(marker[0]) - spaces + 1
         items.append(place + width)
         place += len(marker[0])
@@ -79,7 +84,7 @@ def _enter(line: str, items: list[int]) -> tuple[int, str]:
 
 
 def _read_content(lines: list[str], at: int, marks: str, place: int, item: int) -> tuple[list[str], int]:
-    """The lines of a block without its indentation, and the line after it."""
+    """Return the lines of a block without its indentation, and the index of the line after it."""
     closing = re.compile(f"{re.escape(marks[0])}{{{len(marks)},}}[ \t]*")
     for end in range(at, len(lines)):
         line = lines[end]
@@ -98,7 +103,7 @@ def _indentation(line: str) -> int:
 
 
 def _unindent(lines: list[str], most: int) -> list[str]:
-    """All by the same, so that what is nested stays nested."""
+    """Remove the same indentation from all lines, so that nesting is kept."""
     least = min((_indentation(line) for line in lines if line.strip()), default=0)
     width = min(most, least)
     if not width:

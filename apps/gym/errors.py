@@ -1,4 +1,4 @@
-"""One error class per boundary; each names the error kind that a rollout ends with."""
+"""One error class per boundary, each with the error kind of a failed rollout."""
 
 from typing import ClassVar, Literal, Self
 
@@ -17,11 +17,13 @@ RefusedBy = Literal["rate_limit", "quota"]
 
 
 class GymError(Exception):
-    """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward.
+    """Raised if something outside the attempt failed.
 
-    `passing` says whether another attempt may go better. `is_ours` says that this process is to blame, as it is set up,
-    and not the endpoint: another process may attempt it. `refused_by` says that the endpoint takes no calls for now:
-    the attempt goes back to the queue and does not count. `retry_after` is in seconds, where the endpoint named it.
+    The rollout ends `failed` with `kind` and has no reward.
+
+    `passing`: another attempt may succeed. `is_ours`: this process is misconfigured, not the endpoint, so another
+    process may attempt it. `refused_by`: the endpoint accepts no calls for now, so the attempt returns to the queue and
+    does not count. `retry_after` is in seconds, if the endpoint gave it.
     """
 
     kind: ClassVar[ErrorKind]
@@ -31,54 +33,54 @@ class GymError(Exception):
     retry_after: float | None = None
 
     def lasting(self) -> Self:
-        """The same error as one that every further attempt would meet again."""
+        """Mark the error as permanent: every further attempt would meet it again. Return it."""
         self.passing = False
         return self
 
     def refused(self, by: RefusedBy, *, retry_after: float | None = None) -> Self:
-        """The same error as one of an endpoint that takes no calls for now."""
+        """Mark the error as an endpoint that accepts no calls for now. Return it."""
         self.refused_by, self.retry_after = by, retry_after
         return self
 
     def because_of(self, cause: "GymError") -> Self:
-        """The same error with all that `cause` says about further attempts."""
+        """Copy the retry information of `cause`. Return the error."""
         self.passing, self.is_ours = cause.passing, cause.is_ours
         self.refused_by, self.retry_after = cause.refused_by, cause.retry_after
         return self
 
     def ours(self) -> Self:
-        """The same error as one for which this process is to blame."""
+        """Mark the error as caused by this process. Return it."""
         self.is_ours = True
         return self
 
 
 class PolicyError(GymError):
-    """The policy model could not be reached, refused, or answered something that is no reply."""
+    """The policy model was unreachable, rejected the request, or sent an invalid reply."""
 
     kind = "policy_error"
 
 
 class EnvironmentFault(GymError):
-    """The resource server could not be reached or broke its protocol."""
+    """The resource server was unreachable or broke the protocol."""
 
     kind = "environment_error"
 
 
 class VerifierError(GymError):
-    """The verifier failed or gave something that is no reward."""
+    """The verifier failed or returned an invalid reward."""
 
     kind: ClassVar[ErrorKind] = "verifier_error"
 
 
 class JudgeError(VerifierError):
-    """The verifier asked a judge model, and the judge failed."""
+    """The judge model of the verifier failed."""
 
     kind = "judge_error"
 
 
 class TimedOut(GymError):
-    """The time limit of a call (after its retries) or of the whole rollout ran out."""
+    """The time limit of a call (after its retries) or of the whole rollout was reached."""
 
     kind = "timed_out"
-    # Another attempt would cost as much again, and whoever set the limit did not mean twice of it.
+    # Another attempt would take as long again, which the limit does not allow.
     passing = False

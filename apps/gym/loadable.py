@@ -1,6 +1,6 @@
-"""Which numbers `datasets` loads as they are where a column is JSON.
+"""Numbers that the `datasets` library loads unchanged in JSON columns.
 
-Its columns of JSON go through pandas' ultrajson: written with ten decimals, read by adding up whole part and fraction.
+Its JSON columns go through pandas' ultrajson, which writes ten decimals and reads by adding up whole part and fraction.
 So 0.3 becomes 0.30000000000000004 and 1e-12 becomes 0.0, also in the arguments of calls that a model is to learn.
 """
 
@@ -11,7 +11,7 @@ _POWERS = [float(f"1e-{places}") for places in range(_DECIMALS + 1)]
 
 
 def is_loaded_exactly(number: float) -> bool:
-    """Whether the float comes out of a JSON column as it went in, of JSON lines and of Parquet. False in doubt."""
+    """Return True if a JSON column returns the float unchanged, from JSON lines and Parquet. False if in doubt."""
     whole, _, rest = repr(number).removeprefix("-").partition(".")
     if not (whole.isdecimal() and rest.isdecimal()) or len(rest) > _DECIMALS or str(number) == "-0.0":
         return False
@@ -19,7 +19,7 @@ def is_loaded_exactly(number: float) -> bool:
 
 
 def holds_only_exact(value: Any) -> bool:
-    """The same of every float in a JSON value."""
+    """Return True if every float in a JSON value is loaded exactly."""
     if isinstance(value, float):
         return is_loaded_exactly(value)
     if isinstance(value, dict):

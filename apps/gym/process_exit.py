@@ -1,5 +1,7 @@
-"""Tell long background jobs that their process ends. Python waits for its threads at exit, however long they take, so
-jobs ask between two pieces of their work."""
+"""Tell long background jobs that their process exits.
+
+Python waits for its threads at exit, so jobs check between two parts of their work.
+"""
 
 import threading
 
@@ -7,16 +9,16 @@ _here = threading.local()
 
 
 class Leaving(Exception):
-    """The background job ends here; what it held is to be taken up by another worker."""
+    """Raised when the background job must stop. Another worker resumes its work."""
 
 
 def obey(leaving: threading.Event) -> None:
-    """From now on `check` in this thread looks at this event."""
+    """Make `check` in this thread use this event."""
     _here.leaving = leaving
 
 
 def check() -> None:
-    """Raise Leaving where this thread was asked to stop. Threads that obey nobody go on."""
+    """Raise Leaving if this thread was asked to stop."""
     leaving: threading.Event | None = getattr(_here, "leaving", None)
     if leaving is not None and leaving.is_set():
         raise Leaving

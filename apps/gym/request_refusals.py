@@ -1,4 +1,4 @@
-"""The base of all exceptions that refuse a request, with what the API answers: an HTTP status and a stable code."""
+"""Base class of exceptions that reject a request, with HTTP status and stable error code."""
 
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -7,7 +7,7 @@ INVALID = "invalid"
 
 
 class Refusal(Exception):
-    """What was asked for cannot be done; the message says why, and what to do instead.
+    """Raised if a request cannot be fulfilled; the message gives the reason and the remedy.
 
     `class NotReady(Refusal, status=409, code="not-ready")` sets status and code, which subclasses inherit. Without a
     code, a value of the request is wrong: `argument` names it, or is empty if the request as a whole is wrong.
@@ -30,11 +30,11 @@ class Refusal(Exception):
 
     @property
     def invalid_values(self) -> list[dict[str, Any]]:
-        """The wrong values, each with a JSON Pointer (RFC 6901) into the body."""
+        """Return the invalid values, each with a JSON Pointer (RFC 6901) into the body."""
         pointer = f"/{self.argument}" if self.argument else ""
         return [{"pointer": pointer, "code": INVALID, "message": str(self)}]
 
     @property
     def members(self) -> dict[str, Any]:
-        """Members of the problem document besides the standard ones."""
+        """Return additional members of the problem document."""
         return {}

@@ -1,4 +1,4 @@
-"""What a verifier gives."""
+"""Rewards of verifiers."""
 
 import math
 from typing import Any
@@ -8,15 +8,15 @@ import msgspec
 from apps.gym.errors import VerifierError
 
 MAX_REWARD = 1e100
-"""The largest that a reward or a component is, either sign: figures square their deviations and add them up."""
+"""Maximum absolute value of a reward or component, because statistics sum squared deviations."""
 
 REWARD_BOUNDS = f"a number from -{MAX_REWARD:g} to {MAX_REWARD:g}"
 
 
 class Reward(msgspec.Struct, frozen=True, kw_only=True):
-    """A finite score, usually 0.0–1.0, with named components and a sentence that explains it to a reader.
+    """A finite score, usually 0.0–1.0, with named components and an explanation in one sentence.
 
-    `value` is None only where the environment verifies nothing (its rollouts are left to people).
+    `value` is None only without a verifier.
     """
 
     value: float | None
@@ -25,11 +25,11 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        # Half a surrogate pair, which JSON can spell, could not be stored.
+        # A lone surrogate, which JSON can express, cannot be stored.
         msgspec.structs.force_setattr(self, "explanation", self.explanation.encode(errors="replace").decode())
         numbers = [*self.components.values(), *([] if self.value is None else [self.value])]
         if not all(math.isfinite(number) for number in numbers):
             raise VerifierError(f"the verifier gave a reward that is not finite: {self.value} {self.components}")
         if any(abs(number) > MAX_REWARD for number in numbers):
-            told = f"the verifier gave a reward beyond ±{MAX_REWARD:g}, which no figure can be made of"
+            told = f"the verifier gave a reward beyond ±{MAX_REWARD:g}, which is outside the allowed range"
             raise VerifierError(f"{told}: {self.value} {self.components}")

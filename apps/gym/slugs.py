@@ -1,4 +1,4 @@
-"""Words that no slug may be, since the addresses of pages use them where a slug stands."""
+"""Reserved slugs: URLs of pages use these words instead of a slug."""
 
 from apps.gym.redaction.redactor import Redactor
 
@@ -7,9 +7,9 @@ RESERVED_SLUGS = frozenset({"new", "import"})
 
 
 def find_slug_problem(slug: str) -> str:
-    """What keeps this from being the slug of something new; empty when nothing does."""
+    """Return why this cannot be a new slug, or an empty text."""
     if slug.lower() in RESERVED_SLUGS:
-        return "This word is part of the pages' own addresses: choose another slug."
+        return "This slug is reserved. Choose another one."
     if _REDACTOR.redact_text(slug)[1]:
-        return "This looks like a credential, and a slug is shown in addresses: choose another one."
+        return "This looks like a credential, but slugs are visible in URLs. Choose another one."
     return ""

@@ -1,10 +1,10 @@
-"""Read the specification of an order: a dataclass or msgspec struct whose fields say what people may choose.
+"""Read option specifications: dataclasses or msgspec structs whose fields declare what users can choose.
 
-A field is `name: Annotated[type, Option(label, help, …)] = default`. A required row of the database is
-`name: Dataset = field(metadata=described(label, help))`, since Django's types allow no other annotation.
+A field is `name: Annotated[type, Option(label, help, …)] = default`. A required database row is `name: Dataset =
+field(metadata=described(label, help))`, because Django's type checks allow no other annotation.
 
-Form fields, serializer fields, command arguments and checks are all made from what `spec_fields` returns, so that an
-option is declared once.
+Form fields, serializer fields, command arguments and checks all derive from `spec_fields`, so that each option is
+declared once.
 """
 
 import dataclasses
@@ -21,21 +21,21 @@ from apps.gym.storable import REFUSAL, find_unstorable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """What an option means to people, and its limits. `help` is a phrase without a full stop."""
+    """Label and limits of an option. `help` is a phrase without a full stop."""
 
     label: str
     help: str = ""
     low: float | None = None
     high: float | None = None
     length: int | None = None
-    """Characters of a text, or entries of a list or dict, at most."""
+    """Maximum characters of a text, or entries of a list or dict."""
     each: "Option | None" = None
     """The limits of one entry of a list or of one value of a dict."""
     none: str = ""
-    """What None stands for, such as "no limit"."""
+    """The meaning of None, for example "no limit"."""
     unit: Literal["", "s", "USD"] = ""
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """How people read the values of a choice."""
+    """Labels for the values of a choice."""
     example: Any = None
 
 
@@ -58,24 +58,24 @@ class SpecField:
 
     @property
     def is_row(self) -> bool:
-        """Whether it names a row of the database."""
+        """Return True if the field is a database row."""
         return hasattr(self.type, "_meta")
 
     @property
     def are_rows(self) -> bool:
-        """Whether it lists rows of the database."""
+        """Return True if the field is a list of database rows."""
         return hasattr(self.item, "_meta")
 
 
 @cache
 def spec_fields(spec: type) -> Mapping[str, SpecField]:
-    """Its fields by name, in their order, those of its bases first."""
+    """Return the fields by name, in order, base classes first."""
     hints = get_type_hints(spec, include_extras=True)
     return {given[0]: _read(*given, hints[given[0]]) for given in _declared(spec)}
 
 
 def _declared(spec: type) -> Iterator[tuple[str, Option | None, bool, Any]]:
-    """Name, what its metadata says, whether a value must be given, and the default."""
+    """Yield name, metadata option, whether a value is required, and the default."""
     declared: Any = dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else msgspec.structs.fields(spec)
     absent = (dataclasses.MISSING, msgspec.NODEFAULT)
     for field in declared:
@@ -110,7 +110,7 @@ def _read(name: str, option: Option | None, required: bool, default: Any, hint: 
 
 
 def spec_problems(spec: type, values: Mapping[str, Any]) -> dict[str, str]:
-    """The first problem of each value by field. Values of classes, such as rows of the database, are not looked at."""
+    """Return the first problem of each value, by field. Objects such as database rows are not checked."""
     fields = spec_fields(spec)
     found = {name: _problem(fields[name], value) for name, value in values.items() if name in fields}
     return {name: problem for name, problem in found.items() if problem}

@@ -1,10 +1,13 @@
-"""Values that every database takes: PostgreSQL stores neither a zero byte nor half a surrogate pair, SQLite does; whole
-numbers of more than 64 bits are JSON that many readers do not take, our own among them; a number beyond 1.8e308 is read
-as infinity, which JSON cannot spell."""
+"""Restrict values to those that every database stores.
+
+PostgreSQL stores neither a NUL byte nor half a surrogate pair, unlike SQLite. Many JSON readers, including GymWeb's,
+reject integers of more than 64 bits. Numbers beyond 1.8e308 are read as infinity, which JSON cannot express.
+"""
 
 import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeGuard
 
 from apps.gym.redaction.shortening import cut
 
@@ -15,29 +18,34 @@ _LOWEST, _BEYOND = -(2**63), 2**64
 
 Path = tuple[str | int, ...]
 REFUSAL = (
-    "This holds a zero byte, half a surrogate pair, a whole number beyond 64 bits or a number that is not finite: it "
-    "cannot be stored."
+    "This cannot be stored: it contains a NUL character, an unpaired surrogate, an integer "
+    "beyond 64 bits or a non-finite number."
 )
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return True for a finite number, but not for True and False."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def clean_line(text: str, limit: int) -> str:
-    """One line of at most `limit` characters, without control characters: for what strangers say."""
+    """Return one line of at most `limit` characters, without control characters: for untrusted text."""
     return _NOT_SHOWN.sub(" ", cut(text, limit))
 
 
 def clean_names(values: dict[str, float]) -> dict[str, float]:
-    """The same with names that can be stored."""
+    """Return the values with storable names."""
     return {_UNSTORABLE.sub("\ufffd", name): value for name, value in values.items()}
 
 
 def read_whole(digits: str) -> int | float:
-    """A whole number of a stored JSON text; beyond 64 bits as a float, which every writer of JSON takes."""
+    """Parse an integer of stored JSON. Beyond 64 bits it becomes a float, which every JSON writer accepts."""
     number = int(digits)
     return number if _LOWEST <= number < _BEYOND else float(number)
 
 
 def bound_numbers(value: Any) -> Any:
-    """The same, in a copy, with whole numbers beyond 64 bits as floats, or as text where no float is as large."""
+    """Return a copy in which integers beyond 64 bits are floats, or text if they exceed the range of floats."""
     if isinstance(value, dict):
         return {name: bound_numbers(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -47,21 +55,31 @@ def bound_numbers(value: Any) -> Any:
     return value
 
 
-def find_unstorable(value: Any) -> Path | None:
-    """Where in a JSON value the first text or number is that cannot be stored; of a name, where its object is."""
+def walk_json(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Yield a JSON value and all within it, each with its path.
+
+    Without recursion, because untrusted input decides the depth.
+    """
     waiting: list[tuple[Path, Any]] = [((), value)]
-    # No recursion: how deep strangers nest is theirs to say.
     while waiting:
         path, one = waiting.pop()
-        if isinstance(one, str) and _UNSTORABLE.search(one):
-            return path
-        if isinstance(one, int) and not _LOWEST <= one < _BEYOND:
-            return path
-        if isinstance(one, float) and not math.isfinite(one):
-            return path
+        yield path, one
         if isinstance(one, dict):
             waiting += [((*path, name), member) for name, member in reversed(one.items())]
-            waiting += [(path, name) for name in one]
         elif isinstance(one, list):
             waiting += [((*path, index), member) for index, member in reversed(list(enumerate(one)))]
-    return None
+
+
+def find_unstorable(value: Any) -> Path | None:
+    """Return the path of the first text or number that cannot be stored; for a name, the path of its object."""
+    return next((path for path, one in walk_json(value) if _is_unstorable(one)), None)
+
+
+def _is_unstorable(one: Any) -> bool:
+    if isinstance(one, str):
+        return _UNSTORABLE.search(one) is not None
+    if isinstance(one, int):
+        return not _LOWEST <= one < _BEYOND
+    if isinstance(one, float):
+        return not math.isfinite(one)
+    return isinstance(one, dict) and any(map(_is_unstorable, one))

@@ -1,5 +1,4 @@
-"""JSON that strangers give, read once for all: what no later step could follow, count with or store is refused here,
-with the place."""
+"""Parse untrusted JSON, and reject values that later steps could not traverse, compute or store, with their paths."""
 
 import json
 import re
@@ -7,15 +6,19 @@ from typing import Any
 
 from apps.gym.storable import REFUSAL, Path, clean_line, find_unstorable
 from apps.gym.tasks.files.file_limits import MAX_DEPTH
+from apps.gym.traces.items import read_json
 
 _TOO_DEEP = f"This is nested deeper than {MAX_DEPTH} levels."
 _LONGEST_NUMBER = 400
-# A text (cut off or not, without looking back), or what changes the depth, or ends a member.
+# Matches a text (complete or cut off, without backtracking), or a sign that changes the depth or ends a member.
 _PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}:,]', re.DOTALL)
 
 
 class JsonRefused(Exception):
-    """`path` leads to the value; `code` is stable: not_json, too_deep, duplicate_key or unstorable."""
+    """Raised for rejected JSON.
+
+    `path` leads to the value. `code` is not_json, too_deep, duplicate_key or unstorable.
+    """
 
     def __init__(self, code: str, message: str, path: Path = ()) -> None:
         super().__init__(message)
@@ -23,9 +26,11 @@ class JsonRefused(Exception):
 
 
 def load_strict(text: str) -> Any:
-    """The value: at most 100 levels deep, no name twice in an object, and nothing in it that cannot be stored. Raises
-    JsonRefused."""
-    # Before it is parsed, which recurses: the count of brackets bounds the depth, so only bodies with many are walked.
+    """Return the value: at most 100 levels deep, without repeated names in an object, and storable.
+
+    Raises JsonRefused.
+    """
+    # Check before parsing, which recurses. The number of brackets limits the depth, so few texts need the check.
     if text.count("{") + text.count("[") > MAX_DEPTH and (place := _deep_member(text)) is not None:
         raise JsonRefused("too_deep", _TOO_DEEP, place)
     try:
@@ -40,7 +45,7 @@ def load_strict(text: str) -> Any:
 
 
 def _deep_member(text: str) -> Path | None:
-    """The member of the outermost object that goes too deep; () where that is a list, None where nothing does."""
+    """Return the path of the outermost member that is nested too deeply, () for a list, or None if nothing is."""
     depth, name, is_object = 0, "", False
     said = ""
     for found in _PART.finditer(text):
@@ -60,15 +65,12 @@ def _deep_member(text: str) -> Path | None:
 
 
 def _path_of(name: str) -> Path:
-    try:
-        plain = str(json.loads(name))
-    except json.JSONDecodeError:
-        return ()
-    return (plain,) if find_unstorable(plain) is None else ()
+    plain = read_json(name)
+    return (plain,) if isinstance(plain, str) and find_unstorable(plain) is None else ()
 
 
 def _whole(digits: str) -> int:
-    # Python reads no whole number of thousands of digits: another one that is as far beyond all bounds stands for it.
+    # Python does not parse integers of thousands of digits. A shorter one is out of range too.
     return int(digits[:_LONGEST_NUMBER])
 
 
@@ -77,6 +79,6 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in members if names.count(name) > 1)
-        message = f"The name “{clean_line(twice, 100)}” stands more than once in one object."
+        message = f"The name “{clean_line(twice, 100)}” is repeated in one object."
         raise JsonRefused("duplicate_key", message)
     return members

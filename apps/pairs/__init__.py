@@ -1,1 +1,1 @@
-"""Preference pairs: sets that a rule makes of collections, and what people decide of them."""
+"""Preference pairs: sets built from collections by a rule, and decisions of people about them."""

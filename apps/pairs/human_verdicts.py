@@ -1,4 +1,4 @@
-"""What people said of rollouts that are to be paired: verdicts between two of them, and rewards that they set."""
+"""Verdicts and reward overrides of people, for building pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from apps.rollouts.models import Collection
 
 
 class Judged:
-    """Verdicts by the rollouts that they are of."""
+    """Verdicts by rollout."""
 
     def __init__(self, verdicts: Iterable[Verdict]) -> None:
         self._of: dict[int, list[Verdict]] = defaultdict(list)
@@ -22,7 +22,7 @@ class Judged:
             self._of[verdict.one].append(verdict)
 
     def of(self, rollouts: Iterable[int] | Mapping[int, int]) -> list[Verdict]:
-        """Those between two of these rollouts."""
+        """Return the verdicts between two of these rollouts."""
         known = set(rollouts)
         return [verdict for one in sorted(known) for verdict in self._of.get(one, ()) if verdict.other in known]
 
@@ -32,7 +32,7 @@ def read_judged(rollout_ids: Sequence[int]) -> Judged:
 
 
 def override_rewards(buckets: Iterable[Bucket]) -> None:
-    """Let the rewards that people set count; the verifier's stay beside them."""
+    """Use reward overrides as rewards. The verifier's rewards are kept beside them."""
     buckets = list(buckets)
     standing = read_overrides([one for bucket in buckets for one in bucket.numbers])
     for bucket in buckets:
@@ -45,7 +45,7 @@ def override_rewards(buckets: Iterable[Bucket]) -> None:
 
 
 def has_overrides(collection: Collection) -> bool:
-    """Whether people set a reward of one of its rollouts that counts now."""
+    """Return True if the collection has an active reward override."""
     return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
 
 

@@ -12,40 +12,39 @@ from apps.tasks.models import Task
 class PairSet(RetriedJob):
     """The preference pairs that one rule built from one or more collections; sets with the same name are its versions.
 
-    The rule is kept with the set. Once the set is ready, only the decisions of people about its pairs change.
+    The rule is stored with the set. Once the set is ready, only decisions about its pairs change.
     """
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
-        MAKING = "making", "making"
+        MAKING = "making", "building"
         READY = "ready", "ready"
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
-    name = TypedCharField(max_length=120, blank=True, help_text="Made again under the same name, it is a new version")
+    name = TypedCharField(max_length=120, blank=True, help_text="Sets with the same name are versions")
     version = models.PositiveIntegerField(default=1)
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="pair_sets")
     further = models.ManyToManyField(
-        Collection, through="PairSource", related_name="further_pair_sets", help_text="Collections beside the first"
+        Collection, through="PairSource", related_name="further_pair_sets", help_text="Further collections"
     )
-    rule = models.JSONField(default=dict, help_text="As apps.gym.pairs.pair_rule.Rule")
+    rule = models.JSONField(default=dict, help_text="Fields of apps.gym.pairs.pair_rule.Rule")
     rule_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the rule's settings")
     margin = models.FloatField(default=0.1, help_text="chosen reward − rejected reward is at least this")
-    min_chosen_reward = models.FloatField(null=True, blank=True, help_text="Pair only if the better one is this good")
-    keeps_decisions = models.BooleanField(default=True, help_text="Decisions of the version before hold for its pairs")
+    min_chosen_reward = models.FloatField(null=True, blank=True, help_text="Minimum reward of the chosen rollout")
+    keeps_decisions = models.BooleanField(default=True, help_text="Keep decisions of the previous version")
     state = models.CharField(max_length=16, choices=State.choices, default=State.READY)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far: the fence against a lost worker")
-    total = models.PositiveIntegerField(default=0, help_text="Rollouts to look at")
-    considered = models.PositiveIntegerField(default=0, help_text="Of them, those looked at so far")
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
+    total = models.PositiveIntegerField(default=0, help_text="Number of rollouts to check")
+    considered = models.PositiveIntegerField(default=0, help_text="Number checked so far")
     pair_count = models.PositiveIntegerField(default=0)
-    counts = models.JSONField(default=dict, help_text="Groups by what became of them: paired, or the reason why not")
-    excluded = models.JSONField(default=dict, help_text="Rollouts that were not used, by reason")
-    sources = models.JSONField(default=dict, help_text="Pairs by where the preference comes from")
+    counts = models.JSONField(default=dict, help_text="Number of groups by outcome")
+    excluded = models.JSONField(default=dict, help_text="Unused rollouts by reason")
+    sources = models.JSONField(default=dict, help_text="Number of pairs by source")
     message = models.CharField(max_length=500, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_sets"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that builds it")
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -68,7 +67,7 @@ class PairSet(RetriedJob):
 
     @property
     def level(self) -> str:
-        """Whole attempts or single steps. Sets from before rules existed compare whole attempts."""
+        """Return the level of the rule: whole attempts or single steps."""
         return str(self.rule.get("level", "trajectory"))
 
     @property
@@ -112,24 +111,20 @@ class PreferencePair(models.Model):
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="pairs")
     chosen = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="pairs_as_chosen")
     rejected = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="pairs_as_rejected")
-    margin = models.FloatField(
-        null=True, blank=True, help_text="chosen − rejected, of the rewards that counted; empty where people chose"
-    )
+    margin = models.FloatField(null=True, blank=True, help_text="Chosen reward − rejected reward; empty for verdicts")
     source = models.CharField(max_length=16, choices=Source.choices, default=Source.REWARD)
-    strength = models.PositiveSmallIntegerField(default=0, help_text="Of a verdict: 1 is better, 2 is much better")
-    reviewers = models.PositiveSmallIntegerField(default=0, help_text="Who judged the two; no adjudicator")
-    agreement = models.FloatField(null=True, blank=True, help_text="The share of them that said so")
-    adjudicated = models.BooleanField(default=False, help_text="An adjudicator said so, whatever reviewers did")
-    reviews = models.JSONField(default=list, blank=True, help_text="Ids of the reviews that the verdict was read in")
-    turn = models.PositiveIntegerField(null=True, blank=True, help_text="Of the level step: where the two part, from 0")
-    chosen_reward = models.FloatField(null=True, blank=True, help_text="What counted when the pair was made")
+    strength = models.PositiveSmallIntegerField(default=0, help_text="Strength of a verdict: 1 better, 2 much better")
+    reviewers = models.PositiveSmallIntegerField(default=0, help_text="Number of reviewers, without adjudicator")
+    agreement = models.FloatField(null=True, blank=True, help_text="Share of reviewers who agree")
+    adjudicated = models.BooleanField(default=False, help_text="True if the verdict is an adjudication")
+    reviews = models.JSONField(default=list, blank=True, help_text="Ids of the reviews behind the verdict")
+    turn = models.PositiveIntegerField(null=True, blank=True, help_text="Level step: diverging turn, from 0")
+    chosen_reward = models.FloatField(null=True, blank=True, help_text="Rewards used for the pair")
     rejected_reward = models.FloatField(null=True, blank=True)
-    verifier_rewards = models.JSONField(
-        default=dict, blank=True, help_text="Of sides whose reward was overridden: what the verifier gave"
-    )
-    chosen_length = models.PositiveIntegerField(default=0, help_text="Characters that the model wrote")
+    verifier_rewards = models.JSONField(default=dict, blank=True, help_text="Verifier rewards of overridden sides")
+    chosen_length = models.PositiveIntegerField(default=0, help_text="Characters written by the model")
     rejected_length = models.PositiveIntegerField(default=0)
-    same_answer = models.BooleanField(default=False, help_text="Both came to the same answer")
+    same_answer = models.BooleanField(default=False, help_text="Same final answer")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PROPOSED)
 
     class Meta:
@@ -137,7 +132,7 @@ class PreferencePair(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["pair_set", "chosen", "rejected"], name="pair_once"),
             models.CheckConstraint(condition=~Q(chosen=F("rejected")), name="pair_of_two"),
-            # "is not null" has to be said: a condition that is null lets the row pass.
+            # "is not null" is required: a check constraint that evaluates to NULL accepts the row.
             models.CheckConstraint(
                 condition=Q(source="verdict", margin__isnull=True)
                 | (~Q(source="verdict") & Q(margin__isnull=False, margin__gt=0)),
@@ -159,19 +154,20 @@ class PreferencePair(models.Model):
 
     @property
     def rewards(self) -> tuple[float | None, float | None]:
-        """The rewards that decided, chosen first. Pairs stored without them use the current rewards."""
-        if self.source == self.Source.VERDICT or self.chosen_reward is not None:
-            return self.chosen_reward, self.rejected_reward
-        return self.chosen.reward, self.rejected.reward
+        """Return the rewards that decided, chosen first."""
+        return self.chosen_reward, self.rejected_reward
 
     @property
     def agreeing(self) -> int | None:
-        """How many reviewers chose this side; None for pairs by reward and pairs that only an adjudicator decided."""
+        """Return how many reviewers chose this side.
+
+        None for pairs by reward and pairs that only an adjudicator decided.
+        """
         return None if self.agreement is None else round(self.agreement * self.reviewers)
 
     @property
     def length_ratio(self) -> float | None:
-        """How many times longer the longer side is; None for pairs from before lengths were stored."""
+        """Return the ratio of the longer to the shorter side; None if a side has no text."""
         if not self.chosen_length or not self.rejected_length:
             return None
         longer, shorter = sorted((self.chosen_length, self.rejected_length), reverse=True)
@@ -179,7 +175,7 @@ class PreferencePair(models.Model):
 
 
 class PairDecision(models.Model):
-    """One decision of a person about a pair. All are kept, as its history."""
+    """A user's decision about a pair. All decisions are kept as history."""
 
     pair = models.ForeignKey(PreferencePair, on_delete=models.CASCADE, related_name="decisions")
     status = models.CharField(max_length=16, choices=PreferencePair.Status.choices)
@@ -187,7 +183,7 @@ class PairDecision(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_decisions"
     )
-    carried = models.BooleanField(default=False, help_text="Taken over from the version before")
+    carried = models.BooleanField(default=False, help_text="Carried over from the previous version")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

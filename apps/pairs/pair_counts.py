@@ -1,6 +1,6 @@
-"""Go through collections by a rule: the pairs that it makes, and what became of every group and rollout.
+"""Apply a rule to collections: build pairs, and count the outcome of every group and rollout.
 
-Live counts, previews and pair sets all come from here, so that what is counted is what is made.
+Live counts, previews and pair sets share this code, so counts equal results.
 """
 
 import time
@@ -17,12 +17,12 @@ from apps.pairs.trace_reader import read_traces
 from apps.rollouts.models import Collection
 
 LIVE_SECONDS = 1.5
-"""How long a page waits for its counts; what is larger is counted while it is made."""
+"""Seconds that a page waits for counts; larger counts are computed during the build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPair:
-    """A pair with its sides, and the task that stands for its group."""
+    """A pair with its sides and the task of its group."""
 
     task_id: int
     pair: Pair
@@ -31,14 +31,14 @@ class NewPair:
 
 
 class OutOfTime(Exception):
-    """There is no time for the rest."""
+    """Raised to stop at a time limit."""
 
 
 class PairMaker:
-    """Iterate `chunks()`; the figures are those of what was gone through so far, groups by groups.
+    """Iterate `chunks()`; the figures cover the groups read so far.
 
-    `on_step` is called every so often, also within a group, and may raise. Where it raises OutOfTime, the groups that
-    were gone through are the last ones, and `whole` is false."""
+    `on_step` is called regularly, also within a group, and may raise. If it raises OutOfTime, the groups read so far
+    are the last ones and `whole` is false."""
 
     def __init__(
         self, collections: Sequence[Collection], rule: Rule, *, on_step: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class PairMaker:
         self.considered = 0
 
     def chunks(self) -> Iterator[list[NewPair]]:
-        """The pairs of some tasks at a time: by task, of a task in the order in which the rule made them."""
+        """Yield the pairs of a chunk of tasks, sorted by task and then in the order of the rule."""
         for buckets in read_buckets(self._collections):
             yield self._pair(buckets)
             if not self.whole:
@@ -80,7 +80,7 @@ class PairMaker:
                 break
             self.groups[made.outcome] += 1
             self.considered += len(bucket.attempts)
-            # What has no reward is used where people paired it.
+            # Attempts without reward are used if a reviewer compared them.
             used = {side for pair in made.pairs for side in (pair.chosen, pair.rejected)}
             unused = (find_exclusion(one, self._rule) for one in bucket.attempts if one.id not in used)
             self.excluded.update(filter(None, unused))
@@ -95,7 +95,7 @@ class PairMaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCounts:
-    """What a rule would make. Where `whole` is false, of the first `considered` rollouts of `total`."""
+    """Counts of a rule. If `whole` is false, they cover the first `considered` rollouts of `total`."""
 
     pairs: int
     groups: dict[str, int]
@@ -115,7 +115,7 @@ class PairPreview:
 def count_pairs(
     collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
 ) -> PairPreview:
-    """Nothing is stored. `keep` is how many of the first pairs are handed back; `seconds` None counts to the end."""
+    """Count without storing anything. `keep` is the number of first pairs to return; `seconds` None means no limit."""
     until = None if seconds is None else time.monotonic() + seconds
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Decide of pairs: accept or reject them, or take that back. Every change is kept with its reason."""
+"""Accept or reject pairs, or undo that. Every change is stored with its reason."""
 
 from collections.abc import Sequence
 
@@ -15,19 +15,19 @@ Status = PreferencePair.Status
 
 
 class DecisionRefused(Refusal):
-    """A decision that cannot stand like this; `argument` is the one to change."""
+    """Raised for an invalid decision. `argument` is the field to change."""
 
 
 def decide_pairs(*, pairs: Sequence[PreferencePair], status: str, reason: str = "", user: User | None = None) -> int:
-    """How many had another status, or another reason for theirs. What a trainer must not see is rejected with a reason.
+    """Set the decision of these pairs. Return how many changed status or reason. A rejection needs a reason.
 
-    Raises DecisionRefused.
+    Raise DecisionRefused.
     """
     reason = clean_typed(reason.strip())
     if status not in Status.values:
-        raise DecisionRefused(f"A pair is one of: {', '.join(Status.values)}.", "status")
+        raise DecisionRefused(f"The status must be one of: {', '.join(Status.values)}.", "status")
     if status == Status.REJECTED and not reason:
-        raise DecisionRefused("Say why: whoever reads the export's counts will ask.", "reason")
+        raise DecisionRefused("Give a reason.", "reason")
     if len(reason) > MAX_REASON:
         raise DecisionRefused(f"The reason has at most {MAX_REASON} characters.", "reason")
     with transaction.atomic():

@@ -1,5 +1,4 @@
-"""Ask people about pairs that rewards proposed: a queue in which they judge the two, blindly, and whose verdicts count
-in the next version of the set."""
+"""Create blind queues of proposed pairs. Verdicts count in the next version of the pair set."""
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
@@ -17,14 +16,13 @@ USUAL = 100
 def ask_people(
     *, pair_set: PairSet, name: str = "", limit: int = USUAL, overlap: int = 1, user: User | None = None
 ) -> Queue:
-    """A pairwise queue of so many proposed pairs, those of the smallest margin first: there the reward knows least.
+    """Create a pairwise queue of proposed pairs, smallest margin first: there, rewards are least certain.
 
-    A queue refers to rollouts of one task, so that pairs over versions of a dataset are left out, and so are those that
-    an open queue asks about already: asked twice, people are asked about others. Raises QueueRefused, and
-    ValidationError by field.
+    A queue compares rollouts of one task, so pairs across dataset versions are left out, and so are pairs in open
+    queues. Raise QueueRefused, and ValidationError by field.
     """
     if not 1 <= limit <= MOST:
-        raise QueueRefused(f"People are asked about 1 to {MOST:,} pairs.", "limit")
+        raise QueueRefused(f"A queue takes 1 to {MOST:,} pairs.", "limit")
     proposed = PreferencePair.objects.filter(pair_set=pair_set, status=PreferencePair.Status.PROPOSED)
     unjudged = proposed.exclude(source=PreferencePair.Source.VERDICT).filter(chosen__task=F("rejected__task"))
     queue = Queue(
@@ -34,18 +32,18 @@ def ask_people(
         source={"pair_set": pair_set.pk},
     )
     with transaction.atomic():
-        # Its row keeps two who ask at once apart.
+        # Locks the pair set, which serializes simultaneous requests.
         PairSet.objects.select_for_update().get(pk=pair_set.pk)
         unasked = unjudged.filter(~Exists(_asked()))
         sets = list(unasked.order_by("margin", "id").values_list("chosen_id", "rejected_id")[:limit])
         if not sets:
-            left = "that nobody has judged and no open queue asks about"
+            left = "without reviews and outside open queues"
             raise QueueRefused(f"{pair_set.title} has no proposed pair {left}.", "pair_set")
         return create_queue(queue=queue, items=fill_from_sets(sets, kind=queue.kind), user=user)
 
 
 def _asked() -> QuerySet[ItemRollout]:
-    """The items of open pairwise queues that are of the two rollouts of the outer query's pair."""
+    """Return items of open pairwise queues with the two rollouts of the outer query's pair."""
     return ItemRollout.objects.filter(
         rollout=OuterRef("chosen"),
         item__entries__rollout=OuterRef("rejected"),

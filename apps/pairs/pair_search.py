@@ -1,4 +1,4 @@
-"""Find the pairs of a set that want a look: by their margin, and what is odd about them."""
+"""Find pairs of a set by margin and by flags."""
 
 from typing import Literal
 
@@ -9,10 +9,10 @@ from apps.pairs.models import PreferencePair
 Flag = Literal["long", "against_reward", "same_answer"]
 
 LONG = 2
-"""Sides are of unlike length where one has more than so many times the characters of the other."""
+"""Sides differ in length if one has more than this multiple of the other's characters."""
 _CONDITIONS: dict[Flag, Q] = {
     "long": Q(chosen_length__gt=LONG * F("rejected_length")) | Q(rejected_length__gt=LONG * F("chosen_length")),
-    # Only people prefer what has the lower reward: rewards never pair so.
+    # Only verdicts can prefer the lower reward; rewards never form such pairs.
     "against_reward": Q(chosen_reward__lt=F("rejected_reward")),
     "same_answer": Q(same_answer=True),
 }
@@ -20,12 +20,12 @@ FLAGS: tuple[Flag, ...] = tuple(_CONDITIONS)
 
 
 def leave_out_close(pairs: QuerySet[PreferencePair], least: float) -> QuerySet[PreferencePair]:
-    """Leave out pairs that rewards made by a smaller margin. Pairs that people chose have no margin, and stay."""
+    """Leave out pairs by reward with a smaller margin. Pairs that people chose have no margin and are kept."""
     return pairs.filter(Q(margin__gte=least) | Q(margin__isnull=True))
 
 
 def flag_pairs(pairs: QuerySet[PreferencePair], flag: Flag, *, value: bool = True) -> QuerySet[PreferencePair]:
-    """Those that have the flag, or those that do not."""
+    """Filter by a flag."""
     having = PreferencePair.objects.filter(_CONDITIONS[flag])
     return pairs.filter(pk__in=having.values("pk")) if value else pairs.exclude(pk__in=having.values("pk"))
 

@@ -1,4 +1,4 @@
-"""Order preference pairs of collections: a version of a named pair set, which is made here and now or by a worker."""
+"""Create versions of named pair sets, built immediately or by a worker."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -18,33 +18,33 @@ from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
-"""Rollouts of collections that are paired while their caller waits: about a second's work."""
+"""Maximum rollouts to pair within a request: about a second of work."""
 MAX_COLLECTIONS = 50
 MAX_NAME = 120
 
 
 class PairingRefused(Refusal, code="pairing-refused"):
-    """The rule cannot pair anything, whatever the collections hold; `argument` is the one to change."""
+    """Raised if the rule is invalid. `argument` is the field to change."""
 
 
 class PairSetInUse(Refusal, status=409, code="in-use"):
-    """Something was made of it."""
+    """Raised if other objects use the pair set."""
 
 
 class CannotCancel(Refusal, status=409, code="cannot-cancel"):
-    """There is nothing left to cancel."""
+    """Raised if the pair set is not being built any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairOrder:
     """What a pair set is built from. Further collections are paired with the first and with each other."""
 
-    collection: Collection = field(metadata=described("Collection", "Its attempts are paired"))
+    collection: Collection = field(metadata=described("Collection", "Collection whose attempts form pairs"))
     further: Annotated[
         list[Collection],
         Option(
             "Further collections",
-            "Attempts at the same task are paired across all collections if prompt and tools are the same",
+            "Pairs attempts at the same task across these collections if prompt and tools are equal",
             length=MAX_COLLECTIONS,
         ),
     ] = field(default_factory=list)
@@ -53,28 +53,29 @@ class PairOrder:
         str,
         Option(
             "Name",
-            "A set with the name of an earlier one is its next version; left empty, named after the collection",
+            "Default: named after the collection. An existing name creates its next version.",
             length=MAX_NAME,
         ),
     ] = ""
-    keeps_decisions: Annotated[
-        bool, Option("Keep decisions", "Decisions about pairs of earlier versions hold for the same pairs")
-    ] = True
+    keeps_decisions: Annotated[bool, Option("Keep decisions", "Keep earlier decisions for equal pairs")] = True
 
 
 def build_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
-    """Build the pair set in this process, however long it takes. Raises PairingRefused."""
+    """Build the pair set in this process, however long it takes. Raise PairingRefused."""
     return make_pair_set_to_its_end(pair_set=queue_pair_set(order, user=user))
 
 
 def order_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
-    """Build a small pair set here and leave a large one to a worker: `state` says when it is ready."""
+    """Build a small pair set in this process, or queue a large one for a worker.
+
+    `state` is `ready` when it is complete.
+    """
     pair_set = queue_pair_set(order, user=user)
     return make_pair_set(pair_set=pair_set) if pair_set.total <= AT_ONCE else pair_set
 
 
 def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
-    """Store a pair set for a worker to build, the next version of its name. Raises PairingRefused."""
+    """Store a pair set for a worker to build, the next version of its name. Raise PairingRefused."""
     collections, rule = check_collections(order), order.rule
     # Versions are found by the stored name, so it is cleaned first.
     name = clean_typed(order.name.strip()) or f"collection {order.collection.pk}"
@@ -102,18 +103,18 @@ def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
         except IntegrityError:
             # Another request made a version of this name at the same time: take the next one.
             continue
-    raise PairingRefused("Other requests are building pairs under this name: try again.", "name")
+    raise PairingRefused("Another request is building a pair set with this name. Try again.", "name")
 
 
 def check_collections(order: PairOrder) -> list[Collection]:
-    """Return all collections, each once. Raises PairingRefused, also for the rule."""
+    """Return all collections, each once. Raise PairingRefused, also for the rule."""
     try:
         check_rule(order.rule)
     except RuleRefused as refusal:
         raise PairingRefused(str(refusal), refusal.field) from None
     collections = list(dict.fromkeys([order.collection, *order.further]))
     if len(collections) > MAX_COLLECTIONS:
-        raise PairingRefused(f"A pair set is of at most {MAX_COLLECTIONS} collections.", "further")
+        raise PairingRefused(f"A pair set uses at most {MAX_COLLECTIONS} collections.", "further")
     return collections
 
 
@@ -122,21 +123,23 @@ def _next_version(name: str) -> int:
 
 
 def cancel_pair_set(*, pair_set: PairSet, user: User | None = None) -> PairSet:
-    """Stop making it. Raises CannotCancel for one that has ended; cancelling twice is once."""
+    """Cancel building the pair set. Idempotent. Raise CannotCancel if it has ended."""
     open_ones = PairSet.objects.filter(pk=pair_set.pk, state__in=[PairSet.State.QUEUED, PairSet.State.MAKING])
     with transaction.atomic():
         if open_ones.update(state=PairSet.State.CANCELLED, finished_at=timezone.now()):
             record(user=user, action="pair_set.cancelled", target=pair_set)
     pair_set.refresh_from_db()
     if pair_set.state != PairSet.State.CANCELLED:
-        raise CannotCancel(f"{pair_set.title} is {pair_set.state}: only one that is being made can be cancelled.")
+        raise CannotCancel(
+            f"{pair_set.title} is {pair_set.state}: only a pair set that is being built can be cancelled."
+        )
     return pair_set
 
 
 def delete_pair_set(*, pair_set: PairSet, user: User | None = None) -> None:
-    """With its pairs and what was decided of them. Raises PairSetInUse where files were made of it."""
+    """Delete the set with its pairs and decisions. Raise PairSetInUse if exports use it."""
     if not pair_set.is_settled:
-        raise PairSetInUse(f"{pair_set.title} is being made: cancel it first.")
+        raise PairSetInUse(f"{pair_set.title} is being built. Cancel it first.")
     try:
         with transaction.atomic():
             record(user=user, action="pair_set.deleted", target=pair_set, pairs=pair_set.pair_count)
@@ -144,4 +147,4 @@ def delete_pair_set(*, pair_set: PairSet, user: User | None = None) -> None:
     except ProtectedError:
         number = pair_set.exports.count()
         made = "1 export was" if number == 1 else f"{number:,} exports were"
-        raise PairSetInUse(f"{made} made of {pair_set.title}: delete what was made first.") from None
+        raise PairSetInUse(f"{made} made from {pair_set.title}. Delete them first.") from None

@@ -1,4 +1,4 @@
-"""Whose preference a pair is: how its verdict came about, in words, and what each of its reviews says of the two."""
+"""Provenance of pairs: how a verdict came about, in words, and the opinion of each review."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -13,12 +13,15 @@ Said = Literal["chosen", "rejected", "equal", "both_bad"]
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What one review says of the two now. `said` is the side that it prefers, None where it was taken back;
-    `is_later` tells that it was submitted after the pair was made, so that it may have said something else then."""
+    """The current opinion of one review.
+
+    `said` is the preferred side; None if withdrawn. `is_later` means that it was submitted after the pair was built and
+    may have said something else before.
+    """
 
     review: int
     reviewer: str | None
-    """None of somebody who left."""
+    """None for a deleted user."""
     said: Said | None
     strength: int
     is_adjudication: bool
@@ -31,7 +34,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def say_verdict(pair: PreferencePair) -> str:
-    """Of a pair by verdict: what stood when it was made, and by whom it stood. Empty of other pairs."""
+    """Return the verdict and its authors at the time when the pair was built; empty for pairs by reward."""
     if pair.source != PreferencePair.Source.VERDICT:
         return ""
     said, agreeing, total = "much better" if pair.strength > 1 else "better", pair.agreeing, pair.reviewers
@@ -46,9 +49,11 @@ def say_verdict(pair: PreferencePair) -> str:
 
 
 def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
-    """The same for the exported row. Nothing in it is null, which loaders take for another type: what nobody knows is
-    left out."""
-    # Pairs of before lengths were kept have none.
+    """Return the provenance for an exported row.
+
+    Unknown fields are left out, because loaders infer the wrong type from nulls.
+    """
+    # Older pairs have no lengths.
     known = pair.chosen_length or pair.rejected_length
     lengths = {"chosen_length": pair.chosen_length, "rejected_length": pair.rejected_length} if known else {}
     return {
@@ -62,8 +67,7 @@ def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
 
 
 def read_opinions(pair: PreferencePair) -> list[Opinion]:
-    """Of the reviews that the verdict was read in, those that are still there: the votes as they came, then the
-    adjudication. Two queries."""
+    """Return the existing reviews behind the verdict: votes in order, then the adjudication. Two queries."""
     low, high = sorted((pair.chosen_id, pair.rejected_id))
     of_the_two = Prefetch("verdicts", PairVerdict.objects.filter(low=low, high=high), to_attr="of_the_two")
     reviews = Review.objects.filter(pk__in=pair.reviews).select_related("reviewer", "queue")
@@ -97,10 +101,10 @@ def _side(pair: PreferencePair, verdict: PairVerdict) -> Said:
 
 
 def say_opinion(opinion: Opinion) -> str:
-    """What it says, then what makes it no plain vote."""
+    """Return the opinion in words, then how it differs from a plain vote."""
     better = "much better" if opinion.strength > 1 else "better"
     words = {"chosen": f"chosen is {better}", "rejected": f"rejected is {better}", "both_bad": "both bad"}
-    said = "taken back since" if opinion.said is None else words.get(opinion.said, opinion.said)
+    said = "withdrawn" if opinion.said is None else words.get(opinion.said, opinion.said)
     if opinion.status == Review.Status.REPLACED:
         return f"{said}, replaced by a later adjudication"
-    return f"{said}, said after the pair was made" if opinion.is_later else said
+    return f"{said}, after the pair was built" if opinion.is_later else said

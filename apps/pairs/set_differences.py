@@ -1,4 +1,4 @@
-"""How two versions of a pair set differ: in what the rule says, and in the pairs that it made."""
+"""Compare two versions of a pair set: their rules and their pairs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +11,16 @@ from apps.rollouts.metrics.collection_comparison import find_differences
 
 
 class NothingToCompare(Refusal, status=409, code="nothing-to-compare"):
-    """There is no such other version."""
+    """Raised if there is no other version to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSetChanges:
-    """From `one` to `other`. `turned` pairs are of the same two rollouts the other way round, at the same turn; they
-    are counted neither as added nor as removed. The same two at another turn are another pair."""
+    """Changes from `one` to `other`.
+
+    `turned` pairs have the same two rollouts in the opposite order at the same turn; they count as neither added nor
+    removed. The same two rollouts at another turn are another pair.
+    """
 
     one: PairSet
     other: PairSet
@@ -29,7 +32,10 @@ class PairSetChanges:
 
 
 def compare_pair_sets(pair_set: PairSet, *, since: int | None = None) -> PairSetChanges:
-    """`since` is the number of an earlier version, by default the one before that is ready. Raises NothingToCompare."""
+    """Return the changes since version number `since`, by default since the previous ready one.
+
+    Raise NothingToCompare.
+    """
     versions = PairSet.objects.filter(name=pair_set.name, version__lt=pair_set.version, state=PairSet.State.READY)
     if since is not None:
         versions = versions.filter(version=since)

@@ -1,7 +1,6 @@
-"""Read all attempts at each task of one or more collections, some tasks at a time, in constant memory.
+"""Read all attempts at each task of one or more collections in chunks of tasks, in constant memory.
 
-Of versions of datasets, the same task is the one with the same key; whether the prompts of its attempts agree is seen
-in their traces.
+Across dataset versions, tasks with the same key are the same. Their traces show whether the prompts agree.
 """
 
 from collections import defaultdict
@@ -16,7 +15,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 TASKS = 100
-"""Tasks whose rollouts are looked at together, as long as these are few a task."""
+"""Maximum tasks whose rollouts are read together; fewer if they have many rollouts."""
 ROLLOUTS = 2_000
 
 _LIGHT = (
@@ -34,13 +33,15 @@ _LIGHT = (
 )
 
 Row = tuple[int, int, float | None, str, str, str, dict[str, int], bool, int, str, int]
-"""The values of `_LIGHT`."""
+"""The columns of `_LIGHT`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Bucket:
-    """`task_id` is the first of the tasks that are the same one, and stands for them all; `numbers` says which attempt
-    number of each rollout has the trace that counts."""
+    """The rollouts of equal tasks.
+
+    `task_id` is the first of these tasks; `numbers` maps each rollout to the attempt whose trace counts.
+    """
 
     task_id: int
     attempts: list[Attempt] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Bucket:
 
 
 def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
-    """Tasks without rollouts have no bucket."""
+    """Yield buckets in chunks. Tasks without rollouts have none."""
     by_version: dict[int, list[Collection]] = defaultdict(list)
     for collection in collections:
         by_version[collection.version_id].append(collection)
@@ -57,7 +58,7 @@ def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
     for place, version in enumerate(versions):
         tasks = Task.objects.filter(version_id=version).order_by("id")
         last = 0
-        # By key, not by a cursor held open: a long read would keep SQLite from trimming its log.
+        # Read by key, because an open cursor would keep SQLite from truncating its write-ahead log.
         while chunk := list(tasks.filter(id__gt=last).values_list("id", "key")[:size]):
             last = chunk[-1][0]
             same = {task_id: task_id for task_id, _ in chunk}
@@ -70,11 +71,11 @@ def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
 def _join_versions(
     chunk: Sequence[tuple[int, str]], version: int, *, earlier: Sequence[int], later: Sequence[int]
 ) -> dict[int, int]:
-    """From each task to the one that stands for it. Those that an earlier version has stood there already."""
+    """Map each task to its representative. Tasks of an earlier version map to that version."""
     keys = [key for _, key in chunk if key]
     seen = set(Task.objects.filter(version_id__in=earlier, key__in=keys).values_list("key", flat=True))
     own = {task_id: key for task_id, key in chunk if key not in seen}
-    # A row may be in its version twice: the first of them has what other versions bring.
+    # A version may contain a row twice: the first one gets the attempts of other versions.
     same_keys = Task.objects.filter(version_id=version, key__in=[key for key in own.values() if key])
     first = dict(same_keys.order_by().values("key").annotate(first=Min("id")).values_list("key", "first"))
     leads = {key: task_id for task_id, key in own.items() if first.get(key) == task_id}

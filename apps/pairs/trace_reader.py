@@ -1,4 +1,4 @@
-"""Read the traces of many rollouts: a page of events a query, one trace in memory at a time."""
+"""Read the traces of many rollouts: one query per page of events, one trace in memory at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -9,15 +9,15 @@ from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models import TraceEvent
 
 ROWS = 500
-"""Events read by one query."""
+"""Events per query."""
 ROLLOUTS = 256
-"""Rollouts that one query reads at most."""
+"""Maximum rollouts per query."""
 
 
 def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
-    """(rollout id, events of that attempt) by ascending id; `attempts` maps rollout id to the attempt that counts.
+    """Yield (rollout id, events) by ascending id. `attempts` maps rollout ids to the attempt that counts.
 
-    A rollout without stored events comes with an empty list. `tokens` reads the packed tokens of model calls as well.
+    A rollout without stored events has an empty list. `tokens` also reads the packed tokens of model calls.
     """
     columns = ("rollout_id", "attempt", "seq", "payload", *(("tokens",) if tokens else ()))
     stream = groupby(_read_events(sorted(attempts), columns), key=itemgetter(0))
@@ -31,10 +31,11 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
 
 
 def _read_events(rollout_ids: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the events of these rollouts in the order of their key, as plain rows: model instances are as slow as all
-    the rest of an export.
+    """Yield the events of these rollouts ordered by key, as plain rows.
 
-    A query asks for about as many rollouts as fill a page, since PostgreSQL may sort the events of all of them.
+    Model instances would double the time of an export.
+
+    Each query covers about as many rollouts as fill a page, because PostgreSQL may sort all of their events.
     """
     first, at_once = 0, ROLLOUTS // 8
     events = TraceEvent.objects.order_by("pk").values_list(*columns)

@@ -1,1 +1,1 @@
-"""Policy models: where replies come from."""
+"""Policy models: the endpoints that produce replies."""

@@ -1,4 +1,4 @@
-"""System check of the allow list for outbound calls, which guards models first of all."""
+"""System check of the allow-list for outbound calls."""
 
 from typing import Any
 
@@ -17,7 +17,8 @@ def check_outbound_allow(**kwargs: Any) -> list[CheckMessage]:
             found.append(
                 Error(
                     str(problem),
-                    hint="Write host names, host:port, addresses, or networks such as 10.0.0.0/8, with commas between.",
+                    hint="Give host names, host:port, addresses or networks (for example "
+                    "10.0.0.0/8), separated by commas.",
                     id="policies.E001",
                 )
             )

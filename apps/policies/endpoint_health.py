@@ -1,4 +1,4 @@
-"""The health check of a policy model: what its endpoint says and does when it is asked, check by check."""
+"""Health checks of policy models: each check calls the endpoint."""
 
 import copy
 
@@ -18,7 +18,7 @@ _TRIES = 3
 
 
 def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
-    """Ask for its models, make one call, and store what came of it. Never raises for an endpoint that fails."""
+    """List its models, make one call, and store the results. Never raises if the endpoint fails."""
     checkup = _check(policy_model)
     failures = checkup.failures
     policy_model.health = Health.UNHEALTHY if failures else Health.HEALTHY
@@ -40,11 +40,11 @@ def _check(policy_model: PolicyModel) -> Checkup:
 
 
 async def _ask(policy_model: PolicyModel) -> Checkup:
-    """Raises PolicyError where there is no key to ask with."""
+    """Run the checks. Raise PolicyError if there is no usable key."""
     key = stored_key(policy_model)
     patient = copy.copy(policy_model)
     patient.call_timeout = min(policy_model.call_timeout, CALL_SECONDS)
-    # One try for each server: what fails is to be seen, not to be waited out.
+    # One try per server: failures must be visible, not retried.
     patient.max_tries = min(len(policy_model.base_urls), _TRIES)
     outbound = open_outbound()
     try:
@@ -74,5 +74,5 @@ def _summary(checkup: Checkup) -> str:
         return failures[0].message + more
     if len(checkup.checks) == 1:
         return checkup.checks[0].message
-    tokens = " and gives its tokens" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
-    return f"It answers, has the model and calls tools{tokens}."
+    tokens = " and returns token ids" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
+    return f"The endpoint responds, has the model and calls tools{tokens}."

@@ -1,23 +1,32 @@
-"""The redactor of this installation: its own secrets and what people added, read anew every few seconds."""
+"""The redactor of this installation: its own secrets and custom patterns, reloaded every few seconds."""
 
+import copy
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
 
+from apps.accounts.audit_log import record
+from apps.accounts.models import User
 from apps.gym.errors import PolicyError
-from apps.gym.redaction.redactor import Pattern, Redactor
+from apps.gym.redaction.redactor import MIN_PREFIX, Pattern, Redactor
 from apps.gym.redaction.shortening import shorten_with
-from apps.policies.models import PolicyModel, RedactionPattern
+from apps.policies.models import KEY_PLACE, PolicyModel, RedactionPattern
 from apps.policies.secrets import decrypt_secret
 
 FRESH_SECONDS = 5.0
 
 
 class _Known:
-    """What was read last. Loops and log lines take it as it is; only who may wait for the database reads anew."""
+    """The cached redactor.
+
+    Loops and log lines use it without waiting; only callers that may wait for the database reload it.
+    """
 
     def __init__(self) -> None:
         self.redactor: Redactor | None = None
@@ -29,14 +38,14 @@ _known = _Known()
 
 
 def current_redactor() -> Redactor:
-    """The redactor as it was read last, without asking the database."""
+    """Return the cached redactor without a database query."""
     if _known.redactor is None:
         return _keep(Redactor(known=_own_settings(), enabled=settings.REDACT))
     return _known.redactor
 
 
 def fresh_redactor() -> Redactor:
-    """The redactor, at most FRESH_SECONDS old. Not for an event loop."""
+    """Return the redactor, at most FRESH_SECONDS old. Queries the database, so do not call it in an event loop."""
     if time.monotonic() > _known.until:
         with _known.lock:
             _keep(_read())
@@ -45,7 +54,10 @@ def fresh_redactor() -> Redactor:
 
 
 def forget_redactor() -> None:
-    """Something it is made of has changed in this process; others learn of it within FRESH_SECONDS."""
+    """Drop the cached redactor.
+
+    Called when a pattern or secret changes in this process; other processes notice within FRESH_SECONDS.
+    """
     _known.until = 0.0
 
 
@@ -81,7 +93,7 @@ def _api_keys() -> Iterator[str]:
         try:
             yield decrypt_secret(encrypted)
         except PolicyError:
-            # Of another secret key: nothing that runs here can have it.
+            # Encrypted with another secret key, so this installation cannot use it.
             continue
 
 
@@ -90,3 +102,51 @@ def _own_settings() -> Iterator[str]:
     for database in settings.DATABASES.values():
         yield str(database.get("PASSWORD") or "")
     yield unquote(urlsplit(settings.REDIS_URL or "").password or "")
+
+
+def show_extras(extras: Any) -> Any:
+    """Return headers or a body without credentials. In a value with the key placeholder, only the rest is checked."""
+    if not isinstance(extras, dict):
+        return extras
+    redactor = fresh_redactor()
+    shown: dict[str, Any] = {}
+    for name, value in extras.items():
+        if isinstance(value, str) and KEY_PLACE in value:
+            shown[name] = KEY_PLACE.join(redactor.redact_text(part)[0] for part in value.split(KEY_PLACE))
+        else:
+            shown |= redactor.redact_value({name: copy.deepcopy(value)})[0]
+    return shown
+
+
+MAX_SAMPLE = 20_000
+"""Maximum characters of a text to test."""
+_KEPT = (
+    "arguments at call_id components content details duration environment error explanation finish_reason function id "
+    "input items judge kind message model name output prompt question refusal response_id role sampling seed seen "
+    "status stop_reason summary text tokens_note tools type usage verdict version"
+)
+KEPT_NAMES = frozenset(_KEPT.split())
+"""Keys of the trace format, whose values are needed to read it."""
+
+
+def save_pattern(*, pattern: RedactionPattern, user: User | None = None) -> RedactionPattern:
+    """Save a pattern. Raise ValidationError by field."""
+    pattern.text = pattern.text.strip()
+    pattern.full_clean()
+    if pattern.kind == RedactionPattern.Kind.NAME and pattern.text.lower() in KEPT_NAMES:
+        raise ValidationError({"text": "Traces use this key name, so it cannot be redacted."})
+    if pattern.kind == RedactionPattern.Kind.PREFIX and len(pattern.text) < MIN_PREFIX:
+        raise ValidationError({"text": f"A prefix has at least {MIN_PREFIX} characters."})
+    with transaction.atomic():
+        pattern.save()
+        record(user=user, action="redaction_pattern.create", target=pattern.kind, text=pattern.text)
+    forget_redactor()
+    return pattern
+
+
+def delete_pattern(*, pattern: RedactionPattern, user: User | None = None) -> None:
+    """Delete a pattern. Redacted text stays redacted."""
+    with transaction.atomic():
+        record(user=user, action="redaction_pattern.delete", target=pattern.kind, text=pattern.text)
+        pattern.delete()
+    forget_redactor()

@@ -1,11 +1,16 @@
-"""Make a model server on this machine, or the model that asks none, known as a policy model."""
+"""Register policy models: a local model server, a server by address, or the scripted model."""
 
+import hashlib
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
+from apps.accounts.models import User
+from apps.gym.redaction.shortening import cut
+from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.policy_model_changes import find_errors, save_policy_model
 
@@ -13,7 +18,7 @@ SCRIPTED = "scripted"
 
 
 class NotOurs(Exception):
-    """A policy model of that slug stands for something else than a server on this machine."""
+    """Raised if the slug belongs to a policy model that is not a server on this machine."""
 
 
 def register_local_model(
@@ -26,17 +31,17 @@ def register_local_model(
 ) -> PolicyModel:
     """Create the policy model, or point it to this server; the server knows the model by the slug.
 
-    A new one speaks Chat Completions, captures tokens and has that sampling; what people have set on an old one stays,
-    but for a version that is given. With `check_only` nothing is written. Raises NotOurs, and ValidationError where
-    the address is closed to GymWeb.
+    A new model uses Chat Completions, captures tokens and has this sampling. An existing one keeps its settings except
+    for `version`. With `check_only` nothing is stored. Raise NotOurs, and ValidationError if GymWeb may not call the
+    address.
     """
     if slug != slugify(slug):
-        raise ValidationError({"slug": f"{slug!r} is no slug; for example {slugify(slug) or 'local-model'!r}."})
+        raise ValidationError({"slug": f"{slug!r} is not a slug. Example: {slugify(slug) or 'local-model'!r}."})
     model = PolicyModel.objects.filter(slug=slug).first()
     if model is None:
         model = PolicyModel(slug=slug, name=slug, wire=Wire.CHAT, capture_tokens=True, sampling=sampling or {})
-    elif model.is_scripted or not _is_loopback(model.base_url):
-        raise NotOurs(f"The policy model {slug!r} stands for {model.base_url or 'no LLM'}: choose another slug.")
+    elif model.is_scripted or urlsplit(model.base_url).hostname not in {"127.0.0.1", "localhost", "::1"}:
+        raise NotOurs(f"The policy model {slug!r} already uses {model.base_url or 'no LLM'}. Choose another slug.")
     model.provider, model.base_url, model.model_name = Provider.VLLM, base_url, slug
     if version is not None:
         model.version = version
@@ -44,12 +49,12 @@ def register_local_model(
         if errors := find_errors(model):
             raise ValidationError(errors)
         return model
-    # The server asks for no key, and one that was stored belonged to another server.
+    # The server needs no key, and a stored one belonged to another server.
     return save_policy_model(policy_model=model, api_key="", user=None)
 
 
 def register_scripted_model(*, mistake_rate: float = 0.0) -> PolicyModel:
-    """The model that asks no LLM, under its own slug; as it is, where it is registered."""
+    """Return the scripted model with its own slug, registering it if needed."""
     model = PolicyModel.objects.filter(slug=SCRIPTED).first()
     if model is not None:
         return model
@@ -57,5 +62,42 @@ def register_scripted_model(*, mistake_rate: float = 0.0) -> PolicyModel:
     return save_policy_model(policy_model=PolicyModel(slug=SCRIPTED, **scripted), api_key="", user=None)
 
 
-def _is_loopback(base_url: str) -> bool:
-    return (urlsplit(base_url).hostname or "") in {"127.0.0.1", "localhost", "::1"}
+def find_addressed(
+    *,
+    base_url: str,
+    model_name: str,
+    provider: str,
+    wire: str,
+    capture_tokens: bool,
+    version: str | None = None,
+    user: User | None = None,
+) -> PolicyModel:
+    """Return the policy model with this address, registering it on first use.
+
+    It has no key: a user must register endpoints that require one.
+
+    `version` names the current weights. Raise ValidationError, also for an address that the outbound policy rejects.
+    """
+    asked: dict[str, Any] = {
+        "base_url": base_url.strip().rstrip("/"),
+        "model_name": model_name,
+        "provider": provider,
+        "wire": wire,
+        "capture_tokens": capture_tokens,
+    }
+    slug = f"online-{hashlib.sha256(dump_json(asked).encode()).hexdigest()[:16]}"
+    found = PolicyModel.objects.filter(slug=slug).first()
+    if found is None:
+        fresh = PolicyModel(slug=slug, name=cut(f"Online: {model_name}", 100), version=version or "", **asked)
+        try:
+            with transaction.atomic():
+                return save_policy_model(policy_model=fresh, api_key=None, user=user)
+        except (IntegrityError, ValidationError):
+            # A simultaneous request registered the same address.
+            found = PolicyModel.objects.filter(slug=slug).first()
+            if found is None:
+                raise
+    if version is not None and found.version != version:
+        found.version = version
+        found = save_policy_model(policy_model=found, api_key=None, user=user)
+    return found

@@ -1,4 +1,4 @@
-"""Try a policy model: one prompt, one reply, read as a trace. Nothing of it is stored but that it was done."""
+"""Try a policy model: one prompt, one reply, shown as a trace. Stores only an audit entry."""
 
 import copy
 import time
@@ -24,22 +24,22 @@ from apps.policies.policy_clients import connect_policy, open_outbound, stored_k
 from apps.policies.secrets import SecretUnreadable
 
 TRY_SECONDS = 60.0
-"""Of the whole try: somebody waits for it."""
+"""Time limit of the whole try, because a user waits."""
 MAX_CHARACTERS = 200_000
-"""Of the prompt and of the system prompt."""
+"""Maximum characters of the prompt and of the system prompt."""
 
 _TRIES = 2
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` are a prompt and either a model call or an error; `cost` is in USD by the model's prices."""
+    """`events` are a prompt and either a model call or an error. `cost` is in USD at the model's prices."""
 
     events: list[TraceUnion]
     cost: float = 0.0
 
     @property
     def captured(self) -> dict[str, int] | None:
-        """Numbers of captured tokens; None where none were."""
+        """Return the numbers of captured tokens; None if there are none."""
         for event in self.events:
             if isinstance(event, ModelCall) and event.tokens is not None:
                 prompt, generated = count_tokens(event.tokens)
@@ -56,27 +56,25 @@ def try_model(
     sampling: dict[str, Any] | None = None,
     user: object,
 ) -> Trial:
-    """Ask once, for at most TRY_SECONDS. What the endpoint does wrong is part of the trial.
+    """Send one prompt, for at most TRY_SECONDS. Errors of the endpoint are part of the result.
 
-    Raises ValidationError by field for what would be asked.
+    Raise ValidationError by field for an invalid request.
     """
     wanted = sampling or {}
     offered = _check(prompt, system, tools or [], wanted)
     resolved = {**policy_model.sampling, **wanted}
     trial = async_to_sync(_ask)(policy_model, prompt, system, offered, resolved)
-    record(user=user, action="policy_model.try", target=policy_model.slug, answered=_is_answered(trial))
+    record(
+        user=user, action="policy_model.try", target=policy_model.slug, answered=isinstance(trial.events[-1], ModelCall)
+    )
     return trial
-
-
-def _is_answered(trial: Trial) -> bool:
-    return isinstance(trial.events[-1], ModelCall)
 
 
 def _check(prompt: str, system: str, tools: object, sampling: dict[str, Any]) -> list[Tool]:
     errors: dict[str, list[str]] = {}
     offered: list[Tool] = []
     if not prompt.strip():
-        errors["prompt"] = ["Write what the model is to answer."]
+        errors["prompt"] = ["Enter a prompt."]
     for name, text in (("prompt", prompt), ("system", system)):
         if len(text) > MAX_CHARACTERS:
             errors[name] = [f"Give at most {MAX_CHARACTERS:,} characters."]
@@ -112,7 +110,7 @@ async def _ask(
         async with TimeLimit(TRY_SECONDS):
             call = await _call(policy_model, items, tools, sampling)
     except TimeoutError:
-        failure: GymError = TimedOut(f"There was no reply within {TRY_SECONDS:g} s.")
+        failure: GymError = TimedOut(f"No reply within {TRY_SECONDS:g} s.")
     except GymError as error:
         failure = error
     else:
@@ -125,7 +123,7 @@ async def _ask(
 async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], sampling: dict[str, Any]) -> ModelCall:
     patient = copy.copy(policy_model)
     patient.call_timeout = min(policy_model.call_timeout, TRY_SECONDS)
-    # Somebody looks at it: what fails is to be seen, not to be waited out.
+    # A user waits: show errors at once instead of retrying.
     patient.max_tries = min(policy_model.max_tries, _TRIES)
     outbound = open_outbound()
     try:

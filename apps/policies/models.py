@@ -1,6 +1,7 @@
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.accounts.shared_columns import Dated, Named
 from apps.gym.wires.pricing import Prices
 
 
@@ -13,10 +14,10 @@ class Provider(models.TextChoices):
 
 
 DEFAULT_BASE_URLS: dict[str, str] = {Provider.OPENAI.value: "https://api.openai.com/v1"}
-"""Where a provider answers unless it is said otherwise."""
+"""Default base URLs of providers."""
 
 KEY_PLACE = "{api_key}"
-"""Stands for the API key in the value of a header."""
+"""Placeholder of the API key in header values."""
 
 
 class Wire(models.TextChoices):
@@ -25,41 +26,58 @@ class Wire(models.TextChoices):
 
 
 class Reasoning(models.TextChoices):
-    FIELD = "field", "in its own field, and sent back"
-    TEXT = "text", "in the text between <think> tags, and sent back"
-    DROPPED = "dropped", "in its own field, and not sent back"
+    FIELD = "field", "In a separate field, sent back in later turns"
+    TEXT = "text", "In the text between <think> tags, sent back in later turns"
+    DROPPED = "dropped", "In a separate field, not sent back"
 
 
 class Health(models.TextChoices):
-    UNKNOWN = "unknown", "not checked yet"
+    UNKNOWN = "unknown", "not checked"
     HEALTHY = "healthy", "healthy"
     UNHEALTHY = "unhealthy", "unhealthy"
 
 
-class PolicyModel(models.Model):
+class Server(Named):
+    """What the calls of this installation need of a server, and how it fared at its last health check."""
+
+    api_key_encrypted = models.TextField(blank=True, editable=False)
+    api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
+    connect_timeout = models.FloatField(
+        default=10.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(300)],
+        help_text="Connect timeout in seconds",
+    )
+    worker_group = models.SlugField(max_length=64, blank=True, help_text="Worker group; empty: workers without a group")
+    health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
+    health_message = models.CharField(max_length=500, blank=True, editable=False)
+    health_checked_at = models.DateTimeField(null=True, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+
+class PolicyModel(Server):
     """A model that attempts tasks (or judges attempts), behind one endpoint."""
 
-    slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=100)
     provider = models.CharField(max_length=16, choices=Provider.choices, default=Provider.COMPATIBLE)
     wire = models.CharField(max_length=16, choices=Wire.choices, default=Wire.CHAT)
     base_url = models.CharField(
         max_length=500,
         blank=True,
-        help_text="Up to and including /v1, e.g. https://api.openai.com/v1; for Azure the resource's endpoint",
+        help_text="With /v1, e.g. https://api.openai.com/v1; for Azure the endpoint of the resource",
     )
     more_base_urls = models.JSONField(
         default=list,
         blank=True,
-        help_text="Further servers of the same model: a rollout stays with one of them, so that its prefix cache hits",
+        help_text="Further servers of the same model; a rollout stays with one server to reuse its prefix cache",
     )
     api_version = models.CharField(max_length=32, blank=True, help_text="Azure only, e.g. 2025-04-01-preview")
     key_is_token = models.BooleanField(
-        "bearer token", default=False, help_text="Azure only: the key is a token of Microsoft Entra ID"
+        "bearer token", default=False, help_text="Azure only: the key is a Microsoft Entra ID token"
     )
-    model_name = models.CharField(max_length=200, blank=True, help_text="The name the endpoint knows it by")
-    api_key_encrypted = models.TextField(blank=True, editable=False)
-    api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
+    model_name = models.CharField(max_length=200, blank=True, help_text="Model name at the endpoint")
     sampling = models.JSONField(
         default=dict, blank=True, help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}'
     )
@@ -67,17 +85,17 @@ class PolicyModel(models.Model):
         max_length=16,
         choices=Reasoning.choices,
         default=Reasoning.FIELD,
-        help_text="Where the model's reasoning stands, and whether later turns see it",
+        help_text="Where replies contain reasoning, and whether later turns include it",
     )
     extra_headers = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Sent with every request, such as {"X-Team": "rl"}; {api_key} stands for the key, else no secret',
+        help_text='Sent with every request, for example {"X-Team": "rl"}; {api_key} inserts the key',
     )
     extra_body = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Merged into every request, such as {"chat_template_kwargs": {"enable_thinking": false}}',
+        help_text='Merged into every request, for example {"chat_template_kwargs": {"enable_thinking": false}}',
     )
     renamed_fields = models.JSONField(
         default=dict,
@@ -87,17 +105,12 @@ class PolicyModel(models.Model):
     version = models.CharField(
         max_length=200,
         blank=True,
-        help_text="The checkpoint, weights or adapter that answers now; recorded with every rollout",
+        help_text="Current checkpoint, weights or adapter; recorded with every rollout",
     )
     call_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(1), MaxValueValidator(3600)],
-        help_text="Seconds for one call",
-    )
-    connect_timeout = models.FloatField(
-        default=10.0,
-        validators=[MinValueValidator(0.1), MaxValueValidator(300)],
-        help_text="Seconds until a connection must stand",
+        help_text="Timeout of a call in seconds",
     )
     max_tries = models.PositiveSmallIntegerField(
         default=4,
@@ -109,41 +122,33 @@ class PolicyModel(models.Model):
         help_text="Keep token ids and logprobs of every reply, for training (Chat Completions on vLLM)",
     )
     concurrency = models.PositiveIntegerField(
-        default=256, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once, over all workers"
-    )
-    worker_group = models.SlugField(
-        max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"
+        default=256, validators=[MinValueValidator(1)], help_text="Maximum rollouts in flight over all workers"
     )
     input_price = models.FloatField(
-        default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million input tokens; 0 counts no cost"
+        default=0.0, validators=[MinValueValidator(0)], help_text="USD per million input tokens; 0: no cost"
     )
     cached_input_price = models.FloatField(
         null=True,
         blank=True,
         validators=[MinValueValidator(0)],
-        help_text="USD for a million input tokens that the endpoint had cached; empty: as other input tokens",
+        help_text="USD per million cached input tokens; empty: same as input tokens",
     )
     output_price = models.FloatField(
-        default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million output tokens"
+        default=0.0, validators=[MinValueValidator(0)], help_text="USD per million output tokens"
     )
     mistake_rate = models.FloatField(
         default=0.4,
         validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text="Scripted only: the share of attempts with a realistic mistake",
+        help_text="Scripted only: share of attempts with a realistic mistake",
     )
-    health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
-    health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checks = models.JSONField(
         default=list,
         editable=False,
-        help_text="What the last health check asked, as apps.gym.wires.endpoint_checks has it",
+        help_text="Results of the last health check (apps.gym.wires.endpoint_checks)",
     )
     capabilities = models.JSONField(
-        default=dict, editable=False, help_text="What the endpoint tells of itself: max_model_len, server_version, …"
+        default=dict, editable=False, help_text="Metadata reported by the endpoint: max_model_len, server_version, …"
     )
-    health_checked_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ["name", "id"]
@@ -160,7 +165,7 @@ class PolicyModel(models.Model):
                 & models.Q(max_tries__gte=1, max_tries__lte=20)
                 & models.Q(mistake_rate__gte=0, mistake_rate__lte=1),
                 name="policy_model_limits_are_possible",
-                violation_error_message="One of its limits cannot be.",
+                violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(
                 condition=models.Q(input_price__gte=0, input_price__lte=1e308)
@@ -175,9 +180,6 @@ class PolicyModel(models.Model):
             models.CheckConstraint(condition=models.Q(health__in=Health.values), name="policy_model_health_is_known"),
         ]
 
-    def __str__(self) -> str:
-        return self.name
-
     @property
     def base_urls(self) -> list[str]:
         return [self.base_url, *self.more_base_urls]
@@ -191,12 +193,12 @@ class PolicyModel(models.Model):
         return self.provider == Provider.SCRIPTED
 
 
-class RedactionPattern(models.Model):
-    """What this installation takes for a credential besides the built-in rules, or for none."""
+class RedactionPattern(Dated):
+    """Additional redaction patterns of this installation, and exceptions."""
 
     class Kind(models.TextChoices):
         NAME = "name", "Values of this key or header"
-        PREFIX = "prefix", "Texts that begin with this"
+        PREFIX = "prefix", "Text with this prefix"
         EXCEPTION = "exception", "Never redact this text"
 
     kind = models.CharField(max_length=16, choices=Kind.choices)
@@ -204,15 +206,16 @@ class RedactionPattern(models.Model):
     least = models.PositiveSmallIntegerField(
         default=16,
         validators=[MinValueValidator(4), MaxValueValidator(200)],
-        help_text="After a beginning: letters, digits, _ or - that follow at least",
+        help_text="Minimum length after the prefix: letters, digits, _ or -",
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["kind", "text"]
         constraints = [
             models.UniqueConstraint(
-                fields=["kind", "text"], name="redaction_pattern_once", violation_error_message="This is there already."
+                fields=["kind", "text"],
+                name="redaction_pattern_once",
+                violation_error_message="This pattern already exists.",
             ),
             models.CheckConstraint(
                 condition=models.Q(kind__in=["name", "prefix", "exception"])

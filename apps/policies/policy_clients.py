@@ -1,6 +1,6 @@
-"""From a row to something that answers: the policy client that a policy model describes."""
+"""Create the client of a policy model from its row."""
 
-from typing import cast
+from typing import Any, cast
 
 from django.conf import settings
 
@@ -11,10 +11,12 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import Reasoning
+from apps.gym.wires.chat import chat_request
 from apps.gym.wires.dialect import Dialect
 from apps.gym.wires.openai_http import PATHS, HttpPolicy, is_strict
 from apps.gym.wires.openai_http import Wire as Wires
-from apps.gym.wires.protocol import Policy, Weights
+from apps.gym.wires.protocol import Ask, Policy, Weights
+from apps.gym.wires.responses_wire import responses_request
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.gym.wires.sending import PlainSender, Sender
 from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
@@ -23,20 +25,23 @@ from apps.policies.secrets import decrypt_secret
 
 
 class KeyMissing(PolicyError):
-    """Nobody is let in there without a key."""
+    """The provider requires an API key."""
 
 
 class RequestRefused(PolicyError):
-    """The row would put something into requests that none may have: it was saved before there was a rule for it."""
+    """Raised if the row has headers or body fields that are not allowed; it was saved before the rule existed."""
 
 
 def open_outbound() -> Outbound:
-    """A pool of connections under the operator's allow list, with a memory budget of its own. The caller closes it."""
+    """Return a connection pool that enforces the operator's allow-list, with its own memory budget.
+
+    The caller closes it.
+    """
     return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW), memory=MemoryBudget(settings.WORKER_MEMORY_MB * MIB))
 
 
 def stored_key(policy_model: PolicyModel) -> str:
-    """The API key in clear, or nothing. Raises SecretUnreadable (a PolicyError)."""
+    """Return the decrypted API key, or an empty string. Raise SecretUnreadable (a PolicyError)."""
     return decrypt_secret(policy_model.api_key_encrypted) if policy_model.api_key_encrypted else ""
 
 
@@ -47,11 +52,13 @@ def connect_policy(
     weights: Weights | None = None,
     gate: Gate | None = None,
 ) -> Policy:
-    """A client for it; its replies tell the version of `weights`, where given, else the model's version of now. With a
-    gate, throttled calls wait as long as the endpoint wants.
+    """Return a client.
 
-    Raises SecretUnreadable or KeyMissing where there is no key that can be used, RequestRefused where its requests may
-    not be sent; all are PolicyErrors.
+    Its replies have the version in `weights`, or the model's current version. With a gate, throttled calls wait as long
+    as the endpoint requests.
+
+    Raise SecretUnreadable or KeyMissing without a usable key, and RequestRefused for requests that are not allowed. All
+    are PolicyErrors.
     """
     weights = weights or Weights(policy_model.version)
     if policy_model.is_scripted:
@@ -75,11 +82,11 @@ def connect_policy(
 def _refuse_problems(policy_model: PolicyModel) -> None:
     for field, problems in find_request_problems(policy_model).items():
         name, why = field.replace("_", " "), " ".join(problems)
-        raise RequestRefused(f"Its {name} cannot be used: {why} Change and save the model.").lasting()
+        raise RequestRefused(f"Invalid {name}: {why} Change and save the model.").lasting()
 
 
 def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
-    """How its endpoint departs from the wire."""
+    """Return how the endpoint deviates from the API."""
     strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
     reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
     return Dialect(
@@ -97,7 +104,7 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
         return _open_package_sender(policy_model, outbound, key, wire)
     headers = _read_headers(policy_model, key)
     carried = headers != policy_model.extra_headers
-    # Where a header carries the key, the server wants it there and not as a bearer token.
+    # If a header contains the key, the server expects it there and not as a bearer token.
     bearer = {"Authorization": f"Bearer {key}"} if key and not carried else {}
     return PlainSender(
         outbound,
@@ -110,17 +117,17 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
 
 
 def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
-    """Raises KeyMissing where a header needs the key that there is not."""
+    """Return the headers. Raise KeyMissing if a header needs a missing key."""
     headers: dict[str, str] = policy_model.extra_headers
     if not key and any(KEY_PLACE in value for value in headers.values()):
-        raise KeyMissing("No API key is stored, and a header needs it.").lasting()
+        raise KeyMissing("No API key is stored, but a header needs it.").lasting()
     return {name: value.replace(KEY_PLACE, key) for name, value in headers.items()}
 
 
 def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
     if not key:
         raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
-    # Imported where it is used: the package takes a third of a second that no other model needs.
+    # Imported on use: the package takes a third of a second, and other models do not need it.
     from apps.gym.wires.openai_package import PackageSender, open_azure, open_openai
 
     call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
@@ -145,3 +152,16 @@ def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str
             headers=headers,
         )
     return PackageSender(client, path=PATHS[wire])
+
+
+def rebuild_request(*, policy_model: PolicyModel, ask: Ask) -> tuple[str, dict[str, Any]]:
+    """Return path and body of a request, rendered with the model's current settings.
+
+    A scripted model has Responses form.
+
+    Raise PolicyError for an invalid request.
+    """
+    wire: Wires = "responses" if policy_model.is_scripted or policy_model.wire == Wire.RESPONSES else "chat"
+    write = responses_request if wire == "responses" else chat_request
+    name = policy_model.model_name or policy_model.slug
+    return PATHS[wire], write(ask, model_name=name, dialect=read_dialect(policy_model, wire))

@@ -1,4 +1,4 @@
-"""Save a policy model with its API key: write-only, and bound to the address it was entered for."""
+"""Save a policy model with its API key, which is write-only and bound to its address."""
 
 from typing import Any
 
@@ -9,42 +9,46 @@ from django.db import transaction
 from apps.accounts.audit_log import describe, record
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
+from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
-from apps.policies.installation_redactor import forget_redactor
+from apps.policies.installation_redactor import forget_redactor, show_extras
 from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
 from apps.policies.request_options import find_request_problems
+from apps.policies.row_checks import check_row, lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
-from apps.policies.shown_requests import show_extras
 from apps.policies.typed_texts import clean_typed
 
 MAX_PRICE = 1_000_000
-"""USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
+"""Maximum USD per million tokens, so that sums of costs stay finite."""
 
 
 class KeyRequired(ValidationError):
-    """The address or the provider changed, and the key was entered for the old one: who changes it must know it."""
+    """Raised if the address or provider changed while a key is stored.
+
+    The key must be entered again, so that it is never sent to an address for which it was not entered.
+    """
 
     def __init__(self) -> None:
         super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old address or provider."})
 
 
 class PolicyModelChanged(Refusal, status=409, code="changed"):
-    """The row to change is no longer there."""
+    """Raised if the row to change was deleted."""
 
 
 def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: object) -> PolicyModel:
-    """Create or change one. `api_key` None keeps the stored key, an empty one removes it.
+    """Create or change a policy model. `api_key` None keeps the stored key, an empty one removes it.
 
-    Raises ValidationError by field, and KeyRequired (one of them) where a new base URL meets a stored key.
+    Raise ValidationError by field, and its subclass KeyRequired for a new base URL with a stored key.
     """
     key = None if api_key is None else api_key.strip()
     _check(policy_model, key)
-    # No field of the model can: the redactor reads the models for their keys.
+    # The model's fields cannot redact by themselves, because the redactor reads the models for their keys.
     policy_model.name = clean_typed(policy_model.name)[:100]
     with transaction.atomic():
-        stored = _lock_stored(policy_model)
+        stored = lock_stored(policy_model, PolicyModelChanged)
         moved = stored is not None and _goes_elsewhere(stored, policy_model)
         if key is None and stored is not None:
             if moved and stored.api_key_encrypted:
@@ -71,14 +75,14 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             after=describe(policy_model),
         )
         if key is not None:
-            # It is a credential to look for from now on: at once here, and for other threads when it is stored.
+            # The new key must be redacted from now on, here at once and in other threads after the commit.
             transaction.on_commit(forget_redactor)
     forget_redactor()
     return policy_model
 
 
 def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
-    """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
+    """Return errors by field that the fields' own validators do not find."""
     found = find_request_problems(policy_model)
     if policy_model._state.adding and (taken := find_slug_problem(policy_model.slug)):
         found["slug"] = [taken]
@@ -86,10 +90,10 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
         "api_version": _problems_of_version(policy_model),
-        # One that is refused for its name needs no second sentence.
+        # A header with an invalid name gets no second error.
         "extra_headers": [] if "extra_headers" in found else _credentials_in(policy_model.extra_headers),
         "extra_body": _credentials_in(policy_model.extra_body),
-        "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
+        "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_default_problems(policy_model.sampling),
         "input_price": _problems_of_price(policy_model.input_price),
@@ -106,19 +110,15 @@ def _credentials_in(extras: Any) -> list[str]:
     if not isinstance(extras, dict):
         return []
     return [
-        f"{_named(name)} holds what looks like a credential: enter it as the API key, which is kept encrypted, "
-        f"and write {KEY_PLACE} into the header that needs it."
+        f"{cut_clean(str(name), 100)} looks like a credential. Enter it as the API key, which is stored "
+        f"encrypted, and write {KEY_PLACE} into the header."
         for name, value in extras.items()
         if show_extras({name: value}) != {name: value}
     ]
 
 
-def _named(name: Any) -> str:
-    return clean_typed(str(name))[:100]
-
-
 def _problems_of_price(price: float) -> list[str]:
-    return [] if price <= MAX_PRICE else [f"Give at most {MAX_PRICE:,} USD for a million tokens."]
+    return [] if price <= MAX_PRICE else [f"Give at most {MAX_PRICE:,} USD per million tokens."]
 
 
 def _problems_of_address(policy_model: PolicyModel) -> list[str]:
@@ -147,12 +147,12 @@ def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
 
 def _problems_of_version(policy_model: PolicyModel) -> list[str]:
     if policy_model.provider == Provider.AZURE and not policy_model.api_version.strip():
-        return ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]
+        return ["Azure OpenAI needs an API version, for example 2025-04-01-preview."]
     return []
 
 
 def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
-    """Whether the key would be sent where it was not sent before, or in another way."""
+    """Return True if the key would be sent to another address or in another way."""
     if stored.provider != wanted.provider and not wanted.is_scripted:
         return True
     known = {url.rstrip("/") for url in stored.base_urls}
@@ -163,38 +163,21 @@ def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
     if not policy_model.capture_tokens or policy_model.is_scripted:
         return []
     if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
-        return [f"{policy_model.get_provider_display()} gives no token ids: only vLLM and servers like it do."]
+        return [f"{policy_model.get_provider_display()} does not return token ids. Use vLLM or a compatible server."]
     if policy_model.wire != Wire.CHAT:
-        return ["Token ids come over the Chat Completions API only."]
+        return ["Token ids need the Chat Completions API."]
     return []
 
 
 def _check(policy_model: PolicyModel, key: str | None) -> None:
-    """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
     policy_model.base_url = policy_model.base_url.strip() or DEFAULT_BASE_URLS.get(policy_model.provider, "")
     policy_model.version = policy_model.version.strip()
     if isinstance(policy_model.more_base_urls, list):
         policy_model.more_base_urls = [
             url.strip() if isinstance(url, str) else url for url in policy_model.more_base_urls
         ]
-    errors: dict[str, list[Any]] = {}
-    try:
-        # The constraint of the table says of two fields together what find_errors says of each.
-        policy_model.full_clean(validate_constraints=False)
-    except ValidationError as wrong:
-        errors = wrong.update_error_dict({})
-    for field, problems in find_errors(policy_model).items():
-        errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    found = find_errors(policy_model)
     if key and not (key.isascii() and key.isprintable()):
-        errors["api_key"] = [ValidationError("A key is one line of ASCII characters: it is sent in a header.")]
-    if errors:
-        raise ValidationError(errors)
-
-
-def _lock_stored(policy_model: PolicyModel) -> PolicyModel | None:
-    if policy_model.pk is None:
-        return None
-    stored = PolicyModel.objects.select_for_update().filter(pk=policy_model.pk).first()
-    if stored is None:
-        raise PolicyModelChanged(f"The policy model {policy_model.slug} was deleted in the meantime.")
-    return stored
+        found["api_key"] = ["A key must be one line of ASCII characters."]
+    # find_errors reports each field of the table's constraint separately.
+    check_row(policy_model, found, validate_constraints=False)

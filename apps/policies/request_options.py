@@ -1,4 +1,4 @@
-"""What a policy model's row puts into every request, and what of it no request may have."""
+"""Custom headers and body fields of a policy model, and the names that are not allowed."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from apps.gym.wires.dialect import FIXED
 from apps.policies.models import KEY_PLACE, PolicyModel, Wire
 
-# What frames a request or says where it goes is the HTTP client's to write: a second one of it smuggles requests.
+# The HTTP client writes framing and routing headers; a second one enables request smuggling.
 _FRAMING_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -24,7 +24,7 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Whatever ends in one of these is taken for a secret: headers are shown on pages and by the API, keys never.
+# Headers with these endings are treated as secrets: headers are shown on pages and in the API, keys never.
 _SECRET_HEADER = re.compile(
     r"(?:.*[-_.])?(?:authorization|auth|apikey|key|token|secret|password|passwd|credentials?|cookie|jwt)",
     re.IGNORECASE,
@@ -32,8 +32,10 @@ _SECRET_HEADER = re.compile(
 
 
 def find_request_problems(policy_model: PolicyModel) -> dict[str, list[str]]:
-    """By field, what keeps requests from being made of a row. It is looked at when a row is saved, and again before it
-    is used: rows may be older than a rule."""
+    """Return errors by field that prevent requests.
+
+    Checked on saving and again before use, because rows may be older than a rule.
+    """
     found = {
         "base_url": find_address_problems(policy_model.base_url),
         "more_base_urls": _problems_of_more_addresses(policy_model.more_base_urls),
@@ -45,9 +47,9 @@ def find_request_problems(policy_model: PolicyModel) -> dict[str, list[str]]:
 
 
 def find_address_problems(base_url: str) -> list[str]:
-    # Paths are put after it, and what stands in an address is shown to everybody who may read.
+    # Paths are appended to the URL, and all users can see it.
     has_more = bool(set("?#") & set(base_url))
-    return ["A base URL has no query and no fragment; a key belongs into the API key."] if has_more else []
+    return ["A base URL must not have a query or fragment. Put keys into the API key field."] if has_more else []
 
 
 def _problems_of_more_addresses(more: Any) -> list[str]:
@@ -64,12 +66,13 @@ def _problems_of_headers(headers: Any) -> list[str]:
     framing = [name for name in headers if name.lower() in _FRAMING_HEADERS]
     broken = [name for name, value in headers.items() if not (value.isascii() and value.isprintable())]
     return [
-        *(f"{name!r} is no name of a header." for name in wrong),
+        *(f"{name!r} is not a valid header name." for name in wrong),
         *(
-            f"{name} belongs into the API key, which is kept encrypted: write {KEY_PLACE} where its value needs it."
+            f"{name} is secret. Enter it as the API key, which is stored encrypted, and "
+            f"write {KEY_PLACE} into the value."
             for name in secret
         ),
-        *(f"{name} is written by the HTTP client, and cannot be set." for name in framing),
+        *(f"{name} is set by the HTTP client and cannot be changed." for name in framing),
         *(f"The value of {name} must be one line of ASCII characters." for name in broken),
     ]
 
@@ -78,15 +81,15 @@ def _problems_of_body(policy_model: PolicyModel) -> list[str]:
     body = policy_model.extra_body
     if not isinstance(body, dict):
         return ["This must be a JSON object."]
-    problems = [f"{name} is what the rollout itself sends, and cannot be set." for name in sorted(FIXED & body.keys())]
+    problems = [f"{name} is set by the rollout and cannot be changed." for name in sorted(FIXED & body.keys())]
     if body.get("stream") and policy_model.wire == Wire.RESPONSES:
-        problems.append("A streamed reply is read over Chat Completions only.")
+        problems.append("Streaming needs Chat Completions.")
     return problems
 
 
 def _problems_of_names(names: Any) -> list[str]:
     if not isinstance(names, dict) or not all(isinstance(name, str) and name for name in names.values()):
-        return ["This must be a JSON object from the names of fields to other names."]
+        return ["This must be a JSON object of field names and new names."]
     targets = list(names.values())
     taken = sorted({name for name in targets if name in FIXED or targets.count(name) > 1})
-    return [f"No field can be renamed to {name}: another one has that name." for name in taken]
+    return [f"No field can be renamed to {name}, because this name is in use." for name in taken]

@@ -1,4 +1,4 @@
-"""API keys at rest: encrypted with a key derived from GYMWEB_SECRET_KEY, readable only by this installation."""
+"""API keys, encrypted with a key derived from GYMWEB_SECRET_KEY, so that only this installation can read them."""
 
 import base64
 import functools
@@ -11,11 +11,11 @@ from django.conf import settings
 from apps.gym.errors import PolicyError
 
 _SHOWN_CHARACTERS = 4
-_HINTED_FROM = 12  # of a shorter key, four characters would say too much
+_HINTED_FROM = 12  # four characters of a shorter key would reveal too much
 
 
 class SecretUnreadable(PolicyError):
-    """The stored key was encrypted under another GYMWEB_SECRET_KEY, or was damaged."""
+    """Raised if the stored key was encrypted with another GYMWEB_SECRET_KEY, or is damaged."""
 
 
 def encrypt_secret(secret: str) -> str:
@@ -27,12 +27,12 @@ def decrypt_secret(token: str) -> str:
         return _cipher(settings.SECRET_KEY).decrypt(token.encode()).decode()
     except InvalidToken:
         raise SecretUnreadable(
-            "The stored API key cannot be read: GYMWEB_SECRET_KEY is not the one it was stored under. Enter it again."
+            "The stored API key cannot be decrypted: GYMWEB_SECRET_KEY has changed. Enter the key again."
         ) from None
 
 
 def hint_of(secret: str) -> str:
-    """What a page may show of a secret: its end, so that people can tell their keys apart."""
+    """Return the last characters of a secret, so that users can tell their keys apart."""
     if not secret:
         return ""
     return "…" + secret[-_SHOWN_CHARACTERS:] if len(secret) >= _HINTED_FROM else "…"
@@ -40,6 +40,6 @@ def hint_of(secret: str) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _cipher(secret_key: str) -> Fernet:
-    # `info` binds the derived key to this one use: no other use of the secret key yields the same.
+    # `info` binds the derived key to this purpose: other uses of the secret key derive other keys.
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"gymweb.policies.secrets.v1")
     return Fernet(base64.urlsafe_b64encode(derived.derive(secret_key.encode())))

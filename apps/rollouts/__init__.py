@@ -1,1 +1,1 @@
-"""Collections, rollouts, traces and the engine that makes them."""
+"""Collections, rollouts, traces, and the engine that runs them."""

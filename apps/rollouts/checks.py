@@ -1,4 +1,4 @@
-"""System checks of the engine: settings that are seldom right, and workers where no worker may be."""
+"""System checks of the engine: unusual settings, and workers that share SQLite across machines."""
 
 import socket
 from typing import Any
@@ -12,17 +12,17 @@ from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Worker
 
 WORKER_STARTS = "worker-starts"
-"""Tag of what is asked of the database when a worker process starts."""
+"""Tag of the checks that query the database when a worker process starts."""
 PROCESS_STARTS = "process-starts"
-"""Tag of what is asked of the database when any process starts that needs all of its tables."""
+"""Tag of the database checks that run when a process that needs all tables starts."""
 SEVERAL_PROCESSES = "several-processes"
-"""Tag of what matters where web and workers are processes of their own: their commands ask, and `check --deploy`."""
+"""Tag of the checks for separate web and worker processes. Their commands and `check --deploy` run them."""
 
 SHORTEST_LEASE, LONGEST_LEASE = 5.0, 600.0
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    """What works and is seldom meant; what cannot work is refused as the settings are read."""
+    """Warn about settings that work but are rarely intended. Invalid settings are refused when they are read."""
     lease = settings.WORKER_LEASE_SECONDS
     if SHORTEST_LEASE <= lease <= LONGEST_LEASE:
         return []
@@ -41,14 +41,14 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_hosts(**kwargs: Any) -> list[CheckMessage]:
-    """SQLite's locks and its write-ahead log hold on one machine only."""
+    """Report workers on other machines that use the same SQLite file: its locks work on one machine only."""
     if connection.vendor != "sqlite":
         return []
     elsewhere = Worker.objects.filter(state__in=LIVE, lease_expires_at__gte=timezone.now())
     try:
         hosts = sorted(set(elsewhere.exclude(host=socket.gethostname()).values_list("host", flat=True)))
     except OperationalError:
-        return []  # No tables yet: no workers either.
+        return []  # Without tables there are no workers.
     if not hosts:
         return []
     return [

@@ -1,4 +1,4 @@
-"""One clock for all workers, the database server's: leases that are kept by it need no clocks that agree."""
+"""The database server's clock, which all workers share. Leases by this clock need no synchronized machines."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,10 +10,10 @@ from django.utils import timezone
 
 
 def server_now(after: timedelta = timedelta(0)) -> Any:
-    """The moment so long from now, to be stored or compared with.
+    """Return the time `after` from now, to store or compare.
 
-    On PostgreSQL an expression, evaluated when the row is reached and not when the statement was sent: it may have
-    waited for a lock. On SQLite there is one machine with one clock; call it inside the transaction, which waits first.
+    On PostgreSQL this is an expression, evaluated when the row is reached and not when the statement was sent, because
+    it may wait for a lock. SQLite runs on one machine with one clock; call it inside the transaction, after any wait.
     """
     if connection.vendor == "postgresql":
         return RawSQL("clock_timestamp() + %s", [after], output_field=DateTimeField())
@@ -21,7 +21,7 @@ def server_now(after: timedelta = timedelta(0)) -> Any:
 
 
 def server_now_sql() -> tuple[str, list[Any]]:
-    """The same moment for a statement that is written by hand: its SQL, and the parameters of that."""
+    """Return the same time as SQL with its parameters, for handwritten statements."""
     if connection.vendor == "postgresql":
         return "clock_timestamp()", []
     return "%s", [connection.ops.adapt_datetimefield_value(timezone.now())]

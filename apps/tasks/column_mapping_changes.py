@@ -1,4 +1,4 @@
-"""Save a column mapping under a name, for the next file of the same columns."""
+"""Save column mappings under a name, to use for other files with the same columns."""
 
 from django.db import transaction
 
@@ -10,7 +10,7 @@ from apps.tasks.models import ColumnMapping
 
 
 def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnMapping:
-    """A new one, or a changed one. Raises MappingRefused, and ValidationError for a name or slug that cannot be."""
+    """Create or change a column mapping. Raise MappingRefused, and ValidationError for an invalid name or slug."""
     is_new = mapping.pk is None
     mapping.mapping = clean_typed_texts(write_mapping(read_mapping(mapping.mapping)))
     if is_new:
@@ -25,7 +25,7 @@ def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnM
 
 
 def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:
-    """Uploads keep the mapping they were made with."""
+    """Delete a mapping. Uploads keep the mapping with which they were loaded."""
     with transaction.atomic():
         record(user=user, action="column_mapping.delete", target=mapping, before=describe(mapping))
         mapping.delete()

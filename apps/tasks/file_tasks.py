@@ -1,4 +1,4 @@
-"""Read the tasks of an uploaded file, without credentials. Rows that are not tasks are listed as rejected."""
+"""Read the tasks of an uploaded file, with credentials redacted. Invalid rows are listed as rejected."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,7 +9,10 @@ from itertools import chain
 from django.conf import settings
 
 from apps.accounts.disk_space import check_folder
-from apps.gym.tasks.file_rows import RowRefused
+from apps.environments.models import Adapter, Environment
+from apps.gym.errors import VerifierError
+from apps.gym.resources.own_verifier import ROW_FIELD
+from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, apply_mapping, read_mapping, write_mapping
@@ -17,14 +20,40 @@ from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
 from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import ParsedTask, parse_changed, parse_line
 from apps.gym.traces.items import TaskRow
-from apps.gym.verifiers.registry import read_verifier
+from apps.gym.verifiers.protocol import Verifier
+from apps.gym.verifiers.registry import find_problems, read_verifier
+from apps.gym.written.registry import find_environment
 from apps.policies.installation_redactor import fresh_redactor
 from apps.tasks.models import Upload
 from apps.tasks.rejected_rows import Rejects
 from apps.tasks.row_matching import hash_text, key_of
-from apps.tasks.row_requirements import check_verifiable
-from apps.tasks.row_sample import parsed_sample, take_sample
 from apps.tasks.upload_turns import owned
+
+SAMPLE_ROWS = 50
+SAMPLE_BYTES = 8 * 1024**2
+
+
+def take_sample(rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
+    """Return the first rows, which decide how all rows are parsed."""
+    sample, size = [], 0
+    for number, row in rows:
+        sample.append((number, row))
+        size += len(row) if isinstance(row, bytes) else 0
+        if len(sample) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
+            break
+    return sample
+
+
+def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
+    """Return the readable rows of a sample."""
+    rows = []
+    for line in sample:
+        if isinstance(line, bytes):
+            try:
+                rows.append(read_row(line)[1])
+            except RowRefused:
+                continue
+    return rows
 
 
 def upload_limits() -> Limits:
@@ -50,7 +79,11 @@ class FileTask:
 
 
 class FileTasks:
-    """Iterate once: a task for each row, None for a rejected one. Raises FileRefused if the file cannot be read on."""
+    """The tasks of a file.
+
+    Iterate once: yields a task for each row, None for a rejected one. Raise FileRefused if the file cannot be read
+    further.
+    """
 
     def __init__(self, *, upload: Upload, stream: Readable, rejects: Rejects, counts: Counter[str]) -> None:
         self._upload, self._rejects, self._counts = upload, rejects, counts
@@ -69,7 +102,7 @@ class FileTasks:
 
     @property
     def left_out(self) -> str:
-        """What people are told of columns that were not taken for what they are called, or nothing."""
+        """Return a notice about columns that the detection ignored despite their names, or an empty string."""
         return self._leftovers.told if self._leftovers else self._attempts
 
     def __iter__(self) -> Iterator[FileTask | None]:
@@ -77,14 +110,14 @@ class FileTasks:
         sample = take_sample(rows)
         parse = self._parser([row for _, row in sample])
         lines = chain(sample, rows)
-        # The first rows may be large: they are not held while the others are read.
+        # The first rows may be large, so they are released.
         del sample
         for number, line in lines:
             self.lines += 1
             yield self._read(number, line, parse)
 
     def reject(self, line: int, error: RowRefused, text: bytes) -> None:
-        """List the row for people to download and correct, without credentials."""
+        """Add the row, with credentials redacted, to the rejected rows that users can download and correct."""
         clean, found = self._redactor.redact_text(text.decode(errors="replace"))
         text = clean.encode() if found else text
         self._rejects.add(line=line, code=error.code, message=error.message, text=text, pointer=error.pointer)
@@ -111,7 +144,7 @@ class FileTasks:
         return parse_line(text.encode())
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
-        """Decide by the first rows how a row becomes a task, and store that with the upload."""
+        """Choose how rows become tasks by the first rows, and store the choice with the upload."""
         parsed = parsed_sample(sample)
         shape, suggested = find_shape(parsed, self._file.header)
         mapping: Mapping | None = suggested
@@ -130,7 +163,7 @@ class FileTasks:
             self._attempts = tell_of_attempts(parsed)
             return parse_line
         if mapping == suggested:
-            # Nobody said what these columns are: people are told what they were not taken for.
+            # The columns are unmapped: tell users which ones the detection ignored.
             self._leftovers = Leftovers(mapping)
         return partial(parse_changed, change=partial(self._change, mapping))
 
@@ -138,3 +171,31 @@ class FileTasks:
         if self._leftovers:
             self._leftovers.look(row)
         return apply_mapping(mapping, row)
+
+
+def fields_needed(environment: Environment) -> frozenset[str]:
+    """Return the fields of a row that the environment's verifier reads, if it is a built-in verifier."""
+    if not environment.verifies:
+        return frozenset()
+    if environment.verifies_here:
+        return read_verifier(environment.verifier).needs if environment.verifier else frozenset({ROW_FIELD})
+    known = find_environment(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+    return known.needs if known else frozenset()
+
+
+def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:
+    """Raise RowRefused if no attempt at this task could be verified.
+
+    Either its own verifier is invalid, or a field that its verifier needs has an unusable value. A task that lacks such
+    a field is counted and loaded.
+    """
+    if task.row.get(ROW_FIELD) is not None:
+        for pointer, problem in find_problems(task.row[ROW_FIELD]):
+            raise RowRefused("bad_verifier", problem, pointer=f"/{ROW_FIELD}{pointer}")
+        verifier = read_verifier(task.row[ROW_FIELD])
+    if verifier is None or not verifier.needs <= task.row.keys():
+        return
+    try:
+        verifier.check_row(task.row)
+    except VerifierError as error:
+        raise RowRefused("not_verifiable", str(error)) from None

@@ -5,36 +5,36 @@ from django.conf import settings
 from django.db import models
 
 from apps.accounts.job_retries import RetriedJob
+from apps.accounts.shared_columns import Dated, Named
 from apps.environments.models import Environment
 from apps.gym.traces.items import TaskRow
 from apps.policies.typed_texts import TypedCharField, TypedTextField
+from apps.tasks.deletion_jobs import DeletionJob
 
 
-class Dataset(models.Model):
+class Dataset(Named):
     """A versioned collection of tasks that share an environment."""
 
-    slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)
     description = TypedTextField(blank=True)
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="datasets")
-    last_number = models.PositiveIntegerField(default=0, help_text="The highest number of a version that was deleted")
+    last_number = models.PositiveIntegerField(default=0, help_text="Highest number of a deleted version")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="datasets"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["name", "id"]
-
-    def __str__(self) -> str:
-        return self.name
 
     def latest_version(self) -> "DatasetVersion | None":
         return self.versions.filter(state=DatasetVersion.State.READY).order_by("-number").first()
 
 
-class DatasetVersion(models.Model):
-    """An immutable set of rows; visible once its state is `ready`. What people mark its tasks with may change."""
+class DatasetVersion(Dated):
+    """An immutable set of rows, visible once its state is `ready`.
+
+    Marks of its tasks (tags, split, retired) may change.
+    """
 
     class State(models.TextChoices):
         LOADING = "loading", "loading"
@@ -45,24 +45,23 @@ class DatasetVersion(models.Model):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=State.choices, default=State.LOADING)
     task_count = models.PositiveIntegerField(default=0)
-    content_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256 over the tasks' rows, in order")
+    content_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the task rows in order")
     note = TypedCharField(max_length=200, blank=True)
     base = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="The version before it"
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="Previous version"
     )
     changes = models.JSONField(
-        default=dict, blank=True, help_text="Rows against those of the base: {new, updated, unchanged, removed}"
+        default=dict, blank=True, help_text="Row counts against the base: {new, updated, unchanged, removed}"
     )
     metrics = models.JSONField(
-        null=True, blank=True, help_text="What the rows are made of (gym/tasks/dataset_metrics.py); null until measured"
+        null=True, blank=True, help_text="Dataset metrics (gym/tasks/dataset_metrics.py); null until computed"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["-number"]
         constraints = [
             models.UniqueConstraint(fields=["dataset", "number"], name="dataset_version_number_once"),
-            # Files are loaded one after the other, so that an upsert builds on the version before (upload_turns.py).
+            # Files are loaded one after the other, so that an upsert builds on the previous version (upload_turns.py).
             models.UniqueConstraint(
                 fields=["dataset"], condition=models.Q(state="loading"), name="dataset_version_loading_once"
             ),
@@ -82,7 +81,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(version__state=DatasetVersion.State.READY)
 
     def active(self) -> "TaskQuerySet":
-        """Those that a new collection attempts."""
+        """Return the tasks that new collections attempt."""
         return self.filter(is_retired=False)
 
     def tagged(self, tag: str) -> "TaskQuerySet":
@@ -100,16 +99,16 @@ class Task(models.Model):
         db_index=False,  # `task_page` begins with it
     )
     index = models.PositiveIntegerField(help_text="Position in the version, from 0")
-    external_id = models.CharField(max_length=200, blank=True, help_text="The row's own id, if it has one")
+    external_id = models.CharField(max_length=200, blank=True, help_text="Id in the row, if any")
     prompt_excerpt = models.CharField(max_length=200, blank=True)
     row_json = models.TextField()
-    row_hash = models.CharField(max_length=32, blank=True, help_text="BLAKE2b of the row; empty until measured")
+    row_hash = models.CharField(max_length=32, blank=True, help_text="BLAKE2b of the row; empty until computed")
     key = models.CharField(
-        max_length=32, blank=True, help_text="What makes it the same task in another version: hash of its id or its row"
+        max_length=32, blank=True, help_text="Identity across versions: hash of the id, or of the row without one"
     )
     split = models.CharField(max_length=64, blank=True, help_text="train, validation, …")
-    tags_text = models.TextField(blank=True, help_text="Its tags, each between two line ends, so that one can be found")
-    is_retired = models.BooleanField(default=False, help_text="New collections leave it out")
+    tags_text = models.TextField(blank=True, help_text="Tags, each between line feeds, for searching")
+    is_retired = models.BooleanField(default=False, help_text="New collections skip it")
 
     objects = TaskQuerySet.as_manager()
 
@@ -121,7 +120,7 @@ class Task(models.Model):
         indexes = [
             models.Index(fields=["version", "id"], name="task_page"),
             models.Index(fields=["version", "key"], name="task_key"),
-            # Whether a dataset holds the same task as another one.
+            # To find the same task in other datasets.
             models.Index(fields=["row_hash", "dataset"], condition=~models.Q(row_hash=""), name="task_row"),
             models.Index(fields=["version", "split", "id"], condition=~models.Q(split=""), name="task_split"),
             models.Index(fields=["version", "id"], condition=models.Q(is_retired=True), name="task_retired"),
@@ -140,7 +139,7 @@ class Task(models.Model):
 
     @property
     def number(self) -> int:
-        """As people count and as upload errors count lines: from 1. Programs get `index`, from 0."""
+        """Return the task number as shown to users and in upload errors, from 1. `index` counts from 0."""
         return self.index + 1
 
     @property
@@ -149,26 +148,21 @@ class Task(models.Model):
         return row
 
 
-class ColumnMapping(models.Model):
-    """A saved way to make tasks of somebody's columns (gym/tasks/mappings/column_mapping.py)."""
+class ColumnMapping(Named):
+    """A saved column mapping (gym/tasks/mappings/column_mapping.py)."""
 
-    slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)
     mapping = models.JSONField()
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="column_mappings"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["name", "id"]
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class Upload(RetriedJob):
-    """One file on its way into a dataset: received, mapped and checked if people wish, then loaded by a worker."""
+    """One uploaded file: received, optionally mapped and checked, then loaded by a worker."""
 
     class State(models.TextChoices):
         RECEIVING = "receiving", "receiving parts"
@@ -181,17 +175,17 @@ class Upload(RetriedJob):
         FAILED = "failed", "failed"
 
     class OnError(models.TextChoices):
-        REJECT = "reject", "reject the whole file"
-        SKIP = "skip", "load the good rows"
+        REJECT = "reject", "Reject the whole file"
+        SKIP = "skip", "Skip invalid rows"
 
     class Mode(models.TextChoices):
-        REPLACE = "replace", "replace the whole version"
-        UPSERT = "upsert", "merge into the latest version by id"
+        REPLACE = "replace", "Replace the whole version"
+        UPSERT = "upsert", "Merge into the latest version by id"
 
     class OnDuplicate(models.TextChoices):
-        KEEP = "keep", "keep both"
-        SKIP = "skip", "keep the first"
-        REJECT = "reject", "refuse the second"
+        KEEP = "keep", "Keep both"
+        SKIP = "skip", "Keep the first"
+        REJECT = "reject", "Reject the second"
 
     GOING_ON = (State.RECEIVING, State.QUEUED, State.LOADING)
 
@@ -201,35 +195,35 @@ class Upload(RetriedJob):
     on_error = models.CharField(max_length=16, choices=OnError.choices, default=OnError.REJECT)
     mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.REPLACE)
     on_duplicate = models.CharField(max_length=16, choices=OnDuplicate.choices, default=OnDuplicate.KEEP)
-    mapping = models.JSONField(null=True, blank=True, help_text="Columns → task; null: found by the file's first rows")
-    split = models.CharField(max_length=64, blank=True, help_text="The split of all rows that name none")
+    mapping = models.JSONField(null=True, blank=True, help_text="Column mapping; null: detected from the first rows")
+    split = models.CharField(max_length=64, blank=True, help_text="Split of rows without one")
     split_ratios = models.JSONField(default=dict, blank=True, help_text='e.g. {"train": 0.9, "validation": 0.1}')
     split_seed = models.BigIntegerField(default=0)
     note = TypedCharField(max_length=200, blank=True)
-    by_hand = models.BooleanField(default=False, help_text="Its columns are mapped by a user before it is loaded")
-    check_only = models.BooleanField(default=False, help_text="Count and check, store nothing")
+    by_hand = models.BooleanField(default=False, help_text="A user maps the columns before loading")
+    check_only = models.BooleanField(default=False, help_text="Validate only")
     format = models.CharField(max_length=16, blank=True)
     packing = models.CharField(max_length=16, blank=True)
-    shape = models.CharField(max_length=16, blank=True, help_text="What the file's rows were found to be")
+    shape = models.CharField(max_length=16, blank=True, help_text="Detected row format")
     filename = TypedCharField(max_length=255, blank=True)
     received_bytes = models.BigIntegerField(default=0)
-    read_bytes = models.BigIntegerField(default=0, help_text="How far into the file the loading is")
-    lines = models.PositiveIntegerField(default=0, help_text="Lines that are not blank")
+    read_bytes = models.BigIntegerField(default=0, help_text="Bytes read")
+    lines = models.PositiveIntegerField(default=0, help_text="Non-blank lines")
     accepted = models.PositiveIntegerField(default=0)
     rejected = models.PositiveIntegerField(default=0)
     counts = models.JSONField(
-        default=dict, blank=True, help_text="Good rows: {new, updated, unchanged, duplicate}, and {removed}"
+        default=dict, blank=True, help_text="Counts of valid rows: {new, updated, unchanged, duplicate}, and {removed}"
     )
     errors = models.JSONField(
-        default=list, help_text="The first bad lines: [{line, pointer, code, message}]; all are in the rejected file"
+        default=list,
+        help_text="The first invalid lines: [{line, pointer, code, message}]; all are in the rejected file",
     )
-    over_limit = models.CharField(max_length=64, blank=True, help_text="The limit that refused the file as a whole")
+    over_limit = models.CharField(max_length=64, blank=True, help_text="The limit that rejected the file")
     message = models.CharField(max_length=500, blank=True)
-    attempt = models.PositiveIntegerField(default=0, help_text="How often a worker began to load it")
+    attempt = models.PositiveIntegerField(default=0, help_text="Number of load attempts")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="uploads"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now=True, help_text="Last heartbeat; an unresponsive upload is taken over")
 
     class Meta:
@@ -247,35 +241,21 @@ class Upload(RetriedJob):
 
     @property
     def share(self) -> float:
-        """How much of the file is loaded, from 0 to 1."""
+        """Return the share of the file that is loaded, from 0 to 1."""
         return min(1.0, self.read_bytes / self.received_bytes) if self.received_bytes else 0.0
 
 
-class Deletion(RetriedJob):
-    """A dataset, or one version of it, on its way out; the row stays and says how that ended."""
-
-    class State(models.TextChoices):
-        QUEUED = "queued", "waiting for a worker"
-        DELETING = "deleting", "deleting"
-        DONE = "done", "done"
-        FAILED = "failed", "failed"
+class Deletion(DeletionJob):
+    """Deletion of a dataset or version."""
 
     dataset = models.ForeignKey(Dataset, null=True, on_delete=models.SET_NULL, related_name="deletions")
     version = models.ForeignKey(DatasetVersion, null=True, on_delete=models.SET_NULL, related_name="+")
     name = models.CharField(max_length=120, help_text="Name of the deleted object")
-    whole = models.BooleanField(help_text="The dataset with all its versions; else the one version")
-    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    total = models.PositiveIntegerField(default=0, help_text="Tasks there were")
-    deleted = models.PositiveIntegerField(default=0)
-    message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
+    whole = models.BooleanField(help_text="Delete the dataset with all versions; otherwise one version")
+    total = models.PositiveIntegerField(default=0, help_text="Number of tasks")
     touched_at = models.DateTimeField(auto_now=True)
 
-    class Meta:
-        ordering = ["-id"]
+    class Meta(DeletionJob.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["dataset"],
@@ -283,10 +263,3 @@ class Deletion(RetriedJob):
                 name="deletion_of_a_dataset_once_at_a_time",
             ),
         ]
-
-    def __str__(self) -> str:
-        return f"deletion of {self.name} ({self.state})"
-
-    @property
-    def share(self) -> float:
-        return min(1.0, self.deleted / self.total) if self.total else 0.0

@@ -1,4 +1,4 @@
-"""Between the first row of some parents and the last: a page in the order of ids begins where their rows are."""
+"""Restrict rows to the id range of their parents, so that a page ordered by id starts where their rows are."""
 
 from typing import Any, TypeVar
 
@@ -7,17 +7,19 @@ from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 MANY = 500
-"""Parents that are named one by one: the database knows how many rows each of them has, and plans with it."""
+"""Maximum parents listed by id: the planner then knows how many rows each of them has."""
 
 
 def span(rows: Rows, parent: str, parents: QuerySet[Any], **alike: str) -> Rows:
-    """The rows of these parents; `parent` is the column that names theirs, and an index has it with the primary key.
+    """Return the rows of these parents.
 
-    Without the ends a database would walk from the newest row on over everything that others have made since. `alike`
-    are columns between the two in another such index, of those rows that have something there: the rows are between
-    the ends of those that have this. It is for the caller to leave the others out.
+    `parent` is their foreign key column; an index must have it with the primary key.
+
+    Without bounds, a database would scan from the newest row over all rows of other parents. `alike` are columns
+    between the two in another index: the rows are between the bounds of rows with this value. The caller filters other
+    rows.
     """
-    # Said as ranges, in the order of all columns: an equality would be a reason to look for the ends of all rows.
+    # Written as ranges in the order of all columns: with an equality, the planner would search the ends of all rows.
     given: dict[str, Any] = {f"{parent}__gte": OuterRef("pk"), f"{parent}__lte": OuterRef("pk")}
     given |= {f"{column}__{end}": value for column, value in alike.items() for end in ("gte", "lte")}
     own = rows.model._default_manager.filter(**given).values("pk")

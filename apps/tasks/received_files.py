@@ -1,4 +1,4 @@
-"""Bytes of a file on their way in: whole or in parts, into a file of our own that a worker reads later."""
+"""Receive uploaded files, whole or in parts, into a file that a worker reads later."""
 
 import fcntl
 from pathlib import Path
@@ -21,11 +21,11 @@ LOOK_AT_DISK_BYTES = 1024**2
 
 
 class NotReceiving(Refusal, status=409, code="not-receiving"):
-    """A part for an upload that takes no more parts."""
+    """Raised if the upload accepts no more parts."""
 
 
 class WrongOffset(Refusal, status=409, code="wrong-offset"):
-    """A part that does not begin where the last one ended; `expected` says where that is."""
+    """Raised if a part does not start at the end of the previous one. `expected` is the right offset."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(f"the next part of this upload begins at byte {expected:,}")
@@ -37,11 +37,11 @@ class WrongOffset(Refusal, status=409, code="wrong-offset"):
 
 
 class PartTooLarge(Refusal, status=413, code="too-large"):
-    """A part, or the file that the parts make, is over its limit."""
+    """Raised if a part, or all parts together, exceed the limit."""
 
 
 class DatasetIsBeingDeleted(Refusal, status=409, code="being-deleted"):
-    """Nothing goes into a dataset that is on its way out."""
+    """Raised if the dataset is being deleted."""
 
 
 def create_upload(
@@ -53,8 +53,10 @@ def create_upload(
     user: User | None = None,
     state: Upload.State = Upload.State.RECEIVING,
 ) -> Upload:
-    """The row of an upload, which parts are appended to. A draft waits for its mapping when they are all there. Raises
-    ChoiceRefused and DatasetIsBeingDeleted."""
+    """Create an upload that receives parts.
+
+    A draft waits for its column mapping after the last part. Raise ChoiceRefused and DatasetIsBeingDeleted.
+    """
     fields = (choices or Choices()).as_fields()
     if dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING], whole=True).exists():
         raise DatasetIsBeingDeleted(f"The dataset {dataset.slug} is being deleted.")
@@ -68,14 +70,14 @@ def create_upload(
 
 
 def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
-    """Append one part of ≤ settings.UPLOAD_PART_BYTES. Sending the last part once more changes nothing."""
+    """Append one part of at most settings.UPLOAD_PART_BYTES. Sending the last part again changes nothing."""
     part = stream.read(settings.UPLOAD_PART_BYTES + 1)
     if len(part) > settings.UPLOAD_PART_BYTES:
         raise PartTooLarge(f"a part has at most {settings.UPLOAD_PART_BYTES:,} bytes")
     if offset + len(part) > settings.MAX_BODY_BYTES:
         raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
     with open_parts(upload) as file:
-        # The row says how much was received: what a crash left behind that in the file is written over.
+        # The row has the received length. Later bytes in the file are left from a crash and are overwritten.
         upload.refresh_from_db()
         if upload.state != Upload.State.RECEIVING:
             raise NotReceiving(f"this upload is {upload.get_state_display()}")
@@ -95,8 +97,10 @@ def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
 
 
 def finish_parts(*, upload: Upload) -> Upload:
-    """All parts are there: a worker loads what they make, or somebody maps its columns first. Of two calls at once one
-    is refused."""
+    """Finish receiving parts: a worker loads the file, or a user maps its columns first.
+
+    Of two simultaneous calls, one is rejected.
+    """
     state = Upload.State.DRAFT if upload.by_hand else Upload.State.QUEUED
     claimed = Upload.objects.filter(pk=upload.pk, state=Upload.State.RECEIVING).update(
         state=state, touched_at=timezone.now()
@@ -118,7 +122,7 @@ def store_file(
     draft: bool = False,
     user: User | None = None,
 ) -> Upload:
-    """Keep the stream as a file, to be loaded by a worker or mapped first. Raises PartTooLarge and DiskFull."""
+    """Store the stream as a file, to be loaded by a worker or mapped first. Raise PartTooLarge and DiskFull."""
     check_room(0)
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
     try:
@@ -140,7 +144,7 @@ def store_file(
 
 
 def check_room(coming: int) -> None:
-    """Raise DiskFull if so many more bytes would use up the reserve of the disk."""
+    """Raise DiskFull if `coming` more bytes would use up the reserve of the disk."""
     folder = Path(settings.UPLOADS_DIR)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_folder(folder, coming=coming)
@@ -151,7 +155,7 @@ def parts_file(upload: Upload) -> Path:
 
 
 def open_parts(upload: Upload) -> IO[bytes]:
-    """The file of the parts, locked until it is closed."""
+    """Open the file of the parts, locked until it is closed."""
     path = parts_file(upload)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
@@ -161,6 +165,6 @@ def open_parts(upload: Upload) -> IO[bytes]:
 
 
 def discard_files(upload: Upload) -> None:
-    """The file itself and its refused rows."""
+    """Delete the file and its rejected rows."""
     parts_file(upload).unlink(missing_ok=True)
     rejects_file(upload).unlink(missing_ok=True)

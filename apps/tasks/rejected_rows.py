@@ -1,4 +1,4 @@
-"""The refused rows of an upload: the first hundred for its row in the database, all of them in a file."""
+"""Rejected rows of an upload: the first hundred in the database, all of them in a file."""
 
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +24,13 @@ def rejects_file(upload: Upload) -> Path:
 
 
 def rejected_path(upload: Upload) -> Path | None:
-    """The JSONL file of all refused lines, if there are any."""
+    """Return the JSONL file of all rejected lines, if there are any."""
     path = rejects_file(upload)
     return path if path.exists() else None
 
 
 class Rejects:
-    """Written while the upload is read; the file exists once there is something in it."""
+    """Collects rejected rows while the upload is read. The file is created with its first row."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class Rejects:
         self.first: list[dict[str, object]] = []
 
     def __enter__(self) -> "Rejects":
-        # What an earlier attempt left is not of this one.
+        # Remove the file of an earlier attempt.
         self._path.unlink(missing_ok=True)
         return self
 
@@ -50,7 +50,7 @@ class Rejects:
             self._file.close()
 
     def add(self, *, line: int, code: str, message: str, text: bytes, pointer: str = "") -> None:
-        """Raises FileRefused where the refused rows are too many to keep, and DiskFull."""
+        """Add a rejected row. Raise FileRefused if there are too many, and DiskFull."""
         self.count += 1
         entry = self._entry(line, pointer, code, message)
         if len(self.first) < ERRORS_ON_ROW:
@@ -64,18 +64,17 @@ class Rejects:
         if self.count % LOOK_AT_DISK_ROWS == 0:
             check_folder(self._path.parent)
         if self._bytes > MAX_REJECTS_BYTES:
-            message = f"{self.count:,} rows were refused, more than can be listed: the rest was not looked at"
-            raise FileRefused("too_many_bad_rows", message, line=line, limit="refused rows")
+            message = f"{self.count:,} rows were rejected, more than can be listed. The remaining rows were not checked"
+            raise FileRefused("too_many_bad_rows", message, line=line, limit="rejected rows")
 
     def put_first(self, refused: FileRefused) -> str:
-        """List why the file could not be read to its end before what was wrong with its rows; return it as a sentence,
-        without credentials."""
+        """Add why the file could not be read further, before the row errors. Return it without credentials."""
         entry = self._entry(refused.line, "", refused.code, refused.message)
         self.first = [entry, *self.first][:ERRORS_ON_ROW]
         message = str(entry["message"])
         return f"{message[:1].upper()}{message[1:].rstrip('.')}. Nothing was stored."
 
     def _entry(self, line: int, pointer: str, code: str, message: str) -> dict[str, object]:
-        # Both may quote the file, which may hold credentials and what no database stores.
+        # Both may quote the file, which may contain credentials and characters that the database cannot store.
         message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
         return {"line": line, "pointer": clean_line(pointer, 500), "code": code, "message": clean_line(message, 2000)}

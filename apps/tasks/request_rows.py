@@ -1,4 +1,4 @@
-"""Take rows that come with a request: they become a version of the dataset that belongs to their environment."""
+"""Store the rows of a request as a version of the dataset that belongs to their environment."""
 
 import hashlib
 import io
@@ -17,20 +17,21 @@ from apps.gym.tasks.mappings.column_mapping import apply_mapping
 from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import parse_changed, parse_line
 from apps.policies.installation_redactor import fresh_redactor
+from apps.tasks.dataset_changes import create_dataset
+from apps.tasks.file_tasks import parsed_sample, take_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
-from apps.tasks.row_sample import parsed_sample, take_sample
 from apps.tasks.upload_choices import Choices
-from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_jobs import upload_file
 from apps.tasks.upload_turns import ANSWER_SECONDS
 
 SLUG = "online-"
 SLUG_CHARS = 64
 SHOWN = 100
-"""How many retired rows a refusal names."""
+"""Maximum retired rows in an error message."""
 
 
 class RowsRefused(Exception):
-    """Rows that are no tasks. `errors` name each by its index, from 0, and the place in it."""
+    """Raised if rows are not valid tasks. `errors` has the index of each row, from 0, and the place in it."""
 
     def __init__(self, message: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(message)
@@ -38,9 +39,9 @@ class RowsRefused(Exception):
 
 
 def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
-    """The version that holds these rows in their order; the same rows again give the version that exists.
+    """Return a version with these rows in this order. The same rows again return the existing version.
 
-    Raises RowsRefused, where one of them is retired too, and DatasetIsBusy.
+    Raise RowsRefused for invalid or retired rows, and DatasetIsBusy.
     """
     lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
     dataset = _dataset_of(environment, user)
@@ -60,7 +61,7 @@ def _load(dataset: Dataset, lines: Sequence[bytes], user: User | None) -> Datase
 
 
 def _refuse_retired(version: DatasetVersion) -> None:
-    """Somebody decided that these are not run any more; whoever asks for them must hear it, and not get fewer."""
+    """Raise RowsRefused for retired tasks. Requests for them fail instead of running fewer tasks."""
     retired = version.tasks.filter(is_retired=True).order_by("index").values_list("index", "pk")
     if not retired:
         return
@@ -71,11 +72,14 @@ def _refuse_retired(version: DatasetVersion) -> None:
     rows = (
         "1 of these rows is a retired task" if len(errors) == 1 else f"{len(errors):,} of these rows are retired tasks"
     )
-    raise RowsRefused(f"{rows} of {version}: leave them out, or take the tasks back.", errors[:SHOWN])
+    raise RowsRefused(f"{rows} of {version}: remove them, or restore the tasks.", errors[:SHOWN])
 
 
 def _dataset_of(environment: Environment, user: User | None) -> Dataset:
-    """Apart from the datasets that people upload: their latest version stays what it was."""
+    """Return the dataset for requests to this environment.
+
+    It is separate from uploaded datasets, whose latest version stays unchanged.
+    """
     slug = f"{SLUG}{environment.slug}"
     if len(slug) > SLUG_CHARS:
         slug = slug[: SLUG_CHARS - 9] + "-" + hashlib.sha256(slug.encode()).hexdigest()[:8]
@@ -87,19 +91,19 @@ def _dataset_of(environment: Environment, user: User | None) -> Dataset:
                     slug=slug,
                     name=cut(f"Online: {environment.name}", 100),
                     environment=environment,
-                    description="Rows that came with requests for rollouts; others are another version.",
+                    description="Rows sent with rollout requests.",
                     user=user,
                 )
         except IntegrityError:
             found = Dataset.objects.get(slug=slug)
     if found.environment_id != environment.pk:
-        message = f"The dataset {slug} belongs to another environment: rows for {environment.slug} need that name."
+        message = f"The dataset {slug} belongs to another environment, but rows for {environment.slug} need this slug."
         raise RowsRefused(message, [])
     return found
 
 
 def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
-    """Where the tasks that loading would make of these lines stand already."""
+    """Return the version that already has the tasks of these lines, if any."""
     digest, redactor = hashlib.sha256(), fresh_redactor()
     sample = take_sample(iter(enumerate(lines)))
     _, mapping = find_shape(parsed_sample([line for _, line in sample]))
@@ -108,7 +112,7 @@ def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion |
             task = parse_changed(line, partial(apply_mapping, mapping)) if mapping else parse_line(line)
             digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
     except RowRefused:
-        # Loading says what is wrong with them.
+        # Loading will report the errors.
         return None
     ready = dataset.versions.filter(state=DatasetVersion.State.READY, content_hash=digest.hexdigest())
     return ready.order_by("number").first()

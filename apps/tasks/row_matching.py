@@ -1,4 +1,4 @@
-"""Which rows of a file are new, changed or the same: against the version before, and among themselves."""
+"""Classify the rows of a file as new, updated or unchanged compared with the previous version, and find duplicates."""
 
 import sqlite3
 import tempfile
@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.models import Count, Min
 
 from apps.accounts.keyset_reading import read_by_key
+from apps.gym.tasks.task_rows import MAX_TAGS, ParsedTask
 from apps.gym.traces.items import TaskRow
 from apps.tasks.models import DatasetVersion
 
@@ -23,7 +24,7 @@ def hash_text(text: bytes) -> str:
 
 
 def key_of(external_id: str, row_hash: str) -> str:
-    """What makes a task the same in another version: its own id; without one, its row."""
+    """Return the identity of a task across dataset versions: its id, or the hash of its row."""
     return hash_text(b"id:" + external_id.encode("utf-8", "surrogatepass")) if external_id else row_hash
 
 
@@ -37,20 +38,20 @@ class Known:
     is_retired: bool = False
     count: int = 0
     copies: Counter[str] = field(default_factory=Counter)
-    """By their hashes, how many tasks of the key have a row that was asked for."""
+    """The number of tasks with this key by row hash, for the requested hashes."""
 
 
 class Base:
-    """The version before, asked for a chunk of keys at a time: it may hold millions."""
+    """The previous version, which may have millions of tasks. Keys are looked up in chunks."""
 
     def __init__(self, version: DatasetVersion | None) -> None:
         self._version = version
 
     def find(self, wanted: Collection[tuple[str, str]]) -> dict[str, Known]:
-        """By their keys, what is known of rows, which are keys and hashes."""
+        """Return what is known about these keys, without reading rows."""
         if self._version is None:
             return {}
-        # Counted by the database: the version may have a million tasks of one key.
+        # Counted by the database, because a version may have a million tasks with one key.
         tasks = self._version.tasks.filter(key__in={key for key, _ in wanted}).order_by()
         groups = tasks.values_list("key").annotate(Min("index"), Count("pk"))
         found = {key: Known(index, count=count) for key, index, count in groups}
@@ -64,7 +65,7 @@ class Base:
         return found
 
     def rows(self, indexes: Iterable[int]) -> Iterator[tuple[int, TaskRow]]:
-        """The rows of some of its tasks, with their places."""
+        """Yield the rows at these positions."""
         if self._version is not None and (wanted := list(indexes)):
             rows = self._version.tasks.filter(index__in=wanted).values_list("index", "row_json")
             for index, text in read_by_key(rows, by="index", size=100):
@@ -72,10 +73,10 @@ class Base:
 
 
 class Seen:
-    """The keys of the file so far, in a file of its own: memory stays flat, whatever the number of rows.
+    """The keys of the file so far, stored in a temporary database, so that memory use is constant.
 
-    Of rows with one key, as many as stand in the base too are unchanged; of the others there and here, as many as there
-    are on both sides are updated.
+    Rows with the same key are matched by their content: equal ones are unchanged. The remaining ones on both sides are
+    counted as updated in pairs.
     """
 
     def __enter__(self) -> "Seen":
@@ -85,10 +86,10 @@ class Seen:
         self._database = sqlite3.connect(Path(self._folder.name) / "keys.sqlite3", isolation_level=None)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        # `row` is the first one's, where it is not the key itself; `rows` and `same` count those that are kept.
+        # `row` is the first row, unless it is the key itself; `rows` and `same` count kept rows.
         columns = "key BLOB PRIMARY KEY, line INTEGER, row BLOB, rows INTEGER, same INTEGER"
         self._database.execute(f"CREATE TABLE seen ({columns}) WITHOUT ROWID")
-        # Of keys that stand several times: the other rows.
+        # The other rows of keys that occur several times.
         columns = "key BLOB, row BLOB, rows INTEGER, PRIMARY KEY (key, row)"
         self._database.execute(f"CREATE TABLE later ({columns}) WITHOUT ROWID")
         self._database.execute("BEGIN")
@@ -99,7 +100,7 @@ class Seen:
         self._folder.cleanup()
 
     def first_line(self, key: str, row_hash: str, line: int, known: Known | None) -> int | None:
-        """The line where this key was seen first; None where that is now."""
+        """Return the line where this key was first seen; None if this is the first."""
         mark, row = bytes.fromhex(key), None if row_hash == key else bytes.fromhex(row_hash)
         same = 1 if known and known.copies[row_hash] else 0
         values = (mark, line, row, same)
@@ -109,8 +110,10 @@ class Seen:
         return found[0]
 
     def count_later(self, key: str, row_hash: str, known: Known | None) -> dict[str, int]:
-        """What one more row of a key that was seen before makes new, updated or unchanged: what is the same may show
-        only now."""
+        """Return how another row with a known key changes the counts.
+
+        An equal row may follow a different one, so each of new, updated and unchanged may change.
+        """
         mark, row = bytes.fromhex(key), bytes.fromhex(row_hash)
         first, rows, same = self._database.execute("SELECT row, rows, same FROM seen WHERE key = ?", (mark,)).fetchone()
         found = self._database.execute("SELECT rows FROM later WHERE key = ? AND row = ?", (mark, row)).fetchone()
@@ -125,6 +128,34 @@ class Seen:
 
 
 def _count(rows: int, same: int, known: Known | None) -> dict[str, int]:
-    """Of so many rows with one key, of which so many are the same as in the base."""
+    """Count `rows` rows with one key, of which `same` are also in the base."""
     updated = min(rows, known.count) - same if known else 0
     return {"new": rows - same - updated, "updated": updated, "unchanged": same}
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    split: str
+    tags: tuple[str, ...]
+    is_retired: bool = False
+
+
+def carry_marks(task: ParsedTask, before: Known | None, *, said: Marks | None, chosen: str) -> Marks:
+    """Return the marks of a task in the new version.
+
+    `before` is the previous task and `said` the marks in its row; marks beyond these were set by users and are kept.
+    `chosen` is the split for rows without one.
+    """
+    if before is None or said is None:
+        return Marks(task.split or chosen, task.tags)
+    removed = set(said.tags) - set(before.tags)
+    added = [tag for tag in before.tags if tag not in said.tags]
+    tags = dict.fromkeys(tag for tag in [*task.tags, *added] if tag not in removed)
+    return Marks(_split(task.split, before.split, said.split, chosen), tuple(tags)[:MAX_TAGS], before.is_retired)
+
+
+def _split(named: str, before: str, said: str, chosen: str) -> str:
+    if named:
+        # An unchanged value in the row keeps the user's split; a changed value overrides it.
+        return before if named == said else named
+    return chosen or (before if before != said else "")

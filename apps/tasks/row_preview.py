@@ -1,4 +1,4 @@
-"""The first rows of a file as the tasks they would become: what a mapping is made by."""
+"""Preview the first rows of a file as tasks, to choose a column mapping."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,10 +16,9 @@ from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import ParsedTask, check_task, parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
-from apps.tasks.file_tasks import upload_limits
+from apps.tasks.file_tasks import parsed_sample, upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.received_files import parts_file
-from apps.tasks.row_sample import parsed_sample
 
 PREVIEWED_ROWS = 50
 PREVIEWED_BYTES = 8 * 1024**2
@@ -40,7 +39,7 @@ class PreviewRow:
 
 @dataclass
 class Column:
-    """A path that the file's rows have, with what stands there first; `rows` in which something does."""
+    """A path in the rows with its first value. `rows` counts the rows with a value."""
 
     path: str
     example: str
@@ -60,16 +59,16 @@ class Preview:
 
 
 def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> Preview:
-    """What the upload's own mapping, the given one, or the one that its rows suggest makes of the first of them.
+    """Return the first rows as tasks, using the given mapping, the upload's own, or a detected one.
 
-    Raises MappingRefused.
+    Raise MappingRefused.
     """
     preview, redactor = Preview(), fresh_redactor()
     try:
         with parts_file(upload).open("rb") as stream:
             lines, header = _read(stream, upload, preview)
     except FileNotFoundError:
-        preview.problem = "The file is not here (any more)."
+        preview.problem = "The file is missing."
         return preview
     sample = parsed_sample([row for _, row in lines])
     preview.shape, found = find_shape(sample, header)
@@ -78,7 +77,7 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     preview.mapping = write_mapping(chosen) if chosen else None
     preview.notes = _notes(found, sample) if chosen == found else []
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
-    # In place: nobody looks at them after this.
+    # In place, because the rows are not used afterwards.
     preview.columns = [
         vars(column) for column in find_columns(redactor.redact_value(sample)[0], redactor.redact_value(header)[0])
     ]
@@ -95,7 +94,7 @@ def _notes(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:
-    """The first rows, and the names in the header where there is one."""
+    """Return the first rows, and the column names if the file has a header."""
     lines: list[tuple[int, bytes | BadRow]] = []
     header: list[str] = []
     size = 0
@@ -114,7 +113,7 @@ def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int
 
 
 def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
-    """As it would be stored: without credentials."""
+    """Return the row as it would be stored, with credentials redacted."""
     try:
         if isinstance(line, BadRow):
             raise RowRefused(line.code, line.message)
@@ -138,7 +137,7 @@ def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
 
 
 def find_columns(rows: list[dict[str, Any]], header: Iterable[str] = ()) -> list[Column]:
-    """Top-level columns and those one level below, in the order of the header and of the rows."""
+    """Return top-level columns and those one level below, in the order of the header and the rows."""
     columns: dict[str, Column] = {}
     for name in header:
         _note(columns, name, None)

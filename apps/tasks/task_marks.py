@@ -1,4 +1,4 @@
-"""What people mark tasks with beside their rows: a split, tags, and that they are retired."""
+"""Marks of tasks beside their rows: split, tags and retired."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -18,7 +18,7 @@ MAX_TASKS = 1000
 
 
 class MarkRefused(Refusal):
-    """A mark that cannot be; `argument` names it."""
+    """Raised for an invalid mark. `argument` is the offending value."""
 
 
 def mark_tasks(
@@ -30,9 +30,9 @@ def mark_tasks(
     retired: bool | None = None,
     user: User | None = None,
 ) -> int:
-    """Mark tasks of ready versions; what is None or empty stays. Says how many there were.
+    """Change marks of tasks of ready versions; None or empty does not change a mark. Return the number of tasks.
 
-    Raises MarkRefused, or DatasetIsBusy while a file is loaded that takes its marks from theirs.
+    Raise MarkRefused, or DatasetIsBusy while a file is being loaded that copies these marks.
     """
     if len(task_ids) > MAX_TASKS:
         raise MarkRefused(f"At most {MAX_TASKS:,} tasks at a time.", "tasks")
@@ -40,7 +40,7 @@ def mark_tasks(
     added, removed = _clean(add_tags), set(_clean(remove_tags))
     with transaction.atomic():
         named = Task.objects.ready().filter(pk__in=task_ids)
-        # Locked in their order, and before the tasks are read: two people who mark at once do so one after the other.
+        # Versions are locked in a fixed order before tasks are read, which serializes simultaneous changes.
         locked = DatasetVersion.objects.filter(pk__in=named.values("version")).order_by("pk")
         counters = {version.pk: (version, Counter[str](), Counter[str]()) for version in locked.select_for_update()}
         tasks = list(named.filter(version__in=counters).defer("row_json").order_by("pk"))
@@ -71,7 +71,7 @@ def _clean(tags: Iterable[str]) -> list[str]:
 
 
 def _count_again(version: DatasetVersion, splits: Counter[str], tags: Counter[str]) -> None:
-    """The version's metrics count splits and tags; what its rows are made of has not changed."""
+    """Update the counts of splits and tags in the version's metrics."""
     if version.metrics is None:
         return
     for name, changes in (("splits", splits), ("tags", tags)):

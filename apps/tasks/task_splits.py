@@ -1,4 +1,4 @@
-"""Which split a task belongs to: what its row says, what the upload says, or a seeded share of all."""
+"""The split of a task: from its row, from the upload, or drawn at random with a seed."""
 
 import math
 from hashlib import blake2b
@@ -8,7 +8,7 @@ TOLERANCE = 1e-6
 
 
 def find_ratio_problem(ratios: object) -> str:
-    """Why these ratios cannot be, or nothing."""
+    """Return why these ratios are invalid, or an empty string."""
     if not isinstance(ratios, dict):
         return 'Give an object of names and shares: {"train": 0.9, "validation": 0.1}.'
     if len(ratios) > MAX_SPLITS:
@@ -19,12 +19,15 @@ def find_ratio_problem(ratios: object) -> str:
         if isinstance(share, bool) or not isinstance(share, int | float) or not math.isfinite(share) or share <= 0:
             return f"The share of {name} must be a number over 0."
     if ratios and abs(sum(ratios.values()) - 1) > TOLERANCE:
-        return f"The shares are {sum(ratios.values()):g} in all: they must make 1."
+        return f"The shares add up to {sum(ratios.values()):g}. They must add up to 1."
     return ""
 
 
 def choose_split(*, key: str, ratios: dict[str, float], seed: int) -> str:
-    """The same key falls into the same split for the same seed, in every version: nothing leaks from one to another."""
+    """Return the split of a key.
+
+    The same key and seed have the same split in every version, so that no task moves between splits.
+    """
     digest = blake2b(key.encode(), digest_size=8, key=str(seed).encode()[:64]).digest()
     point = int.from_bytes(digest) / 2**64
     reached = 0.0

@@ -1,11 +1,11 @@
-"""The rows of the version before that a file leaves as they are become part of the new version."""
+"""Copy rows that a file leaves unchanged into the next version, and read all rows of a version as uploaded."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import orjson
 from django.db import connections, transaction
-from django.db.models import Max, Sum
+from django.db.models import Max, QuerySet, Sum
 from django.db.models.functions import Length
 
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
@@ -18,13 +18,13 @@ _COLUMNS = ["external_id", "prompt_excerpt", "row_json", "row_hash", "key", "spl
 
 
 def copy_rest(*, base: DatasetVersion, version: DatasetVersion, after_chunk: Callable[[], None]) -> None:
-    """Copy the tasks of the base whose places in the version are still empty, in short transactions."""
+    """Copy the tasks of the base whose positions in the version are still empty, in short transactions."""
     last = base.tasks.aggregate(last=Max("index"))["last"]
     step = _step(base)
     connection = connections[Task.objects.db]
     names = ", ".join(connection.ops.quote_name(name) for name in _COLUMNS)
     table, place = connection.ops.quote_name(Task._meta.db_table), connection.ops.quote_name("index")
-    # Names only: every value is a parameter.
+    # Only names are formatted in; values are parameters.
     statement = f"""
         INSERT INTO {table} (dataset_id, version_id, {place}, {names})
         SELECT dataset_id, %s, {place}, {names} FROM {table} old
@@ -38,19 +38,19 @@ def copy_rest(*, base: DatasetVersion, version: DatasetVersion, after_chunk: Cal
 
 
 def _step(base: DatasetVersion) -> int:
-    """How many rows are about 8 MB."""
+    """Return the number of rows in about 8 MB."""
     first = base.tasks.filter(index__lt=COPIED_ROWS)
     size = first.aggregate(characters=Sum(Length("row_json")))["characters"] or 0
     return max(1, min(COPIED_ROWS, COPIED_ROWS * COPIED_BYTES // max(1, size)))
 
 
 def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) -> tuple[str, DatasetMetrics]:
-    """The content hash and the metrics of all rows of a version, in their order."""
+    """Return the content hash and the metrics of all rows of a version."""
     digest, metrics = hashlib.sha256(), DatasetMetrics()
     last = -1
     columns = ("index", "row_json", "split", "tags_text")
     while True:
-        # A chunk a query: a cursor that stays open would hold up SQLite's write-ahead log.
+        # One query per chunk: an open cursor would block SQLite's write-ahead log.
         chunk = list(version.tasks.filter(index__gt=last).order_by("index").values_list(*columns)[:200])
         if not chunk:
             return digest.hexdigest(), metrics
@@ -60,3 +60,18 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
             digest.update(b"\n")
             metrics.add(orjson.loads(text), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
         after_chunk()
+
+
+CHUNK_ROWS = 200
+
+
+async def read_rows(*, version: DatasetVersion) -> AsyncIterator[bytes]:
+    """Yield JSONL in chunks of lines, with one query per chunk so that no cursor stays open for a slow reader."""
+    last = -1
+    tasks: QuerySet[Task] = Task.objects.filter(version=version).order_by("index")
+    while True:
+        rows = [row async for row in tasks.filter(index__gt=last).values_list("index", "row_json")[:CHUNK_ROWS]]
+        if not rows:
+            return
+        last = rows[-1][0]
+        yield b"".join(text.encode() + b"\n" for _, text in rows)

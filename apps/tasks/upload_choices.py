@@ -1,4 +1,4 @@
-"""How a file shall be loaded: what people and programs may choose, checked before anything is stored."""
+"""Options for loading a file, validated before anything is stored."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,50 +18,52 @@ NAME_CHARS = 255
 
 
 class ChoiceRefused(Refusal):
-    """A choice that cannot be; `argument` names it."""
+    """Raised for an invalid option. `argument` is its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a file is loaded into a dataset."""
+    """Options for loading a file into a dataset."""
 
     mode: Annotated[str, Option("New version", names=dict(Upload.Mode.choices))] = "replace"
-    on_error: Annotated[str, Option("Bad rows", names=dict(Upload.OnError.choices))] = "reject"
+    on_error: Annotated[str, Option("Invalid rows", names=dict(Upload.OnError.choices))] = "reject"
     on_duplicate: Annotated[
         str,
         Option(
             "Duplicate rows",
-            "Rows with the same id, or equal rows without an id; default: keep both, in an upsert refuse the second",
-            names={"": "default", **dict(Upload.OnDuplicate.choices)},
+            "Rows with the same id, or equal rows without an id. Default: keep both; when merging, reject the second.",
+            names={"": "Default", **dict(Upload.OnDuplicate.choices)},
         ),
     ] = ""
     mapping: Annotated[
         dict[str, Any] | str | None,
-        Option("Column mapping", "A mapping, or the slug of a saved one; left out, detected"),
+        Option("Column mapping", "A mapping, or the slug of a saved one. Default: detected."),
     ] = None
-    split: Annotated[str, Option("Default split", "Of rows that name no split", length=64)] = ""
+    split: Annotated[str, Option("Default split", "Split of rows without one", length=64)] = ""
     split_ratios: Annotated[
         dict[str, float],
         Option(
-            "Or split at random",
-            "Shares of several splits: train:0.9,validation:0.1",
+            "Random split",
+            "Split shares, for example train:0.9,validation:0.1",
             each=Option("Share"),
             example={"train": 0.9, "validation": 0.1},
         ),
     ] = field(default_factory=dict)
-    split_seed: Annotated[int, Option("Random seed", "Of the random split", low=0, high=MAX_SEED)] = 0
+    split_seed: Annotated[int, Option("Random seed", "Seed of the random split", low=0, high=MAX_SEED)] = 0
     note: Annotated[str, Option("Note", "Stored with the new version", length=NOTE_CHARS)] = ""
-    check_only: Annotated[bool, Option("Check only", "Count and check the rows; store nothing until a commit")] = False
+    check_only: Annotated[bool, Option("Check only", "Validate the rows and store nothing until a commit")] = False
 
     def as_fields(self) -> dict[str, Any]:
-        """The columns of an Upload. Raises ChoiceRefused."""
+        """Return the columns of an Upload. Raise ChoiceRefused."""
         _check_choice("on_error", self.on_error, Upload.OnError.values)
         _check_choice("mode", self.mode, Upload.Mode.values)
         upserts = self.mode == Upload.Mode.UPSERT
         on_duplicate = self.on_duplicate or (Upload.OnDuplicate.REJECT if upserts else Upload.OnDuplicate.KEEP)
         _check_choice("on_duplicate", on_duplicate, Upload.OnDuplicate.values)
         if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
-            raise ChoiceRefused("Two rows of one id cannot both replace the same task: skip or reject.", "on_duplicate")
+            raise ChoiceRefused(
+                "Two rows with one id cannot replace the same task. Choose skip or reject.", "on_duplicate"
+            )
         if problem := find_ratio_problem(self.split_ratios):
             raise ChoiceRefused(problem, "split_ratios")
         if not 0 <= self.split_seed <= MAX_SEED:
@@ -88,29 +90,29 @@ class Choices:
 
 
 def choices_of(upload: Upload) -> Choices:
-    """Return how the upload is loaded, as its row says."""
+    """Return the options of an upload from its row."""
     return Choices(**{one.name: getattr(upload, one.name) for one in fields(Choices)})
 
 
 def read_shares(text: str) -> dict[str, float]:
-    """Return the shares by split of a text such as `train:0.9,validation:0.1`. Raises ChoiceRefused."""
+    """Return the shares by split from text like `train:0.9,validation:0.1`. Raise ChoiceRefused."""
     shares: dict[str, float] = {}
     for pair in filter(None, map(str.strip, text.split(","))):
         name, _, share = pair.partition(":")
         name = name.strip()
         if name in shares:
-            raise ChoiceRefused(f"The split {name} is there twice.", "split_ratios")
+            raise ChoiceRefused(f"The split {name} is repeated.", "split_ratios")
         try:
             shares[name] = float(share)
         except ValueError:
-            raise ChoiceRefused("Write train:0.9,validation:0.1.", "split_ratios") from None
+            raise ChoiceRefused("Write shares like train:0.9, validation:0.1.", "split_ratios") from None
     return shares
 
 
 def choose_filename(given: str) -> str:
-    """The name as it was given, on one line; of a path its last part. Raises ChoiceRefused.
+    """Return the file name on one line; of a path, the last part. Raise ChoiceRefused.
 
-    It is shown and never opened: what is special in HTML, CSV or a header is escaped where it is shown.
+    The name is displayed and never opened. Pages, CSV files and headers escape it.
     """
     name = Path(given.replace("\\", "/")).name
     if len(name) > NAME_CHARS:
@@ -128,7 +130,7 @@ def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
     if given is None:
         return None
     if find_unstorable(given) is not None:
-        raise ChoiceRefused("A name or template holds a zero byte or half a surrogate pair.", "mapping")
+        raise ChoiceRefused("A name or template contains a NUL character or an unpaired surrogate.", "mapping")
     if isinstance(given, str):
         saved = ColumnMapping.objects.filter(slug=given).first()
         if saved is None:

@@ -1,4 +1,4 @@
-"""What uploads leave behind: workers that were lost, people who went away, files that have had their time."""
+"""Clean up after lost workers and abandoned uploads, and delete old files."""
 
 import time
 from datetime import timedelta
@@ -8,23 +8,27 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.tasks.models import DatasetVersion, Upload
 from apps.tasks.received_files import parts_file
 from apps.tasks.upload_jobs import MAX_ATTEMPTS
 from apps.tasks.upload_turns import delete_version
 
 QUIET_LOADING = timedelta(minutes=2)
-"""Sixty signs of life that were missed. A worker that only slept finds its upload taken away, and stores nothing."""
+"""Sixty missed heartbeats. A worker that was only suspended finds its upload taken away, and stores nothing."""
 QUIET_WAITING = timedelta(hours=24)
-"""How long parts, a mapping or a commit may keep an upload waiting."""
+"""How long an upload may wait for parts, a mapping or a commit."""
 FILES_EVERY_SECONDS = 600.0
 
 _last_look: list[float] = []
 
 
+@background_job(every=15.0, on_full_disk=True)
 def sweep_uploads() -> bool:
-    """Background job: take one upload away from a lost worker, or give one up that went quiet, with all it left behind.
-    Says whether there was one."""
+    """Background job: requeue or fail one upload of a lost worker, or discard an abandoned one.
+
+    Return True if there was one.
+    """
     now = timezone.now()
     quiet = Upload.objects.filter(state=Upload.State.LOADING, touched_at__lt=now - QUIET_LOADING)
     waiting = [Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.CHECKED]
@@ -39,7 +43,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
     upload = quiet.filter(attempt__gte=1, attempt__lt=MAX_ATTEMPTS).order_by("id").first()
     if upload is None or not parts_file(upload).exists():
         return False
-    # The same condition again in the update: who changes the row owns the sweep, and a sign of life wins.
+    # The condition is repeated in the update: whoever changes the row owns the sweep, and a heartbeat wins.
     if not quiet.filter(pk=upload.pk, attempt=upload.attempt).update(state=Upload.State.QUEUED, version=None):
         return False
     if upload.version:
@@ -50,7 +54,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
 def _give_up(candidates: QuerySet[Upload]) -> bool:
     upload = candidates.order_by("id").first()
     if upload is None or not candidates.filter(pk=upload.pk).update(
-        state=Upload.State.FAILED, message="Given up: it stopped before its end. Upload the file again."
+        state=Upload.State.FAILED, message="The upload stopped before its end. Upload the file again."
     ):
         return False
     parts_file(upload).unlink(missing_ok=True)
@@ -60,9 +64,11 @@ def _give_up(candidates: QuerySet[Upload]) -> bool:
 
 
 def _sweep_versions() -> bool:
-    """What a sweep or a clean-up that died itself, or a worker that left, has left: the next file waits for its end.
+    """Delete loading versions without a loading upload.
 
-    No age is asked: an upload has its version from the moment that there is one.
+    Interrupted sweeps and workers leave them, and the next file of the dataset waits for this.
+
+    Their age does not matter, because an upload is linked to its version when the version is created.
     """
     left = DatasetVersion.objects.filter(state=DatasetVersion.State.LOADING)
     orphan = left.exclude(uploads__state=Upload.State.LOADING).first()
@@ -72,7 +78,7 @@ def _sweep_versions() -> bool:
 
 
 def _sweep_files() -> None:
-    """Files that no row needs any more: received ones of uploads that have ended, refused rows after their time."""
+    """Delete files that no row needs: received files of finished uploads, and expired rejected rows."""
     if _last_look and time.monotonic() - _last_look[0] < FILES_EVERY_SECONDS:
         return
     _last_look[:] = [time.monotonic()]
@@ -80,21 +86,23 @@ def _sweep_files() -> None:
 
 
 def sweep_files() -> int:
-    """How many were removed."""
+    """Delete expired files. Return how many."""
     folder = Path(settings.UPLOADS_DIR)
-    now, removed = time.time(), 0
+    now = time.time()
     going_on = {Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.QUEUED, Upload.State.LOADING, "checked"}
-    for path in folder.glob("*.parts") if folder.is_dir() else ():
-        age = now - path.stat().st_mtime
-        if age > QUIET_WAITING.total_seconds() and _state_of(path) not in going_on:
-            path.unlink(missing_ok=True)
-            removed += 1
-    for path in folder.glob("*.rejected.jsonl") if folder.is_dir() else ():
-        age = now - path.stat().st_mtime
-        if age > settings.KEEP_REJECTED_DAYS * 86_400 or _state_of(path) is None:
-            path.unlink(missing_ok=True)
-            removed += 1
-    return removed
+    unneeded = [
+        path
+        for path in folder.glob("*.parts")
+        if now - path.stat().st_mtime > QUIET_WAITING.total_seconds() and _state_of(path) not in going_on
+    ]
+    unneeded += [
+        path
+        for path in folder.glob("*.rejected.jsonl")
+        if now - path.stat().st_mtime > settings.KEEP_REJECTED_DAYS * 86_400 or _state_of(path) is None
+    ]
+    for path in unneeded:
+        path.unlink(missing_ok=True)
+    return len(unneeded)
 
 
 def _state_of(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Upload a task file: its tasks become a new version of the dataset, which appears complete or not at all.
+"""Load task files: the tasks become a new dataset version, which appears complete or not at all.
 
 received_files.py   store the file, whole or in parts
 upload_jobs.py      claim it, in a worker or a request
@@ -12,22 +12,20 @@ import logging
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import Error, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from apps.accounts.audit_log import describe, record
+from apps.accounts.audit_log import record
 from apps.accounts.disk_space import database_room, is_disk_full, note_error
+from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import claimed, is_due, put_back, when_database_answers
 from apps.accounts.models import User
 from apps.accounts.outages import is_transient
 from apps.accounts.space_waits import SpaceWaits, explain_waiting
-from apps.environments.models import Environment
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
-from apps.gym.slugs import find_slug_problem
 from apps.gym.tasks.files.file_limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.received_files import create_upload, discard_files, parts_file
@@ -46,7 +44,6 @@ from apps.tasks.upload_turns import (
     wait_for_marks,
 )
 from apps.tasks.version_loading import Loader
-from apps.tasks.version_metrics import measure_version
 
 logger = logging.getLogger(__name__)
 
@@ -55,35 +52,7 @@ _waits = SpaceWaits(database_room)
 
 
 class NotWaiting(Refusal, status=409, code="not-waiting"):
-    """The upload is in no state in which this can be asked of it."""
-
-
-def create_dataset(
-    *, slug: str, name: str, environment: Environment, description: str = "", user: User | None = None
-) -> Dataset:
-    """A dataset without a version; raises IntegrityError where the slug is taken, and ValidationError where no dataset
-    may have it."""
-    if problem := find_slug_problem(slug):
-        raise ValidationError({"slug": problem})
-    with transaction.atomic():
-        dataset = Dataset.objects.create(
-            slug=slug, name=name, environment=environment, description=description, created_by=user
-        )
-        record(user=user, action="dataset.create", target=dataset.slug, environment=environment.slug, name=name)
-    return dataset
-
-
-def rename_dataset(
-    *, dataset: Dataset, name: str | None = None, description: str | None = None, user: User | None = None
-) -> Dataset:
-    """What is None stays."""
-    before = describe(dataset)
-    dataset.name = dataset.name if name is None else name
-    dataset.description = dataset.description if description is None else description
-    with transaction.atomic():
-        dataset.save(update_fields=["name", "description"])
-        record(user=user, action="dataset.change", target=dataset.slug, before=before, after=describe(dataset))
-    return dataset
+    """Raised if the state of the upload does not allow this."""
 
 
 def upload_file(
@@ -95,21 +64,23 @@ def upload_file(
     user: User | None = None,
     patience: float = TURN_SECONDS,
 ) -> Upload:
-    """Read the stream to its end and load it, here and now. Bad content does not raise: see the upload's state and
-    errors. Raises DatasetIsBusy where other files are being loaded into the dataset for longer than `patience`."""
+    """Read the stream to its end and load it in this process.
+
+    Invalid content does not raise: see the upload's state and errors. Raise DatasetIsBusy if other files block the
+    dataset for longer than `patience`.
+    """
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, user=user, state=Upload.State.LOADING)
     _load(upload, stream, patience=patience)
     return upload
 
 
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
-    """Let a worker load a file that is waiting, by these choices; with `check_only` it only counts and checks.
+    """Queue an uploaded file with these options. With `check_only` it is only validated.
 
-    From a draft, from an earlier check, or after its bad rows had it rejected, as long as its file is kept. Raises
-    NotWaiting and ChoiceRefused.
+    Accepts drafts, validated uploads, and rejected ones whose file is kept. Raise NotWaiting and ChoiceRefused.
     """
     if not parts_file(upload).exists():
-        raise NotWaiting("the file of this upload was not kept: upload it again")
+        raise NotWaiting("the file was deleted. Upload it again")
     states = [Upload.State.DRAFT, Upload.State.CHECKED, Upload.State.REJECTED]
     changed = Upload.objects.filter(pk=upload.pk, state__in=states).update(
         state=Upload.State.QUEUED,
@@ -131,7 +102,7 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
 
 
 def may_go_on(upload: Upload) -> bool:
-    """Whether its file can still be loaded: nobody has, and it has good rows."""
+    """Return True if the file can still be loaded: it is not loaded yet and has valid rows."""
     if upload.state == Upload.State.REJECTED:
         is_of_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
         return is_of_rows and 0 < upload.rejected < upload.lines
@@ -144,7 +115,7 @@ def explain_wait(upload: Upload) -> str:
 
 
 def discard_upload(*, upload: Upload, user: User | None = None) -> None:
-    """Discard an upload that is not loaded yet, with its partial file. Raises NotWaiting."""
+    """Discard an upload that is not loaded yet, with its partial file. Raise NotWaiting."""
     kept = [Upload.State.LOADING, Upload.State.READY]
     with transaction.atomic():
         gone, _ = Upload.objects.filter(pk=upload.pk).exclude(state__in=kept).delete()
@@ -158,8 +129,10 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
 
 
 def load_now(*, upload: Upload) -> Upload:
-    """Load a waiting file here, whether or not a worker would; the upload as it is then. It waits for a worker where
-    others hold its dataset for long, and after a transient database error."""
+    """Load a waiting file in this process and return the upload.
+
+    It stays with a worker if another upload holds the dataset for long, or after a transient database error.
+    """
     if (claimed := _claim(upload.pk)) is not None:
         try:
             _load_received(claimed, patience=ANSWER_SECONDS)
@@ -171,10 +144,11 @@ def load_now(*, upload: Upload) -> Upload:
     return upload
 
 
+@background_job(thread="datasets", waiting=lambda: Upload.objects.filter(state=Upload.State.QUEUED))
 def load_queued_upload() -> bool:
-    """Background job: load one waiting file; says whether there was one."""
+    """Background job: load one queued file. Return True if there was one."""
     queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED).exclude(pk__in=_waits.waiting())
-    # What cannot be loaded yet must not hold up the files of other datasets. A check needs no turn.
+    # A dataset that is busy must not delay the files of other datasets. Validation needs no turn.
     busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)
     queued = queued.filter(Q(check_only=True) | ~Exists(busy))
     waiting = queued.order_by("id").values_list("pk", flat=True).first()
@@ -191,7 +165,7 @@ def load_queued_upload() -> bool:
             elif is_disk_full(problem):
                 logger.warning("upload %s waits for disk space: %s", upload.pk, problem)
             elif not is_transient(problem):
-                # The row says that it failed; the log keeps the traceback.
+                # The row has the message for users; the log has the traceback.
                 logger.exception("upload %s failed", upload.pk)
     return True
 
@@ -210,7 +184,7 @@ def _load_received(upload: Upload, *, patience: float) -> None:
         with path.open("rb") as file:
             _load(upload, file, patience=patience)
     except FileNotFoundError:
-        message = "The received file is gone: web process and worker must share GYMWEB_VAR."
+        message = "The uploaded file is missing. Web process and worker must share GYMWEB_VAR."
         owned(upload).update(state=Upload.State.FAILED, message=message)
     else:
         if not may_go_on(upload):
@@ -224,12 +198,10 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
     try:
         if not upload.check_only:
             version = take_turn(upload, patience=patience)
-        # Not before its turn: whose turn it was has made another.
+        # Read after the turn starts, because the previous upload creates a version.
         base = upload.dataset.latest_version()
         if base and version:
             wait_for_marks(base)
-        if base and base.metrics is None:
-            measure_version(version=base)
         with Rejects(rejects_file(upload)) as rejects, Seen() as seen:
             try:
                 loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
@@ -242,10 +214,11 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
                 else:
                     _publish(upload, version, base, loader)
     except BaseException as broken:
-        # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
+        # After any error, such as a full disk or a lost database, no partial version may stay. A sweep repeats this if
+        # it fails.
         with suppress(Error):
             _break_off(upload, broken, needed=loader.expected_bytes() if loader else 0)
-        # What a full disk keeps here a sweep deletes: see upload_cleanup.py.
+        # If the disk is full, a sweep deletes it later: see upload_cleanup.py.
         with suppress(Error) if note_error(broken) else nullcontext():
             if version is not None:
                 delete_version(version)
@@ -273,7 +246,7 @@ def _reject(
 
 @transaction.atomic
 def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
-    """End the upload, with its version if it was not only checked."""
+    """End the upload, and publish its version unless it was only validated."""
     loader.report(
         state=Upload.State.READY if version else Upload.State.CHECKED,
         errors=loader.rejects.first,
@@ -300,9 +273,12 @@ def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersio
 
 
 def _break_off(upload: Upload, broken: BaseException, *, needed: int) -> None:
-    """End an attempt that raised. A kept file is queued again after a full disk or a transient database error, or when
-    the dataset is busy or the worker leaves; everything else fails the upload."""
-    # Not as an attempt that was lost.
+    """End an attempt that raised.
+
+    A kept file is queued again after a full disk or a transient database error, or when the dataset is busy or the
+    worker leaves; everything else fails the upload.
+    """
+    # Does not count as a lost attempt.
     queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
     keeps_file = upload.attempt > 0
     if keeps_file and is_disk_full(broken):
@@ -312,7 +288,7 @@ def _break_off(upload: Upload, broken: BaseException, *, needed: int) -> None:
     elif keeps_file and isinstance(broken, process_exit.Leaving | DatasetIsBusy):
         owned(upload).update(**queued)
     elif not (keeps_file and put_back(owned(upload), broken, **queued)):
-        message = "Loading broke off; the log says why. Upload the file again."
+        message = "Loading failed; see the server log. Upload the file again."
         if is_disk_full(broken):
             message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"
         elif isinstance(broken, DatasetIsBusy):

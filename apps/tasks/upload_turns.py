@@ -1,4 +1,4 @@
-"""Load the files of a dataset one at a time: the upload whose turn it is has the only version that is loading."""
+"""Load the files of a dataset one at a time: only the upload whose turn it is has a loading version."""
 
 import time
 
@@ -13,32 +13,37 @@ from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 TURN_SECONDS = 600.0
 """How long a command or an import waits for its turn."""
 ANSWER_SECONDS = 30.0
-"""How long a request does."""
+"""How long a request waits for its turn."""
 LOOK_EVERY_SECONDS = 0.05
 SIGN_OF_LIFE_SECONDS = 2.0
 DELETED_ROWS = 200
-"""Tasks that are deleted at once. SQLite may overwrite what it deletes, which takes as much of its log: a disk that is
-nearly full has little space for that."""
+"""Tasks deleted per transaction.
+
+SQLite may overwrite deleted rows, which needs the same space in its log, and a nearly full disk has little.
+"""
 
 
 class UploadTakenAway(Exception):
-    """The upload is no longer loading here: it was given up as quiet while it still worked."""
+    """Raised if another worker took over the upload, because this one seemed lost."""
 
 
 class DatasetIsBusy(Refusal, status=409, code="busy"):
-    """Another file is being loaded into the dataset, or what this one was compared with is gone: later it may go."""
+    """Raised if another upload to the dataset is in progress, or its base version was deleted.
+
+    It can be retried later.
+    """
 
 
 def owned(upload: Upload) -> QuerySet[Upload]:
-    """The upload's row, as long as this attempt is the one that loads it."""
+    """Return the upload's row while this attempt owns it."""
     return Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING, attempt=upload.attempt)
 
 
 def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
-    """A loading version of the upload's dataset, with the next free number, as soon as no other is loading.
+    """Return a loading version with the next free number, once no other upload of the dataset is loading.
 
-    It holds the dataset until it is published or deleted: the version before cannot change meanwhile. Raises
-    DatasetIsBusy after `patience` seconds.
+    It blocks the dataset until it is published or deleted, so the previous version cannot change. Raise DatasetIsBusy
+    after `patience` seconds.
     """
     end = time.monotonic() + patience
     last_sign = time.monotonic()
@@ -46,7 +51,7 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
         if (version := _try(upload)) is not None:
             return version
         if time.monotonic() >= end:
-            raise DatasetIsBusy(f"Another file is being loaded into {upload.dataset.slug}: wait for its end.")
+            raise DatasetIsBusy(f"Another upload to {upload.dataset.slug} is in progress. Wait until it is finished.")
         process_exit.check()
         if time.monotonic() - last_sign > SIGN_OF_LIFE_SECONDS:
             last_sign = time.monotonic()
@@ -55,45 +60,46 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
 
 
 def delete_version(version: DatasetVersion) -> None:
-    """Remove a version that nobody has seen, in short transactions."""
+    """Delete an invisible version, in short transactions."""
     tasks = Task.objects.filter(version=version).order_by()
     while batch := list(tasks.values_list("pk", flat=True)[:DELETED_ROWS]):
-        # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
+        # Tasks that were never visible have no rollouts, pairs or comments, so these are not checked.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
-        # What stays is an orphan, which the next sweep finds.
+        # The rest is deleted by the next sweep.
         process_exit.check()
     version.delete()
 
 
 def check_base(dataset: Dataset, base: DatasetVersion | None) -> None:
-    """Raises DatasetIsBusy where the rows were compared with a version that is no longer the latest: only a deletion
-    can do that to whose turn it is."""
+    """Raise DatasetIsBusy if `base` is no longer the latest version.
+
+    During a turn, this only happens if it is deleted.
+    """
     if dataset.latest_version() != base:
         raise DatasetIsBusy(f"A version of {dataset.slug} was deleted while the file was loaded: load it again.")
 
 
 def wait_for_marks(base: DatasetVersion) -> None:
-    """Whoever marks tasks of it has ended, and from now on is refused: the next version has every mark of it."""
+    """Wait until mark changes have finished. Later ones are rejected, so the next version has all marks."""
     with transaction.atomic():
         list(DatasetVersion.objects.select_for_update().filter(pk=base.pk).values_list("pk"))
 
 
 def check_nothing_follows(version: DatasetVersion) -> None:
-    """Raises DatasetIsBusy where a version that takes its marks from this one is being loaded. The caller has locked
-    it."""
+    """Raise DatasetIsBusy if a version that copies the marks of this one is being loaded. The caller holds the lock."""
     later = DatasetVersion.objects.filter(dataset=version.dataset_id, number__gt=version.number)
     states = dict(later.order_by("number").values_list("number", "state"))
     loading = [number for number, state in states.items() if state == DatasetVersion.State.LOADING]
     if loading and DatasetVersion.State.READY not in states.values():
         raise DatasetIsBusy(
-            f"Version {loading[0]} of {version.dataset.slug} is being loaded and takes over what the tasks of version "
-            f"{version.number} are marked with: nothing was marked. Mark them there when it is loaded."
+            f"Version {loading[0]} of {version.dataset.slug} is being loaded from version {version.number}. "
+            "Nothing was changed. Change the tasks when it is loaded."
         )
 
 
 def _try(upload: Upload) -> DatasetVersion | None:
     versions = DatasetVersion.objects.filter(dataset=upload.dataset_id)
-    # Looked at first: a try that fails takes SQLite's only write lock for nothing.
+    # Checked with a query first: a failing insert would take SQLite's only write lock.
     if versions.filter(state=DatasetVersion.State.LOADING).exists():
         return None
     last = versions.aggregate(last=Max("number"))["last"] or 0
@@ -101,9 +107,9 @@ def _try(upload: Upload) -> DatasetVersion | None:
     try:
         with transaction.atomic():
             version = DatasetVersion.objects.create(dataset=upload.dataset, number=last + 1)
-            # Together: a loading version that no loading upload has is what somebody left behind.
+            # In one transaction: a loading version without a loading upload would be treated as a leftover.
             if not owned(upload).update(version=version, touched_at=timezone.now()):
-                raise UploadTakenAway(f"{upload} was given up before it began")
+                raise UploadTakenAway(f"{upload} was cancelled before it started")
     except IntegrityError:
-        return None  # another was first
+        return None  # another upload was first
     return version

@@ -1,4 +1,4 @@
-"""What one version of a dataset has that another has not: by the keys of tasks and the hashes of their rows."""
+"""Differences between two versions of a dataset, by task keys and row hashes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ KINDS = ("added", "removed", "changed")
 
 
 def count_changes(*, old: DatasetVersion, new: DatasetVersion) -> dict[str, int]:
-    """{added, removed, changed, unchanged}; for a version against its own base they were counted as it was loaded."""
+    """Return {added, removed, changed, unchanged}; against its base, the counts from loading."""
     if new.base_id == old.pk and new.changes:
         stored = new.changes
         named = {"added": "new", "removed": "removed", "changed": "updated", "unchanged": "unchanged"}
@@ -21,37 +21,30 @@ def count_changes(*, old: DatasetVersion, new: DatasetVersion) -> dict[str, int]
 
 
 def find_changes(*, old: DatasetVersion, new: DatasetVersion, kind: str) -> TaskQuerySet:
-    """The tasks of one kind: of the old version those that were removed, else of the new one."""
+    """Return the tasks of one kind: removed tasks from the old version, others from the new one."""
     if kind == "removed":
-        return _tasks(old).exclude(_same_key(new))
+        return Task.objects.filter(version=old).exclude(_same_key(new))
+    tasks = Task.objects.filter(version=new)
     if kind == "added":
-        return _tasks(new).exclude(_same_key(old))
-    return _tasks(new).filter(_same_key(old)).exclude(_same_row(old))
+        return tasks.exclude(_same_key(old))
+    return tasks.filter(_same_key(old)).exclude(_same_key(old, row_hash=OuterRef("row_hash")))
 
 
-def _tasks(version: DatasetVersion) -> TaskQuerySet:
-    return Task.objects.filter(version=version)
-
-
-def _same_key(version: DatasetVersion) -> Exists:
-    return Exists(_tasks(version).filter(key=OuterRef("key")))
-
-
-def _same_row(version: DatasetVersion) -> Exists:
-    return Exists(_tasks(version).filter(key=OuterRef("key"), row_hash=OuterRef("row_hash")))
+def _same_key(version: DatasetVersion, **also: OuterRef) -> Exists:
+    return Exists(Task.objects.filter(version=version, key=OuterRef("key"), **also))
 
 
 def with_counterparts(tasks: "QuerySet[Task] | list[Task]", *, old: DatasetVersion) -> list[tuple[Task, Task | None]]:
-    """Each changed task with the one that it replaces."""
+    """Return each changed task with the task that it replaces."""
     page = list(tasks)
     before: dict[str, Task] = {}
-    for task in _tasks(old).filter(key__in=[task.key for task in page]).order_by("-index"):
+    for task in Task.objects.filter(version=old, key__in=[task.key for task in page]).order_by("-index"):
         before[task.key] = task
     return [(task, before.get(task.key)) for task in page]
 
 
 def changed_fields(old_row: str, new_row: str) -> list[str]:
-    """The names of the top-level fields that differ."""
+    """Return the names of the top-level fields that differ."""
     old, new = orjson.loads(old_row), orjson.loads(new_row)
     return [name for name in dict.fromkeys([*old, *new]) if _value(old, name) != _value(new, name)]
 

@@ -1,4 +1,4 @@
-"""Store the tasks of a file in a version, which stays invisible until it is published."""
+"""Store the tasks of a file in a version that stays invisible until it is published."""
 
 import hashlib
 import time
@@ -14,12 +14,10 @@ from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import Readable
 from apps.gym.tasks.task_rows import read_marks
-from apps.tasks.carried_marks import Marks, carry_marks
-from apps.tasks.file_tasks import FileTask, FileTasks
+from apps.tasks.file_tasks import FileTask, FileTasks, fields_needed
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejected_rows import Rejects
-from apps.tasks.row_matching import Base, Known, Seen
-from apps.tasks.row_requirements import fields_needed
+from apps.tasks.row_matching import Base, Known, Marks, Seen, carry_marks
 from apps.tasks.task_splits import choose_split
 from apps.tasks.unchanged_rows import copy_rest, measure_rows
 from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
@@ -27,13 +25,13 @@ from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
 ROW_BYTES = 600
-"""About what a task takes in the database besides its row: keys, excerpt, indexes."""
+"""Estimated database bytes of a task besides its row: keys, excerpt, indexes."""
 
 
 class Loader:
-    """One pass over the rows of an upload. Holds one chunk: ≤ 2,000 rows or about 8 MB.
+    """One pass over the rows of an upload. Holds one chunk in memory: at most 2,000 rows or about 8 MB.
 
-    Without a version it only checks and counts.
+    Without a version it only validates and counts.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class Loader:
         self._stored_bytes = 0
 
     def expected_bytes(self) -> int:
-        """Return about how many bytes the whole version takes, by what was stored and how much of the file was read."""
+        """Estimate the bytes of the whole version from the stored rows and the share of the file read."""
         share = self._tasks.bytes_read / self._upload.received_bytes if self._upload.received_bytes else 0.0
         return int(self._stored_bytes / max(share, 0.01)) if self._stored_bytes else 0
 
@@ -74,19 +72,19 @@ class Loader:
         """Return why the file is rejected as a whole, or nothing."""
         rejects, lines = self.rejects, self._tasks.lines
         if not lines:
-            rejects.first.append({"line": 1, "pointer": "", "code": "empty_file", "message": "the file holds no rows"})
-            return "The file holds no rows."
+            rejects.first.append({"line": 1, "pointer": "", "code": "empty_file", "message": "the file has no rows"})
+            return "The file has no rows."
         if not self._version or not rejects.count or (self._accepted and not self._is_refused):
             return ""
         first = rejects.first[0]
         were = "was" if rejects.count == 1 else "were"
         told = f"{rejects.count:,} of {lines:,} lines {were}" if lines > 1 else "The only line was"
-        return f"{told} refused, so nothing was stored. Line {first['line']}: {first['message']}"
+        return f"{told} rejected, so nothing was stored. Line {first['line']}: {first['message']}"
 
     @property
     def remarks(self) -> str:
-        """What people are told of rows that are loaded all the same."""
-        # The dataset may be meant for another environment, or for people to judge.
+        """Return warnings about rows that were loaded."""
+        # The dataset may be meant for another environment, or for human review.
         lacking = [
             f"No {field} in {number:,} of {self._accepted:,} tasks: {self._upload.dataset.environment} cannot verify "
             "those."
@@ -95,8 +93,11 @@ class Loader:
         return " ".join(filter(None, [*lacking, self._tasks.left_out]))
 
     def load(self) -> None:
-        """Raises FileRefused where the file cannot be read to its end, UploadTakenAway where another loads it now, and
-        DiskFull."""
+        """Load all rows.
+
+        Raise FileRefused if the file cannot be read to its end, UploadTakenAway if another worker loads it, and
+        DiskFull.
+        """
         held = 0
         for candidate in self._tasks:
             if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
@@ -118,11 +119,11 @@ class Loader:
 
     @property
     def task_count(self) -> int:
-        """Of the new version."""
+        """Return the number of tasks of the new version."""
         return self._first_new + self.counts["new"] if self._upserts else self._accepted
 
     def report(self, **ended: Any) -> None:
-        """Store the progress, and how the upload `ended`. Raises UploadTakenAway if it is no longer ours."""
+        """Store the progress, and how the upload `ended`. Raise UploadTakenAway if another worker owns it."""
         self._last_sign = time.monotonic()
         ours = owned(self._upload).update(
             lines=self._tasks.lines,
@@ -134,7 +135,7 @@ class Loader:
             **ended,
         )
         if not ours:
-            raise UploadTakenAway(f"{self._upload} was given up while it was still loading")
+            raise UploadTakenAway(f"{self._upload} was cancelled while it was loading")
 
     @property
     def bytes_read(self) -> int:
@@ -142,12 +143,12 @@ class Loader:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether nothing will be stored, since a row was refused: the others are only checked."""
+        """Return True if nothing will be stored because a row was rejected: the rest is only validated."""
         return bool(self.rejects.count) and not self._keep_good
 
     def _breathe(self) -> None:
         process_exit.check()
-        # Between chunks, and every few seconds while rows are unpacked: a small file may become a large version.
+        # Checked between chunks and every few seconds: a small compressed file may become a large version.
         check_space(Place.DATABASE)
         self.report()
 
@@ -161,7 +162,7 @@ class Loader:
             if first_line is not None and not self._take_duplicate(candidate, first_line):
                 continue
             if self._upserts and before and before.count > 1 and not self._stays(candidate, before):
-                message = "the version before has several tasks of this id: none of them can be replaced"
+                message = "the previous version has several tasks with this id, so none can be replaced"
                 self._reject(candidate, "ambiguous_id", message)
                 continue
             change = "new" if before is None else "unchanged" if before.copies[candidate.row_hash] else "updated"
@@ -174,7 +175,7 @@ class Loader:
                 self.counts.update(self._seen.count_later(candidate.key, candidate.row_hash, before))
             marks = carry_marks(candidate.task, before, said=said.get(candidate.key), chosen=self._choose(candidate))
             fields = self._accept(candidate, marks)
-            # A row that an upsert leaves as it is comes with the rest, unless the split that was chosen moves it.
+            # Unchanged rows of an upsert are copied later, unless the chosen split moves them.
             is_of_rest = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
             if self._version and not (self._upserts and is_of_rest):
                 tasks.append(
@@ -189,21 +190,21 @@ class Loader:
         self._breathe()
 
     def _stays(self, candidate: FileTask, before: Known) -> bool:
-        """Whether the row leaves each of several tasks as it is."""
+        """Return True if all previous tasks with this key have this row, and no other split is chosen."""
         return before.copies[candidate.row_hash] == before.count and not self._choose(candidate)
 
     def _take_duplicate(self, candidate: FileTask, first_line: int) -> bool:
         self.counts["duplicate"] += 1
         if self._upload.on_duplicate == Upload.OnDuplicate.REJECT:
             what = f"the id {candidate.task.external_id}" if candidate.task.external_id else "the same row"
-            self._reject(candidate, "duplicate", f"{what} stands in line {first_line:,} already")
+            self._reject(candidate, "duplicate", f"{what} is already in line {first_line:,}")
         return self._upload.on_duplicate == Upload.OnDuplicate.KEEP
 
     def _reject(self, candidate: FileTask, code: str, message: str) -> None:
         self._tasks.reject(candidate.line, RowRefused(code, message), candidate.task.row_json.encode())
 
     def _said_before(self, known: dict[str, Known]) -> dict[str, Marks]:
-        """By their keys, what the rows of the version before said themselves; of those whose key is their own."""
+        """Return the marks in the rows of the previous version by key, for keys that are unique."""
         said: dict[str, Marks] = {}
         places: dict[int, str] = {}
         for candidate in self._chunk:
@@ -221,13 +222,13 @@ class Loader:
         return said
 
     def _choose(self, candidate: FileTask) -> str:
-        """The split of a row that names none, as far as one was chosen."""
+        """Return the split for a row without one, if one was chosen."""
         if self._upload.split or not self._upload.split_ratios:
             return self._upload.split
         return choose_split(key=candidate.key, ratios=self._upload.split_ratios, seed=self._upload.split_seed)
 
     def _accept(self, candidate: FileTask, marks: Marks) -> dict[str, Any]:
-        """Count the row, and what is stored of it."""
+        """Count the accepted row, and return its column values."""
         task = candidate.task
         text = task.row_json.encode()
         self._hash.update(text)

@@ -1,8 +1,8 @@
-"""Fine-tune a model on demonstrations that it made itself, with TRL: runs in the environment of `make trainers`.
+"""Fine-tune a model on its own demonstrations with TRL. Runs in the environment of `make trainers`.
 
 `fine_tune.py MODEL EXPORT OUT` takes a Hugging Face folder and an export of the format `trl_sft_tokens`, whose rows are
-the very ids that the model saw and sampled, with labels where it sampled them. OUT gets the new weights beside the old
-tokenizer and chat template, which a server must find unchanged.
+the exact token ids that the model read and sampled, with labels for the sampled ones. OUT gets the new weights with the
+unchanged tokenizer and chat template.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BATCH = 32
 
 
 def fine_tune(model: Path, export: Path, out: Path, *, seed: int, epochs: float, rate: float) -> dict[str, float]:
-    """The figures of the training."""
+    """Train, save the weights, and return the training metrics."""
     rows = load_dataset(str(export), split="train")
     began = time.perf_counter()
     trainer = SFTTrainer(
@@ -35,7 +35,7 @@ def fine_tune(model: Path, export: Path, out: Path, *, seed: int, epochs: float,
             lr_scheduler_type="linear",
             warmup_steps=10,
             max_grad_norm=1.0,
-            # Longer rows would be cut, and their ends are what was rewarded.
+            # Do not truncate: the end of a long row earned the reward.
             max_length=None,
             seed=seed,
             use_cpu=True,
@@ -52,7 +52,7 @@ def fine_tune(model: Path, export: Path, out: Path, *, seed: int, epochs: float,
     shutil.copytree(model, out, ignore=shutil.ignore_patterns("*.safetensors"))
     trainer.model.save_pretrained(out)
     for kept in ("config.json", "generation_config.json"):
-        # As the server knows them: the trainer's library may be of another version.
+        # The original files, because the trainer's library version may differ from the server's.
         shutil.copy(model / kept, out / kept)
     return {
         "rows": len(rows),

@@ -1,9 +1,9 @@
-"""The loop closed on one machine without a GPU: collect, export, fine-tune, serve, collect again, compare.
+"""The closed loop on one machine without a GPU: collect, export, fine-tune, serve, collect again, compare.
 
-`make closed-loop` builds what it needs and starts this. For each seed the weaker checkpoint of examples/tiny_policy
-attempts training tasks on a real vLLM; its rewarded attempts become an export, TRL trains on that, vLLM serves the new
-weights, and both weights attempt the same held-out tasks. Every step is a command of GymWeb's own, printed as it runs.
-The last line on standard output is one JSON object. The exit status is 1 where the reward did not rise for some seed.
+`make closed-loop` builds what it needs and starts this. For each seed, the weaker checkpoint of examples/tiny_policy
+attempts training tasks on a real vLLM. Its rewarded attempts are exported, TRL trains on them, vLLM serves the new
+weights, and both weights attempt the same held-out tasks. Every step is a GymWeb command, printed as it runs. The last
+line on standard output is one JSON object. The exit status is 1 if the reward did not rise for some seed.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=5e-4)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends as well
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server stops too
     began = time.perf_counter()
     try:
         rows = Loop(options).run()
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 class CommandFailed(Exception):
-    """The message is the command and the end of what it said."""
+    """Raised if a command fails. The message is the command and the end of its output."""
 
 
 class Loop:
@@ -81,7 +81,7 @@ class Loop:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> list[dict[str, Any]]:
-        """A row of the table for each seed."""
+        """Return a row of the table for each seed."""
         seeds: list[int] = self.options.seeds
         manage("migrate", "--verbosity", 0)
         self.load_tasks()
@@ -96,8 +96,11 @@ class Loop:
         return [compare(seed, before[seed], after[seed]) for seed in seeds]
 
     def load_tasks(self) -> None:
-        """Training and held-out tasks are two splits of one dataset. No expression stands in both: which side it is on
-        is decided by its checksum, and the weaker checkpoint has not seen the held-out ones either."""
+        """Load training and held-out tasks as two splits of one dataset.
+
+        No expression is in both: its checksum decides the split, and the weaker checkpoint has not seen the held-out
+        ones.
+        """
         rows = [
             {**row, "id": f"{split}-{number}", "split": split}
             for split, wanted, seed in ((TRAIN, self.options.tasks, 101), (HELD_OUT, self.options.held_out, 102))
@@ -110,7 +113,7 @@ class Loop:
         manage("upload_tasks", path, "--dataset", DATASET, "--environment", "calculator")
 
     def collect(self, split: str, seed: int, version: str) -> int:
-        """The id of the collection."""
+        """Collect rollouts, and return the id of the collection."""
         said = manage(
             *("collect", "--dataset", DATASET, "--model", MODEL, "--split", split, "--repeats", self.options.repeats),
             *("--seed", seed, "--sampling", json.dumps(SAMPLING), "--seats", 32),
@@ -123,7 +126,7 @@ class Loop:
         return int(report["collection"])
 
     def fine_tune(self, collection: int, seed: int) -> Path:
-        """The folder of the new weights, trained on what was rewarded."""
+        """Return the folder of new weights, trained on rewarded attempts."""
         export, out = self.folder / f"demonstrations-{seed}", self.folder / f"trained-{seed}"
         manage(
             *("export", "--collection", collection, "--format", "trl_sft_tokens", "--out", export),
@@ -138,7 +141,7 @@ class Loop:
 
     @contextlib.contextmanager
     def serving(self, weights: Path, version: str) -> Iterator[None]:
-        """A vLLM with these weights, as that version of the policy model."""
+        """Run vLLM with these weights, as that version of the policy model."""
         words = ["vllm_serve", weights, "--slug", MODEL, "--weights-version", version, "--port", _free_port()]
         command = _manage(*words, "--python", self.python["vllm"], "--max-model-len", 1024)
         _tell(command)
@@ -158,7 +161,7 @@ class Loop:
 
 
 def compare(seed: int, before: int, after: int) -> dict[str, Any]:
-    """Both collections over the same tasks: the difference by task, with its bootstrap interval over tasks."""
+    """Compare both collections over the same tasks: the difference by task, with a bootstrap interval over tasks."""
     sides = [Collection.objects.get(pk=pk) for pk in (before, after)]
     found = contrast_collections(*sides)
     interval = found.interval or Interval(0.0, 0.0, 0.0)
@@ -189,7 +192,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def distinct_rows(wanted: int, *, seed: int, held_out: bool) -> list[dict[str, Any]]:
-    """So many tasks, no question twice."""
+    """Return `wanted` tasks with different questions."""
     found: dict[str, dict[str, Any]] = {}
     for row in draw_rows(wanted * 3, seed=seed, held_out=held_out):
         found.setdefault(question_of(row), row)
@@ -208,7 +211,7 @@ def manage(*words: object) -> str:
 
 
 def run(*words: object) -> str:
-    """What the command printed. Raises CommandFailed."""
+    """Run a command and return its output. Raise CommandFailed."""
     command = [str(word) for word in words]
     _tell(command)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

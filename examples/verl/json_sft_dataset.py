@@ -4,8 +4,8 @@
 
     data.custom_cls.path=examples/verl/json_sft_dataset.py data.custom_cls.name=JsonSFTDataset
 
-verl reads Parquet through pandas, which unifies the structs of a nested column: the parameters of one tool get those of
-another as nulls, and so do the arguments of calls. Text has no structure to unify; it is read back here, row by row.
+verl reads Parquet with pandas, which unifies the structs of a nested column: the parameters of one tool get nulls for
+those of another, and so do the arguments of calls. JSON text avoids this; it is parsed here row by row.
 """
 
 import json
@@ -14,21 +14,21 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
 
 def read_column(column):
-    """The values of a column as Python objects, in order; what is no text is left as it is."""
+    """Return the values of a column as Python objects, in order; values other than text are unchanged."""
     return [json.loads(value) if isinstance(value, str) else value for value in column]
 
 
 class JsonSFTDataset(MultiTurnSFTDataset):
-    """The same rows as of nested columns that nothing was written into."""
+    """Returns the same rows as nested columns without added nulls."""
 
     def _read_files_and_process(self):
         super()._read_files_and_process()
         frame = self.dataframe.reset_index(drop=True)
         self.messages = read_column(frame[self.messages_key])
-        # As objects: pandas would spread lists of equal length over columns.
+        # Stored as objects, because pandas would spread lists of equal length over columns.
         frame[self.messages_key] = frame[self.messages_key].astype(object)
         frame[self.messages_key] = self.messages
         self.dataframe = frame
         if self.tools is not None:
-            # A conversation without tools has an empty list, which verl calls None.
+            # verl expects None for conversations without tools, which have an empty list here.
             self.tools = [tools or None for tools in read_column(frame[self.tools_key])]

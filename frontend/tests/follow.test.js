@@ -78,7 +78,7 @@ test("the end closes the socket, and says which calls have no result", async () 
   socket.send(news("running-1-2", card(1, call(AWAITED))));
   socket.send(news("failed-1-3", "", { settled: true, chip: "failed" }));
   await until(() => !socket.isOpen(), "closing the socket");
-  assert.equal(page.find("#e1 span").textContent, "No result was recorded.");
+  assert.equal(page.find("#e1 span").textContent, "No result recorded");
   assert.equal(page.find("#rollout-chip").textContent, "failed");
   assert.equal(page.find("#follow button").hidden, true);
 });

@@ -53,7 +53,7 @@ test("after a server error an answer is kept, and the next page sends it", async
   let unsent = await open();
   unsent.add(RECORD);
   assert.deepEqual(await outcomes(unsent), { 1: "waits" });
-  assert.match(said(), /answered with an error \(503\).*kept in this browser.*Send now/);
+  assert.match(said(), /error \(503\).*stored in this browser.*Send now/);
   const kept = page.stored();
   page.close();
   answers["/api/v1/reviews/1/submit/"] = { body: {} };
@@ -150,7 +150,7 @@ test("records of another user are neither sent nor shown", async () => {
   assert.equal(Object.keys(page.stored()).length, 2);
 });
 
-test("skips and undone reviews are sent in their order, and stop where the server does not answer", async () => {
+test("skips and undone reviews are sent in their order, and stop where the server does not respond", async () => {
   answers["/api/v1/reviews/1/skip/"] = { body: {} };
   answers["/api/v1/queues/5/undo/"] = { status: 500 };
   const unsent = await open();

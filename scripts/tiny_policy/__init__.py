@@ -1,1 +1,1 @@
-"""What trains examples/tiny_policy: tasks, a teacher, a tokenizer, and a policy that plays in GymWeb's own loop."""
+"""Training of examples/tiny_policy: tasks, a teacher, a tokenizer, and a policy for GymWeb's loop."""

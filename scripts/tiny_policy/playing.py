@@ -1,4 +1,4 @@
-"""The model as a policy of GymWeb's own loop: what is measured is a rollout, tools and verifier included."""
+"""The model as a policy in GymWeb's loop, so that rollouts include tools and verifier."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 class BatchingPolicy:
-    """Asks of all attempts that wait are answered by one batch, sampled at temperature 1.0."""
+    """Answers all waiting requests in one batch, sampled at temperature 1.0."""
 
     def __init__(self, model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, seed: int) -> None:
         self.model = model
@@ -46,7 +46,7 @@ class BatchingPolicy:
             future.set_result(text)
 
     def _sample(self, prompts: list[str]) -> list[str]:
-        """Up to MAX_NEW_TOKENS tokens for each, with its end of turn where it came."""
+        """Return up to MAX_NEW_TOKENS tokens per prompt, including the end of turn."""
         with torch.inference_mode():
             rows = self._sample_ids(prompts)
         return [self.tokenizer.decode([i for i in row if i != self.tokenizer.pad_token_id]) for row in rows]
@@ -82,7 +82,7 @@ class BatchingPolicy:
 
 
 def _as_a_server_would(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """vLLM gives templates the arguments of calls as objects."""
+    """Return the messages as vLLM passes them to templates: arguments of calls are objects."""
     for chat_message in messages:
         for call in chat_message.get("tool_calls", ()):
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
@@ -90,7 +90,10 @@ def _as_a_server_would(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_reply(text: str) -> tuple[list[Item], str]:
-    """The items of a reply and why it ended, read as vLLM's `hermes` parser reads it: one bad call makes all text."""
+    """Return the items of a reply and its finish reason.
+
+    Parsed like vLLM's `hermes` parser: one invalid call turns everything into text.
+    """
     ended = text.endswith("<|im_end|>")
     text = text.removesuffix("<|im_end|>")
     try:
@@ -144,7 +147,7 @@ def measure_success(
     seed: int,
     batch: int = 128,
 ) -> dict[str, float]:
-    """Share of rewarded attempts, one a row, with its standard error."""
+    """Return the share of rewarded attempts, one per row, with its standard error."""
     training = model.training
     model.eval()
     rewards = asyncio.run(_play_all(BatchingPolicy(model, tokenizer, seed=seed), rows, batch))

@@ -1,4 +1,4 @@
-"""The tasks: sums of one or two steps over small whole numbers, in the demo's words. One in ten is held out."""
+"""Tasks: sums of one or two steps over small integers, phrased as in the demo. One in ten is held out."""
 
 import random
 from typing import Any
@@ -9,15 +9,15 @@ import msgspec
 SYSTEM_PROMPT = (
     "You are a careful assistant. Use the calculator tool for arithmetic and give the final answer in \\boxed{}."
 )
-"""The demo's own."""
+"""Prompts of the demo."""
 
 QUESTIONS = ("What is {}?", "Compute {}.", "How much is {}?", "Please calculate {}.")
 WITHOUT_SYSTEM_PROMPT = 0.2
-"""The share of tasks that come without one."""
+"""The share of tasks without a system prompt."""
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
-    """An expression; for one of two steps also its inner part, and what is left with `{}` for the inner value."""
+    """An expression. With two steps, also its inner part, and the rest with `{}` in place of the inner value."""
 
     expression: str
     inner: str = ""
@@ -25,12 +25,15 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_held_out(self) -> bool:
-        """Decided by the expression alone, so that no seed can bring a held-out one into the training."""
+        """Return True if the expression is held out.
+
+        Depends on the expression alone, so that no seed can use it for training.
+        """
         return crc32(self.expression.encode()) % 10 == 0
 
 
 def draw_sum(dice: random.Random) -> Sum:
-    """One in three has one step; the two-step shapes are the demo's four and two more."""
+    """Return a random sum. One in three has one step; two-step sums have six shapes, four of them from the demo."""
     a, b, c = dice.randint(11, 99), dice.randint(11, 99), dice.randint(2, 9)
     if dice.random() < 1 / 3:
         operator = dice.choice("+-*")
@@ -48,7 +51,7 @@ def draw_sum(dice: random.Random) -> Sum:
 
 
 def draw_task(dice: random.Random, *, held_out: bool | None = None) -> tuple[Sum, list[dict[str, str]]]:
-    """A sum, held out or not or (None) either, and the messages that pose it."""
+    """Return a sum (held out, not, or either for None) and the messages that pose it."""
     drawn = draw_sum(dice)
     while held_out is not None and drawn.is_held_out != held_out:
         drawn = draw_sum(dice)
@@ -59,7 +62,7 @@ def draw_task(dice: random.Random, *, held_out: bool | None = None) -> tuple[Sum
 
 
 def draw_rows(count: int, *, seed: int, held_out: bool | None = None) -> list[dict[str, Any]]:
-    """Task rows for the calculator environment; the same seed draws the same rows."""
+    """Return task rows for the calculator environment. The same seed returns the same rows."""
     dice = random.Random(seed)
     rows = []
     for number in range(count):
@@ -75,7 +78,7 @@ def draw_rows(count: int, *, seed: int, held_out: bool | None = None) -> list[di
 
 
 def value_of(expression: str) -> int | float:
-    """By the calculator's own arithmetic."""
+    """Return the value by the calculator's arithmetic."""
     from apps.gym.arithmetic import evaluate
 
     return evaluate(expression)

@@ -1,4 +1,4 @@
-"""The teacher: writes whole attempts, with outputs of the real calculator environment, and marks what to learn."""
+"""The teacher: writes complete attempts with outputs of the real calculator environment, and marks what to learn."""
 
 import json
 import random
@@ -13,25 +13,25 @@ from apps.gym.traces.items import dump_json
 from .tasks import Sum, draw_task
 
 STEP_BY_STEP = 0.4
-"""The share of two-step sums for which the calculator is called twice."""
+"""The share of two-step sums with two calculator calls."""
 
 SLIPS = 0.08
-"""The share of attempts whose first call is garbled, refused and mended. The garbled call itself is not learned."""
+"""The share of attempts whose first call is invalid, rejected and corrected. The invalid call is not learned."""
 
 SENTENCES = ("\\boxed{{{}}}", "The answer is \\boxed{{{}}}.")
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat message; `learned` tells that the model shall learn to write it."""
+    """A chat message. `learned` means that the model learns to write it."""
 
     message: dict[str, Any]
     learned: bool = False
 
 
 def write_attempt(dice: random.Random) -> list[Turn]:
-    """One whole conversation over a task that is not held out."""
+    """Return a complete conversation about a task that is not held out."""
     drawn, opening = draw_task(dice, held_out=False)
-    calculator = Calculator({"responses_create_params": {"input": opening}}, seed=0)
+    calculator = Calculator({"responses_create_params": {"input": opening}})
     turns = [Turn(message=message) for message in opening]
     if dice.random() < SLIPS:
         turns += _slip(dice, drawn, calculator)
@@ -51,7 +51,7 @@ def _calculate(expression: str, calculator: Calculator, turns: list[Turn]) -> st
 
 
 def _slip(dice: random.Random, drawn: Sum, calculator: Calculator) -> list[Turn]:
-    """A call with an operator too many or a bracket lost, and the refusal it meets."""
+    """Return a call with an additional operator or a missing bracket, and its rejection."""
     words = drawn.expression.split()
     place = dice.randrange(1, len(words))
     garbled = " ".join([*words[:place], dice.choice("*/"), *words[place:]])
@@ -60,7 +60,7 @@ def _slip(dice: random.Random, drawn: Sum, calculator: Calculator) -> list[Turn]
     try:
         calculator.call_tool("calculator", {"expression": garbled})
     except ToolRefused as refusal:
-        # As the loop passes it on.
+        # In the same form as the agent loop.
         output = dump_json({"error": str(refusal)})
         return [Turn(message=_call(garbled)), Turn(message={"role": "tool", "content": output})]
     return []

@@ -1,4 +1,4 @@
-"""The tokenizer, made from the teacher's text, and conversations as token ids with a mask of what is learned."""
+"""Train the tokenizer on the teacher's texts, and encode conversations with a loss mask."""
 
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,14 @@ END_OF_TURN = "<|im_end|>"
 PADDING = "<|endoftext|>"
 SPECIAL = [PADDING, "<|im_start|>", END_OF_TURN]
 MARKS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>"]
-"""One token each, but not special: a server must find them in the text of a reply."""
+"""One token each, but not special tokens: servers must find them in the text of a reply."""
 
 
 def train_tokenizer(conversations: list[list[Turn]], *, vocabulary: int, context: int) -> PreTrainedTokenizerFast:
-    """Byte-level BPE that knows every byte.
+    """Return a byte-level BPE tokenizer that covers every byte.
 
-    It merges across words, since short sequences are what makes training cheap, but never two digits, so that numbers
-    are copied digit by digit, and nothing with a line break, so that a reply's tokens do not depend on what stands
-    before it.
+    It merges across words, because short sequences make training cheap. It never merges two digits, so that numbers are
+    copied digit by digit, nor line breaks, so that the tokens of a reply do not depend on the preceding text.
     """
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(
@@ -41,7 +40,7 @@ def train_tokenizer(conversations: list[list[Turn]], *, vocabulary: int, context
         wrapped.apply_chat_template([turn.message for turn in turns], tools=TOOLS, tokenize=False)
         for turns in conversations
     ]
-    # The marks are kept whole by the tokenizer and would else be merged out of their letters as well.
+    # The tokenizer keeps the marks whole; without this, training would also merge their letters.
     for mark in (*SPECIAL, *MARKS):
         texts = [text.replace(mark, "\n") for text in texts]
     trainer = trainers.BpeTrainer(
@@ -74,7 +73,7 @@ def render(tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, Any]], *
 
 
 class Encoder:
-    """Conversations as token ids, and for each id whether it is learned: what the model writes, its end of turn too."""
+    """Encodes conversations as token ids with a mask of the learned ones: the text of the model and its end of turn."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer
@@ -97,7 +96,7 @@ class Encoder:
         return ids, learned
 
     def check_growth(self, turns: list[Turn]) -> None:
-        """A conversation that grows keeps its tokens, or captured rollouts would fall into pieces."""
+        """Check that a growing conversation keeps its tokens; otherwise rollouts would have several segments."""
         messages = [turn.message for turn in turns]
         whole, _ = self.encode(turns)
         for place, turn in enumerate(turns):

@@ -1,17 +1,17 @@
-// The form of an answer: what it says, what is wrong in it, and the keys that fill it in.
+// The form of an answer: its values, its errors, and the keys that fill it in.
 
 import * as keys from "./keys.js";
 import { dragRanks } from "./ranking.js";
 
-// `id` is what the names of its keys begin with, `group` where they stand in the overlay. `reach` is called with what a
-// key is about to fill in (verdict, reason, rank, option, note or confidence), where the form or a part may be folded.
+// `id` is the prefix of the key ids, `group` their group in the overlay. `reach` is called with the part that a key is
+// about to fill in (verdict, reason, rank, option, note or confidence), so that a folded form or part can be opened.
 export function answerForm(form, { id, group, reach = () => {} }) {
   const marked = document.getElementById(`${id}-marked`);
   const { kind } = form.dataset;
   const isFree = () => !form.inert;
   const add = (name, key, label, run, when = isFree) => keys.add({ id: `${id}.${name}`, keys: key, label, group, run, when });
 
-  // What it says
+  // Values
 
   function number(text) {
     return text === "" || text === null || Number.isNaN(Number(text)) ? null : Number(text);
@@ -21,7 +21,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     const given = new FormData(from);
     const answer = { note: String(given.get("note") ?? ""), reasons: given.getAll("reasons"), confidence: number(given.get("confidence")) };
     if (from.dataset.kind === "pairwise") answer.choice = String(given.get("choice") ?? "");
-    // In the order shown, wherever they have been dragged since.
+    // In the order shown at first, before dragging.
     const ranks = [...from.querySelectorAll("[data-rank]")].sort((one, other) => one.dataset.rank - other.dataset.rank);
     if (ranks.length) answer.ranks = ranks.map((each) => Number(each.value) || 0);
     const criteria = [...from.querySelectorAll("[data-criterion]")];
@@ -38,7 +38,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     return answer;
   }
 
-  // What the server put into it, whatever the browser has filled in again since.
+  // Values as rendered by the server, even if the browser has restored others since.
   function readServed() {
     const served = form.cloneNode(true);
     served.reset();
@@ -49,7 +49,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     for (const each of form.querySelectorAll("[name=choice]")) each.checked = each.value === answer.choice;
     for (const each of form.querySelectorAll("[name=reasons]")) each.checked = (answer.reasons ?? []).includes(each.value);
     for (const each of form.querySelectorAll("[data-rank]")) each.value = String((answer.ranks ?? [])[Number(each.dataset.rank)] || "");
-    // Every criterion: one that the answer leaves out was cleared.
+    // All criteria: one without a value was cleared.
     for (const { dataset } of form.querySelectorAll("[data-criterion]")) {
       const value = String(answer.scores?.[dataset.criterion] ?? "");
       for (const each of form.querySelectorAll(`[name="score-${CSS.escape(dataset.criterion)}"]`)) {
@@ -63,7 +63,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
 
   const changed = () => form.dispatchEvent(new Event("input", { bubbles: true }));
 
-  // What is wrong in it: said beside each criterion, and in one sentence that names them
+  // Errors: next to each criterion, and in one sentence that names them
 
   let goTo = () => {};
 
@@ -110,7 +110,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
 
   // Keys
 
-  // Which one the next key is for: to be seen, and to be heard.
+  // Mark the element that the next key applies to, visibly and for screen readers.
   function point(all, current, name) {
     all.forEach((each, place) => {
       each.classList.toggle("current", place === current);
@@ -120,7 +120,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     if (all.length && marked) marked.textContent = name();
   }
 
-  // An answer leaves the button, link or menu that had the focus, so that Enter then sends the form.
+  // Blur the button, link or menu that has the focus, so that Enter submits the form.
   const leaveOpener = () => { if (isOpener()) document.activeElement.blur(); };
 
   const press = (input, what) => {
@@ -136,13 +136,13 @@ export function answerForm(form, { id, group, reach = () => {} }) {
   if (kind === "ranking") {
     dragRanks(form, () => { changed(); mark(); });
     const shown = () => [...form.querySelectorAll("[data-rank]")];
-    const nameOf = (each) => `${each.getAttribute("aria-label").replace("Rank of ", "")}, ${each.value ? `rank ${each.value}` : "no rank yet"}`;
+    const nameOf = (each) => `${each.getAttribute("aria-label").replace("Rank of ", "")}, ${each.value ? `rank ${each.value}` : "no rank"}`;
     let current = Math.max(0, shown().findIndex((each) => !each.value));
     const mark = () => point(shown().map((each) => each.closest(".rank-of")), current, () => nameOf(shown()[current]));
     mark();
     const move = (by) => { current = (current + by + shown().length) % shown().length; mark(); };
     for (let rank = 1; rank <= shown().length; rank += 1) {
-      add(`rank.${rank}`, String(rank), `Rank ${rank} for the marked one, and on`, () => {
+      add(`rank.${rank}`, String(rank), `Rank ${rank} for the current rollout, then next`, () => {
         reach("rank");
         leaveOpener();
         shown()[current].value = String(rank);
@@ -150,8 +150,8 @@ export function answerForm(form, { id, group, reach = () => {} }) {
         move(1);
       });
     }
-    add("rank.next", "ArrowRight", "Mark the next one", () => move(1));
-    add("rank.previous", "ArrowLeft", "Mark the one before", () => move(-1));
+    add("rank.next", "ArrowRight", "Next rollout", () => move(1));
+    add("rank.previous", "ArrowLeft", "Previous rollout", () => move(-1));
   } else if (kind === "rubric") {
     const criteria = [...form.querySelectorAll("[data-criterion]")];
     let current = 0;
@@ -163,7 +163,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     const move = (by) => { current = (current + by + criteria.length) % criteria.length; mark(); };
     goTo = (criterion) => { current = criteria.indexOf(criterion); mark(); };
     for (let option = 1; option <= 9; option += 1) {
-      add(`option.${option}`, String(option), `Option ${option}, or the number ${option}, and on`, () => {
+      add(`option.${option}`, String(option), `Option ${option}, then next criterion`, () => {
         reach("option");
         const input = criteria[current].querySelector(`[data-option="${option}"]`);
         const field = criteria[current].querySelector("input[type=number]");
@@ -174,12 +174,12 @@ export function answerForm(form, { id, group, reach = () => {} }) {
       }, () => criteria.length > 0 && isFree());
     }
     add("field.next", "ArrowDown", "Next criterion", () => move(1));
-    add("field.previous", "ArrowUp", "Criterion before", () => move(-1));
+    add("field.previous", "ArrowUp", "Previous criterion", () => move(-1));
     add("field.type", "i", "Type into the criterion", () => criteria[current].querySelector("textarea, input[type=number]")?.focus());
   }
   if (kind !== "rubric") {
     // In a ranking the digits are ranks.
-    for (const input of form.querySelectorAll("[data-reason]")) add(`reason.${input.value}`, kind === "ranking" ? `r ${input.dataset.reason}` : input.dataset.reason, `Because: ${input.getAttribute("aria-label")}`, () => press(input, "reason"));
+    for (const input of form.querySelectorAll("[data-reason]")) add(`reason.${input.value}`, kind === "ranking" ? `r ${input.dataset.reason}` : input.dataset.reason, `Reason: ${input.getAttribute("aria-label")}`, () => press(input, "reason"));
   }
   add("note", "n", "Write a note", () => {
     reach("note");
@@ -187,23 +187,23 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     note.focus();
     note.setSelectionRange(note.value.length, note.value.length);
   });
-  add("confidence", "c", "How sure you are: the next", () => {
+  add("confidence", "c", "Next confidence level", () => {
     reach("confidence");
     leaveOpener();
     const choice = form.elements.confidence;
     choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
     changed();
   });
-  // From a field, too: what is typed there is text, and this is no letter.
+  // Works in text fields too: this key types no letter.
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     event.stopPropagation();
     form.requestSubmit();
   });
-  // What must be said before it can be sent; empty where nothing is missing.
-  const findMissing = ({ choice, ranks }) => (choice === "" && "Say which is better first.") || (ranks?.includes(0) && "Give each a rank first.") || "";
-  // Enter sends what is shown with it, unless something that Enter opens or presses has the focus.
+  // Return what is missing before submitting; empty if complete.
+  const findMissing = ({ choice, ranks }) => (choice === "" && "Choose a verdict first.") || (ranks?.includes(0) && "Rank every rollout first.") || "";
+  // Enter submits, unless the focus is on an element that Enter opens or presses.
   const isOpener = () => document.activeElement?.matches("button, a, summary") ?? false;
   return { add, read, write, readServed, changed, showWrong, findMissing, isOpener };
 }

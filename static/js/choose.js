@@ -1,5 +1,5 @@
-// Marked rows of a form: says how many are marked, and lets it be sent once there are enough and not too many.
-// Without this script the page that is asked says so.
+// Selected rows of a form: shows their number, and enables submitting if it is within the limits. Without this script
+// the server checks the number.
 
 import * as keys from "./keys.js";
 
@@ -11,9 +11,9 @@ function count(form) {
   if (!note || !button) return;
   const fits = chosen >= fewest && chosen <= most;
   button.setAttribute("aria-disabled", String(!fits));
-  note.textContent = chosen > most ? `${chosen} marked: at most ${most}.`
-    : chosen === 0 ? `Mark ${fewest === most ? fewest : `${fewest} to ${most}`}.`
-    : `${chosen} marked.`;
+  note.textContent = chosen > most ? `${chosen} selected; maximum ${most}.`
+    : chosen === 0 ? `Select ${fewest === most ? fewest : `${fewest} to ${most}`}.`
+    : `${chosen} selected.`;
 }
 
 function countAll() {
@@ -35,7 +35,7 @@ countAll();
 keys.add({
   id: "choose.compare",
   keys: "c",
-  label: "Compare what is marked",
+  label: "Compare selected",
   group: "Comparing",
   run: () => document.querySelector("[data-choose]").requestSubmit(),
   when: () => document.querySelector("[data-choose] button[type=submit][aria-disabled=false]") !== null,

@@ -1,4 +1,4 @@
-// Keys of rollouts side by side: through a sequence of comparisons, to where the attempts part, and to a verdict.
+// Keyboard shortcuts for rollouts side by side: a sequence of comparisons, the first difference, a verdict.
 
 import { answerForm } from "./answering.js";
 import { menus } from "./gymweb.js";
@@ -14,13 +14,13 @@ keys.add({ id: "comparing.previous", keys: "k", label: "Previous comparison", gr
 keys.add({
   id: "comparing.divergence",
   keys: "d",
-  label: "Where they part",
+  label: "First difference",
   group: "Comparing",
   run: () => { location.hash = ""; location.hash = "divergence"; },
   when: () => document.getElementById("divergence") !== null,
 });
 
-// What one says of them
+// Verdicts
 
 const group = "Comparing";
 const form = document.getElementById("judge-form");
@@ -29,10 +29,10 @@ const flag = document.getElementById("compare-flag");
 const add = (id, key, label, run, when = () => true) => keys.add({ id: `comparing.${id}`, keys: key, label, group, run, when });
 if (form) {
   const { isOpener } = answerForm(form, { id: "comparing", group, reach: () => { fold.open = true; } });
-  add("judge", "w", "Choose the winner", () => {
+  add("judge", "w", "Choose winner", () => {
     fold.open = !fold.open;
     if (fold.open) fold.scrollIntoView({ block: "nearest" });
   });
-  add("submit", "Enter", "This is my verdict", () => form.requestSubmit(), () => fold.open && !isOpener());
+  add("submit", "Enter", "Submit verdict", () => form.requestSubmit(), () => fold.open && !isOpener());
 }
-if (flag) add("flag", "f", "Flag all of them", () => menus.open(flag, document.getElementById("flag-kind")));
+if (flag) add("flag", "f", "Flag all", () => menus.open(flag, document.getElementById("flag-kind")));

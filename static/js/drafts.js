@@ -1,27 +1,26 @@
-// Drafts of answers in the browser's storage, and which of two counts. A draft knows what the server had when it was
-// written: where the server has something else since, another device or tab wrote that, and neither replaces the other.
+// Drafts of answers in the browser's storage. A draft records the server's version on which it is based. If the server
+// has another version now, another device or tab wrote it, and neither replaces the other.
 
 import { ASIDE, DRAFT, store, user } from "./storage.js";
 
 const OLD_MS = 90 * 86_400_000;
 const MOST = 40;
 
-// Equal for answers that say the same, since form, storage and server leave out empty parts differently.
+// Equal for equal answers, because form, storage and server leave out empty parts differently.
 function mark(answer) {
   const { choice = "", note = "", confidence = null, scores = {}, ranks = [], reasons = [] } = answer ?? {};
   const scored = Object.entries(scores).filter(([, value]) => value !== "" && value !== null).map(([key, value]) => [key, typeof value === "string" ? value.trim() : value]);
   return JSON.stringify([choice, note.trim().replaceAll("\r\n", "\n"), confidence, scored.sort(), ranks.some(Boolean) ? ranks : [], [...reasons].sort()]);
 }
 
-// What the server had, or may have been given from here, by review.
+// Drafts by review that the server has, or may have received from here.
 const bases = new Map();
 const known = (review) => bases.get(String(review)) ?? [];
 
 const find = (review) => store.get(DRAFT + review);
 const forget = (review) => store.remove(DRAFT + review);
 
-// The draft to go on with, where the browser has one that builds on what the server has; what builds on something
-// older is set aside.
+// Return the browser's draft if it is based on the server's version. An older draft is set aside.
 export function open(review, server) {
   const local = find(review);
   bases.set(String(review), [mark(server)]);
@@ -41,13 +40,13 @@ export function open(review, server) {
 
 export const keep = (review, draft) => store.set(DRAFT + review, { user, draft, at: Date.now(), bases: known(review) });
 
-// On its way: the server may have it though its answer is lost.
+// Record a draft that is being sent: the server may have it even if its response is lost.
 export function send(review, draft) {
   bases.set(String(review), [...known(review), mark(draft)].slice(-MOST));
   if (find(review)) keep(review, find(review).draft);
 }
 
-// The server has this draft. A newer one stays in the browser.
+// Drop the local copy of a draft that the server has. A newer draft is kept.
 export function drop(review, draft) {
   bases.set(String(review), [mark(draft)]);
   const local = find(review);
@@ -56,14 +55,14 @@ export function drop(review, draft) {
   else keep(review, local.draft);
 }
 
-// What the server has, as it tells: where that was not written here, it is set aside before it is replaced.
+// Compare with the server's draft. If it was not written here, set it aside before it is overwritten.
 export function meet(review, server) {
   if (known(review).includes(mark(server))) return;
   bases.set(String(review), [...known(review), mark(server)].slice(-MOST));
   setAside(review, server, Date.now(), "elsewhere");
 }
 
-// Those beside the one in the form, until they are taken or discarded
+// Drafts set aside, until the user takes or discards them
 
 let redraw = () => {};
 const asides = (review) => store.get(ASIDE + review)?.drafts ?? [];
@@ -79,7 +78,7 @@ function setAside(review, draft, at, where) {
   putAside(review, mark(draft) === mark({}) ? others : [...others, { draft, at, where }]);
 }
 
-// An answer in words.
+// Return an answer as text.
 export function tell(answer) {
   const said = [["verdict", answer.choice], ["ranks", (answer.ranks ?? []).join(", ")]];
   for (const [key, value] of Object.entries(answer.scores ?? {})) said.push([key, value]);
@@ -96,13 +95,13 @@ export function button(text, run) {
   return made;
 }
 
-// In `box`; who takes one has what stood in the form in its place.
+// Show the drafts in `box`. Taking one sets aside the current form's content.
 export function showAsides(box, review, read, write) {
   const without = (one) => asides(review).filter((each) => mark(each.draft) !== mark(one.draft));
   const draw = (one) => {
     const entry = document.createElement("li");
     const head = document.createElement("p");
-    const told = one.where === "elsewhere" ? "Found on the server" : "Written in this browser";
+    const told = one.where === "elsewhere" ? "Draft on the server" : "Draft in this browser";
     head.textContent = `${told} on ${new Date(one.at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}:`;
     const text = document.createElement("pre");
     text.className = "code";
@@ -110,7 +109,7 @@ export function showAsides(box, review, read, write) {
     text.textContent = tell(one.draft);
     const actions = document.createElement("p");
     actions.className = "actions";
-    const take = button("Take it instead", () => {
+    const take = button("Use this draft", () => {
       const now = read();
       putAside(review, without(one));
       setAside(review, now, Date.now(), "in this browser");

@@ -1,5 +1,5 @@
-// The page of a rollout that runs: its new events are added below what stands there, over a socket or, while that is
-// silent, by polling. What is read stays where it is; nothing is shown twice. The page reads without any of this.
+// Page of a running rollout: appends new events from a WebSocket or, while that is silent, by polling. Visible events
+// keep their place, and no event is shown twice. The page also works without this script.
 
 import { sayWhetherSignedOut } from "./gymweb.js";
 
@@ -20,7 +20,7 @@ function followRollout(place) {
   const trace = () => document.getElementById("rollout-trace");
   const isFollowing = () => button.getAttribute("aria-pressed") === "true";
 
-  // "running-2-7": the status, the attempt, the number after the last event.
+  // "running-2-7": status, attempt, and number of the next event.
   function read(text) {
     const [status, attempt, next] = text.split("-");
     return { status, attempt: Number(attempt), next: Number(next) };
@@ -31,7 +31,7 @@ function followRollout(place) {
     if (!news || settled) return;
     heardAt = Date.now();
     const [had, has] = [read(mark), read(news.dataset.mark)];
-    // A poll's answer may come after a later message of the socket.
+    // A poll's response may arrive after a newer message of the socket.
     if (has.attempt < had.attempt || (has.attempt === had.attempt && has.next < had.next)) return;
     mark = news.dataset.mark;
     settled = news.dataset.settled === "true";
@@ -48,7 +48,7 @@ function followRollout(place) {
     if (!shown.isEqualNode(fresh)) shown.replaceWith(document.adoptNode(fresh));
   }
 
-  // True for what was not there before. A card that is there gets the results that its calls have waited for.
+  // Return true for new cards. An existing card gets the results of its calls.
   function merge(fresh) {
     const shown = document.getElementById(fresh.id);
     if (!shown) {
@@ -65,13 +65,13 @@ function followRollout(place) {
       const awaited = calls[index]?.querySelector("[data-awaited]");
       if (result && awaited) awaited.parentElement.replaceWith(document.adoptNode(result));
     });
-    // The line of an attempt is outside of all chunks. It arrives twice when a poll and the socket both bring it.
+    // The line of an attempt is outside of all chunks. It arrives twice if both poll and socket send it.
     const chunk = shown.closest(".chunk");
     if (chunk) chunk.dataset.last = seqOf(shown);
     return false;
   }
 
-  // Where the newest cards stand: what is loaded of a trace while it runs has its end.
+  // Position of the newest cards, at the end of the loaded part of a running trace.
   function openChunk(fresh) {
     if (fresh.matches(".attempt-line")) return trace();
     const last = trace().lastElementChild;
@@ -84,7 +84,7 @@ function followRollout(place) {
     return chunk;
   }
 
-  // The last event within a card.
+  // Return the number of the last event within a card.
   function seqOf(card) {
     return Math.max(...[card, ...card.querySelectorAll(".result[id]")].map((each) => Number(each.id.slice(1))));
   }
@@ -95,7 +95,7 @@ function followRollout(place) {
     else document.getElementById("rollout-outline").append(document.adoptNode(fresh));
   }
 
-  // An attempt that ended stays above the next one, without the addresses, which are the next one's now.
+  // An ended attempt stays above the next one, without its ids, which the next one needs.
   function leaveAttempt() {
     noResults();
     for (const each of trace().querySelectorAll("[id]")) each.removeAttribute("id");
@@ -106,7 +106,7 @@ function followRollout(place) {
 
   function noResults() {
     for (const each of trace().querySelectorAll("[data-awaited]")) {
-      each.textContent = "No result was recorded.";
+      each.textContent = "No result recorded";
       delete each.dataset.awaited;
     }
   }
@@ -121,7 +121,7 @@ function followRollout(place) {
     button.hidden = true;
   }
 
-  // Scrolls only for readers who follow; the others see how much is below.
+  // Scroll for readers who follow; show others how many events are below.
   function tell(added) {
     if (isFollowing()) {
       scrollBy(0, Math.max(0, below()));
@@ -133,7 +133,7 @@ function followRollout(place) {
     showUnseen();
   }
 
-  // Pixels of the trace below what is in sight, with room for the line and the bar under it.
+  // Pixels of the trace below the viewport, with space for the line and the bar below it.
   const below = () => trace().getBoundingClientRect().bottom + ROOM - innerHeight;
   const isAtEnd = () => below() <= ROOM + 2;
 
@@ -171,20 +171,20 @@ function followRollout(place) {
 
   async function look() {
     if (settled) return;
-    // A silent socket may have lost an announcement, or there is none.
+    // A silent socket may have missed a notification, or not exist.
     if (Date.now() - heardAt >= LOOK_MS && !document.hidden) {
       try {
         const reply = await fetch(`${place.dataset.poll}?seen=${mark}`, { headers: { "HX-Request": "true" } });
         sayWhetherSignedOut(reply);
         if (reply.status === 200) show(await reply.text());
       } catch {
-        // The server is away; the next look or the socket's return shows the truth.
+        // The server is unavailable; the next poll or the reconnected socket updates the page.
       }
     }
     setTimeout(look, LOOK_MS);
   }
 
-  // A card grows once it is drawn or rendered: who follows stays at the end.
+  // Cards grow when they are rendered: readers who follow stay at the end.
   new ResizeObserver(() => {
     if (isFollowing()) scrollBy(0, Math.max(0, below()));
     showUnseen();

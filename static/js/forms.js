@@ -1,5 +1,5 @@
-// Texts as elements: markdown, JSON, colours of terminals, diffs, tables. Every text is put in as text; the one place
-// where markup is made, markdown, goes through DOMPurify, and nothing of it loads or runs.
+// Renders texts as elements: Markdown, JSON, terminal colours, diffs, tables. All text is inserted as text nodes. Only
+// Markdown produces markup, which DOMPurify sanitizes so that nothing loads or runs.
 
 import { laidOut, readJson } from "./json.js";
 import { readMarkdown } from "./markdown.js";
@@ -14,7 +14,7 @@ export function element(tag, className = "", text = "") {
   return made;
 }
 
-// Foreign scripts, when the first text needs one
+// Third-party scripts, loaded for the first text that needs them
 
 const scripts = new Map();
 
@@ -41,14 +41,14 @@ async function markdown(text, places) {
   shown.append(clean);
   let level = 3;
   for (const heading of shown.querySelectorAll("h4, h5, h6")) {
-    // No level is left out below the title of the step.
+    // Heading levels continue below the title of the step, without gaps.
     level = Math.min(Number(heading.tagName[1]), level + 1);
     if (`H${level}` === heading.tagName) continue;
     const fitting = element(`h${level}`);
     fitting.append(...heading.childNodes);
     heading.replaceWith(fitting);
   }
-  // Each runs as it is written, from the right where its letters do.
+  // Each paragraph has the direction of its own text.
   for (const each of shown.querySelectorAll("p, ul, ol, li, blockquote, h3, h4, h5, h6, th, td")) each.dir = "auto";
   for (const table of shown.querySelectorAll("table")) {
     table.className = "data";
@@ -67,7 +67,7 @@ async function markdown(text, places) {
   return shown;
 }
 
-// Code in a language that is named: colours come when the script is there, the text at once.
+// Code in a named language: shown at once, highlighted when the script is loaded.
 async function colour(code, language, places) {
   if (!language || code.textContent.length > LARGEST) return;
   if (language === "diff" || language === "patch") {
@@ -76,7 +76,7 @@ async function colour(code, language, places) {
   }
   const hljs = await script(places.hljs, "hljs");
   if (!hljs.getLanguage(language)) return;
-  // Its output is escaped text in spans; parsed apart, and only the spans are taken over.
+  // The highlighter returns escaped text in spans. It is parsed separately, and only spans are inserted.
   const parsed = new DOMParser().parseFromString(hljs.highlight(code.textContent, { language, ignoreIllegals: true }).value, "text/html");
   code.replaceChildren(...spans(parsed.body));
   reveal(code);
@@ -91,7 +91,7 @@ function spans(root) {
   });
 }
 
-// JSON: coloured, its long texts readable, its lists of alike objects as tables
+// JSON: coloured, with readable long texts, and lists of similar objects as tables
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
@@ -126,7 +126,7 @@ function jsonLines(stored) {
 
 const LANGUAGES = { sql: "sql", query: "", html: "xml", css: "css", javascript: "javascript", js: "javascript", python: "python", code: "python", script: "bash", command: "bash", cmd: "bash", patch: "diff", diff: "diff" };
 
-// What a value of several lines says, once more as its lines.
+// Multi-line values, shown again as lines.
 function within(key, inner, tool, places) {
   const table = tableOf(inner.items);
   if (table) return [element("p", "within", key), table];
@@ -142,7 +142,7 @@ function within(key, inner, tool, places) {
   return [element("p", "within", key), pre];
 }
 
-// Two or more flat objects with the same few keys.
+// Two or more flat objects with the same keys.
 function tableOf(rows) {
   if (!rows || rows.length < 2) return null;
   const names = (row) => JSON.stringify(row.entries.map(([key]) => key));
@@ -172,11 +172,11 @@ function tableOf(rows) {
   scroll.append(table);
   if (rows.length <= ROWS) return scroll;
   const both = element("div");
-  both.append(scroll, element("p", "cut-note", `Showing ${ROWS} of ${rows.length} rows: all of them stand in the raw text.`));
+  both.append(scroll, element("p", "cut-note", `Showing ${ROWS} of ${rows.length} rows. The raw text shows all.`));
   return both;
 }
 
-// Terminals: colours and weights of SGR; other sequences only move a cursor, and are left out
+// Terminals: SGR colours and weights; other sequences move the cursor and are left out
 
 const SEQUENCE = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]/g;
 
@@ -185,14 +185,14 @@ function ansi(text) {
   const pre = element("pre", "code terminal");
   pre.append(ansiRuns(text.slice(0, LARGEST)));
   shown.append(pre);
-  if (text.length > LARGEST) shown.append(element("p", "cut-note", `Showing ${LARGEST} of ${text.length} characters: all of them stand in the raw text.`));
+  if (text.length > LARGEST) shown.append(element("p", "cut-note", `Showing ${LARGEST} of ${text.length} characters. The raw text shows all.`));
   return shown;
 }
 
 const PLAIN = { bold: false, dim: false, italic: false, underline: false, struck: false, inverse: false, front: "", back: "" };
 const WEIGHTS = ["bold", "dim", "italic", "underline", "struck", "inverse"];
 
-// A line that a program wrote over and over stands there as often as it was written.
+// Repeated lines of a program are all shown.
 function ansiRuns(written) {
   const text = written.replace(/\r\n?/g, "\n");
   const runs = document.createDocumentFragment();
@@ -228,7 +228,7 @@ function restyle(style, codes) {
     else if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) next.back = `sgr-back-${code % 10}`;
     else if (code === 49) next.back = "";
     else if (code === 38 || code === 48 || code === 58) {
-      // In one piece with colons, where a space of colours may stand before the three; or over the pieces after it.
+      // Either one part with colons, where a colour space may precede the three values, or the following parts.
       const rest = parts.length ? parts : given.slice(index + 1).map(Number);
       const isIndexed = rest[0] === 5;
       const most = parts.length && !isIndexed ? rest.slice(-3) : rest.slice(1, isIndexed ? 2 : 4);
@@ -240,7 +240,7 @@ function restyle(style, codes) {
   return next;
 }
 
-// Of 256 colours: the sixteen named ones, a cube, and greys.
+// The 256 colours: sixteen named ones, a cube, and greys.
 function indexed(number) {
   if (!(number >= 0 && number <= 255)) return null;
   if (number < 16) return number % 8;
@@ -249,7 +249,7 @@ function indexed(number) {
   return nearest(...[Math.floor(cube / 36), Math.floor(cube / 6) % 6, cube % 6].map((part) => part * 51));
 }
 
-// The one of the eight colours of the theme that is like it, so that it can be read on any ground.
+// Return the theme colour that is closest, so that it is readable on both themes.
 function nearest(red, green, blue) {
   const parts = [red, green, blue];
   if (!parts.every((part) => part >= 0 && part <= 255)) return null;
@@ -271,7 +271,7 @@ function diff(text) {
 
 function diffLines(text) {
   const lines = document.createDocumentFragment();
-  // Lines that the part of a file still has: within it, no line is a heading, whatever it begins with.
+  // Remaining lines of this hunk: within it, no line is a header, whatever it begins with.
   let [old, fresh] = [0, 0];
   for (const line of text.split("\n")) {
     const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line);
@@ -292,9 +292,8 @@ function diffLines(text) {
 
 const KINDS = { markdown, json, ansi, diff };
 
-// An element that shows the text in its form; null for one that is best read as it stands.
-// Characters that are not seen and change what is, as the filter `revealed` of the templates names them: their text
-// stays, their order ends with them, and the style sheet shows their number.
+// Hidden characters, as in the template filter `revealed`. Their text stays; each gets an element, which ends its text
+// direction, and the style sheet shows its code point.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
 export function reveal(root) {
@@ -316,6 +315,7 @@ export function reveal(root) {
   return root;
 }
 
+// Return an element with the formatted text, or null if plain text reads best.
 export async function show(text, form, places, tool) {
   const shown = Object.hasOwn(KINDS, form) ? await KINDS[form](text, places, tool) : null;
   return shown && reveal(shown);

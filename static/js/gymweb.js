@@ -1,4 +1,4 @@
-// What every page needs beyond htmx: theme, copy buttons, confirmations, fresh ages. Pages work without it.
+// Behaviour of all pages beyond htmx: theme, copy buttons, confirmations, relative times. Pages work without it.
 
 function rememberTheme(name) {
   document.documentElement.dataset.theme = name;
@@ -16,7 +16,7 @@ document.addEventListener("submit", (event) => {
     rememberTheme(event.submitter.value);
     return;
   }
-  // Of a form with several ends, the button says what is to be confirmed.
+  // In a form with several submit buttons, the pressed one has the confirmation text.
   const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
   if (question && !window.confirm(question)) {
     event.preventDefault();
@@ -40,16 +40,16 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = said; }, 1600);
 });
 
-// The token that a POST of a script needs.
+// The CSRF token for POST requests of scripts.
 export const csrf = () => JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
 
 // Menus: a click elsewhere closes them. keys.js closes the open one with Escape.
 export const menus = (() => {
-  const OPEN = ".nav-menu[open], .menu[open], .tray[open]";
+  const OPEN = ".nav-menu[open], .menu[open], .activity-menu[open]";
   const openers = new WeakMap();
   const find = () => document.querySelector(OPEN);
 
-  // For a key: remembers what had the focus, which gets it back.
+  // Open a menu by key: the element that had the focus gets it back later.
   function open(menu, field) {
     openers.set(menu, document.activeElement);
     menu.open = true;
@@ -89,17 +89,17 @@ setInterval(() => {
   }
 }, 30000);
 
-// A failed htmx request must not be silent.
+// Show failed htmx requests.
 document.addEventListener("htmx:responseError", (event) => announce(explainError(event.detail.xhr)));
-document.addEventListener("htmx:sendError", () => announce("The server cannot be reached.", "unreachable"));
+document.addEventListener("htmx:sendError", () => announce("The server is unreachable.", "unreachable"));
 document.addEventListener("htmx:afterOnLoad", withdrawUnreachable);
 
-// The reason, where the server gives one as text or as a problem document.
+// Return the reason, if the server sent text or a problem document.
 function explainError(xhr) {
   const type = xhr.getResponseHeader("Content-Type") ?? "";
   if (type.startsWith("text/plain") && xhr.responseText) return xhr.responseText;
   if (type.startsWith("application/problem+json")) return JSON.parse(xhr.responseText).detail;
-  return `The server answered ${xhr.status}.`;
+  return `Server error ${xhr.status}.`;
 }
 
 export function announce(text, id = "") {
@@ -111,12 +111,12 @@ export function announce(text, id = "") {
   line.scrollIntoView({ block: "nearest" });
 }
 
-// It was true until the server answered again.
+// Hide the message once the server responds again.
 export function withdrawUnreachable() {
   document.getElementById("unreachable")?.remove();
 }
 
-// What asks by itself is told of an ended session, too: it says so until it is answered again.
+// Show or hide the message about an ended session, also for background requests.
 export function sayWhetherSignedOut(reply) {
   const isOut = reply.headers.has("HX-Redirect");
   const said = document.getElementById("signed-out");
@@ -128,25 +128,25 @@ export function sayWhetherSignedOut(reply) {
   line.setAttribute("role", "alert");
   const link = document.createElement("a");
   link.href = `/sign-in/?next=${encodeURIComponent(location.pathname + location.search)}`;
-  link.textContent = "Sign in and go on";
-  line.append("You are signed out: nothing new is shown here. ", link);
+  link.textContent = "Sign in and continue";
+  line.append("You are signed out. This page no longer updates. ", link);
   document.getElementById("content").append(line);
 }
 
-// What is being deleted is marked no more, in whichever table of this tab it was.
+// Deselect deleted rows in all tables of this tab.
 for (const page of document.querySelectorAll("[data-unmark]")) {
-  const gone = page.dataset.unmark.split(" ");
+  const deleted = page.dataset.unmark.split(" ");
   try {
     for (const key of Object.keys(sessionStorage).filter((each) => each.startsWith("gymweb.marks."))) {
-      sessionStorage.setItem(key, JSON.stringify(JSON.parse(sessionStorage.getItem(key)).filter((each) => !gone.includes(each))));
+      sessionStorage.setItem(key, JSON.stringify(JSON.parse(sessionStorage.getItem(key)).filter((each) => !deleted.includes(each))));
     }
   } catch {
-    // A browser that keeps nothing has no marks.
+    // The browser's storage is disabled, so nothing is selected.
   }
 }
 
-// A swap takes the element that has the focus away. htmx finds it again by its id; where it is gone, what was swapped
-// has the focus, so that the next Tab goes on from there and not from the top of the page.
+// A swap may remove the focused element. htmx finds it again by its id; if it no longer exists, the swapped element
+// gets the focus, so that Tab continues there and not at the top of the page.
 let focusedIn = null;
 document.addEventListener("htmx:beforeSwap", (event) => {
   focusedIn = event.detail.target?.contains?.(document.activeElement) ? event.detail.target.id : null;
@@ -162,7 +162,7 @@ document.addEventListener("htmx:afterSettle", () => {
   place.focus({ preventScroll: true });
 });
 
-// Forms: the slug follows the name until it is edited; parts that a choice rules out are hidden.
+// Forms: the slug follows the name until it is edited; fields that do not apply to a choice are hidden.
 
 function slugOf(text) {
   const plain = text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase();
@@ -184,7 +184,7 @@ function showChosen(root) {
   for (const part of root.querySelectorAll("[data-without-script]")) part.hidden = true;
 }
 
-// A choice proposes values for other fields, {"choice": {"its value": "proposed"}}; what somebody typed stays.
+// A choice proposes values of other fields, {"choice": {"its value": "proposed"}}. Typed values are kept.
 function propose(choice) {
   for (const field of choice.form.querySelectorAll("[data-proposed]")) {
     const proposed = JSON.parse(field.dataset.proposed)[choice.name];
@@ -202,7 +202,7 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   showChosen(document);
-  // The first wrong field is where the reader wants to be; else what was asked for, or what is wrong as a whole.
+  // Focus the first invalid field; otherwise the requested element, or the errors of the form.
   (event.target.querySelector("[aria-invalid='true']") ?? event.target.querySelector("[data-arrive]"))?.focus();
 });
 showChosen(document);

@@ -1,10 +1,10 @@
-// JSON as it is written: no number is read, so that none is rounded, and no name that stands twice is lost.
+// Format JSON without parsing numbers, which would round them, and keep duplicate names.
 
 const DEEPEST = 500;
 const TOKEN = /\s*("(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+)/y;
 const CLOSING = { "{": "}", "[": "]" };
 
-// Every token in its order; a rest that is none comes as the last.
+// Yield every token in order. An invalid rest is the last one.
 function* tokens(text) {
   let at = 0;
   while (at < text.length) {
@@ -19,7 +19,7 @@ function* tokens(text) {
   }
 }
 
-// A text with its letters, where they were written as numbers.
+// Return a string token with escaped letters decoded.
 function plain(token) {
   if (token[0] !== '"' || !token.includes("\\u")) return token;
   try {
@@ -29,7 +29,7 @@ function plain(token) {
   }
 }
 
-// Its tokens on lines of their own, indented; the end may be missing.
+// Return JSON with indented lines. The text may be truncated.
 export function laidOut(text) {
   const parts = [];
   let depth = 0;
@@ -47,8 +47,8 @@ export function laidOut(text) {
   return parts.join("");
 }
 
-// What a text holds: {entries: [[name, value]]}, {items: [value]}, or {text, string} with the text as it is written
-// and, of a string, what it says. Null where it is no JSON.
+// Return {entries: [[name, value]]}, {items: [value]}, or {text, string} with the literal text and the value of a
+// string. Null for invalid JSON.
 export function readJson(text) {
   try {
     JSON.parse(text);

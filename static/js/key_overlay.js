@@ -1,4 +1,4 @@
-// The overlay of all keys, made from the registry, and the keys of every page.
+// The overlay of keyboard shortcuts, made from the registry, and the shortcuts of every page.
 
 import { csrf, menus } from "./gymweb.js";
 import * as keys from "./keys.js";
@@ -28,21 +28,21 @@ function show() {
 
 function draw(said = "") {
   const head = element("header", "section-head");
-  const title = element("h2", "", "Keys");
+  const title = element("h2", "", "Keyboard shortcuts");
   title.id = "keys-title";
   const close = element("button", "button small", "Close");
   close.type = "button";
   close.addEventListener("click", () => overlay.close());
   head.append(title, close);
-  const line = element("p", "small muted", said || "Keys do nothing while you type. Choose one to change it; Backspace takes it away.");
+  const line = element("p", "small muted", said || "Shortcuts are off while you type. Select a key to change it; Backspace removes it.");
   line.setAttribute("role", "status");
   const groups = element("div", "key-groups");
   for (const name of new Set(keys.all().map((each) => each.group))) groups.append(drawGroup(name));
   const foot = element("p", "actions");
-  const off = element("button", "button small", keys.isOff() ? "Switch all keys on" : "Switch all keys off");
+  const off = element("button", "button small", keys.isOff() ? "Turn shortcuts on" : "Turn shortcuts off");
   off.type = "button";
   off.addEventListener("click", () => save({ ...keys.chosen, off: keys.isOff() ? "" : "1" }));
-  const reset = element("button", "button small", "As they were");
+  const reset = element("button", "button small", "Reset to defaults");
   reset.type = "button";
   reset.addEventListener("click", () => save({}));
   foot.append(off, reset);
@@ -62,7 +62,7 @@ function drawGroup(name) {
     else for (const each of pressed ? pressed.split(" ") : ["none"]) button.append(element("kbd", "", each));
     button.addEventListener("click", () => {
       waiting = command.id;
-      draw(`Press the key for “${command.label}”. Escape: leave it.`);
+      draw(`Press the key for “${command.label}”. Escape cancels.`);
       overlay.querySelector(`[data-command="${CSS.escape(command.id)}"]`).focus();
     });
     const term = element("dt", "", command.label);
@@ -84,7 +84,7 @@ function onKeyWhileWaiting(event) {
   if (event.key === "Backspace") return save({ ...keys.chosen, [command]: "" });
   const other = keys.all().find((each) => each.id !== command
     && `${keys.keysOf(each)} `.startsWith(`${name} `));
-  if (other) return draw(`${name} is taken by “${other.label}”.`);
+  if (other) return draw(`${name} is in use by “${other.label}”.`);
   return save({ ...keys.chosen, [command]: name });
 }
 
@@ -100,24 +100,24 @@ async function save(chosen) {
     for (const id of Object.keys(keys.chosen)) delete keys.chosen[id];
     Object.assign(keys.chosen, chosen);
   } catch {
-    said = "That could not be saved: the server did not take it.";
+    said = "The server did not save this.";
   }
   draw(said);
 }
 
-keys.add({ id: "help", keys: "?", label: "These keys", run: show, evenOff: true });
-keys.add({ id: "menu.close", keys: "Escape", label: "Close the open menu", run: menus.close, when: () => menus.find() !== null, whileTyping: true, evenOff: true });
+keys.add({ id: "help", keys: "?", label: "Keyboard shortcuts", run: show, evenOff: true });
+keys.add({ id: "menu.close", keys: "Escape", label: "Close menu", run: menus.close, when: () => menus.find() !== null, whileTyping: true, evenOff: true });
 keys.add({
   id: "find",
   keys: "/",
-  label: "Filter or find",
+  label: "Focus the search or filter field",
   run: () => [...document.querySelectorAll("main input[type=search], main [data-filter]")].find((each) => each.offsetParent)?.focus(),
   when: () => Boolean(document.querySelector("main input[type=search], main [data-filter]")),
 });
 keys.add({
   id: "theme",
   keys: "t",
-  label: "Light, dark or system theme",
+  label: "Switch theme: light, dark or system",
   run: () => {
     const buttons = [...document.querySelectorAll(".side [data-theme-switch] button")];
     const on = buttons.findIndex((each) => each.getAttribute("aria-pressed") === "true");
@@ -125,11 +125,11 @@ keys.add({
   },
 });
 for (const [key, label, path] of [
-  ["g h", "Home", "/"],
+  ["g h", "Overview", "/"],
   ["g c", "Collections", "/collections/"],
   ["g o", "Rollouts", "/rollouts/"],
-  ["g t", "Datasets and tasks", "/datasets/"],
-  ["g p", "Pairs", "/pair-sets/"],
+  ["g t", "Datasets", "/datasets/"],
+  ["g p", "Pair sets", "/pair-sets/"],
   ["g q", "Queues", "/queues/"],
   ["g w", "Workers", "/workers/"],
   ["g s", "Settings", "/settings/"],

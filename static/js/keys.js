@@ -1,5 +1,5 @@
-// The one registry of keys. A page adds what it can do; `?` shows all of it and lets each person choose other keys.
-// docs/keyboard.md says how to add one.
+// The registry of keyboard shortcuts. Pages add commands; `?` lists them and lets users choose other keys.
+// docs/use/keyboard.md explains how to add one.
 
 const WAITS_MS = 1200;
 const commands = new Map();
@@ -7,9 +7,9 @@ export const chosen = JSON.parse(document.body?.dataset.keymap || "{}");
 let typed = [];
 let timer = null;
 
-// { id, keys, label, group, run, when }: `keys` is one key or several after each other ("g g"), as `event.key` says
-// them, with "Ctrl+" or "Alt+" before it; Ctrl is Command on a Mac. `when` may say that it has nothing to do here;
-// `whileTyping` lets a key that types nothing work in a field, too; `evenOff` works with all keys switched off.
+// { id, keys, label, group, run, when }: `keys` is one key or a sequence ("g g"), as in `event.key`, with "Ctrl+" or
+// "Alt+" before it; Ctrl is Command on a Mac. `when` returns whether the command applies now; `whileTyping` enables it
+// in fields; `evenOff` keeps it active when shortcuts are switched off.
 export function add(command) {
   if (commands.has(command.id)) throw new Error(`the command ${command.id} is there already`);
   commands.set(command.id, { group: "Everywhere", when: () => true, ...command });
@@ -43,13 +43,13 @@ function onKey(event) {
       event.preventDefault();
       return always.run(event);
     }
-    // Typed keys are text. Escape leaves the field.
+    // In fields, keys are text. Escape leaves the field.
     if (event.key === "Escape" && !isOpen) event.target.blur();
     return forget();
   }
   const tried = [...typed, name].join(" ");
   const usable = findActive();
-  // A chosen key may be bound twice: commands of the page come last and win.
+  // Custom keys may be bound twice: commands of the page come last and win.
   const hit = usable.findLast((each) => keysOf(each) === tried);
   if (hit) {
     event.preventDefault();

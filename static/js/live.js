@@ -1,5 +1,5 @@
-// The page of a running collection. A socket tells it that figures changed; the page then fetches all of them in one
-// reply, so that they are of one moment. While the socket is silent the page polls. Folds that are open stay open.
+// Page of a running collection. A WebSocket notifies it of changes; then it fetches all figures in one response, so
+// that they are consistent. While the socket is silent the page polls. Open folds stay open.
 
 import { sayWhetherSignedOut, withdrawUnreachable } from "./gymweb.js";
 
@@ -34,7 +34,7 @@ function watchCollection(place) {
 
   async function run() {
     timer = null;
-    // A hidden page asks for nothing: `visibilitychange` asks again.
+    // Hidden pages fetch nothing; `visibilitychange` fetches again.
     if (document.hidden) return;
     if (isSelecting()) {
       notBefore = Date.now() + BETWEEN_MS;
@@ -59,33 +59,33 @@ function watchCollection(place) {
       sayWhetherSignedOut(reply);
       withdrawUnreachable();
       const html = await reply.text();
-      // Another breakdown was chosen meanwhile: this one is not put in its place.
+      // Another breakdown was chosen meanwhile, so this one is not shown.
       if (asked !== by) wanted = true;
       else if (reply.ok && !reply.headers.has("HX-Redirect")) show(html);
     } catch {
-      // The server is away: the next poll or the socket's return asks again.
+      // The server is unavailable: the next poll or the reconnected socket tries again.
     }
     heardAt = Date.now();
   }
 
   function show(html) {
-    // Without a delay: htmx keeps the old attributes until then, and the state is read from them.
+    // Without delay: htmx keeps the old attributes until then, and the state is read from them.
     htmx.swap(place, html, { swapStyle: "none", settleDelay: 0 });
-    // What may be done depends on the state.
+    // Actions depend on the state.
     for (const each of document.querySelectorAll("[data-states]")) {
       each.hidden = !each.dataset.states.split(" ").includes(shown().state);
     }
     offerNewer();
     if (shown().fresh === "false") setTimeout(want, STALE_MS);
-    // Rows in flight are stored after the collection has ended: listen until nothing runs.
+    // Rows in flight are stored after the collection has ended, so keep listening until nothing runs.
     if (shown().settled !== "true" || settled) return;
     settled = true;
     socket?.close();
-    // The workers say how busy they are with their next heartbeat.
+    // Workers report their busy seats with their next heartbeat.
     setTimeout(want, POLL_MS);
   }
 
-  // A table that its reader has filtered, paged, scrolled or is in stays as it is.
+  // Return true for a table that the reader filtered, paged, scrolled or focused, which must not be replaced.
   function isReading(table) {
     return location.search !== "" || table.contains(document.activeElement)
       || [...table.querySelectorAll(".scroll")].some((each) => each.scrollLeft > 0);
@@ -121,12 +121,12 @@ function watchCollection(place) {
 
   function poll() {
     if (settled) return;
-    // A silent socket may have lost an announcement.
+    // A silent socket may have missed a notification.
     if (Date.now() - heardAt >= POLL_MS) want();
     setTimeout(poll, POLL_MS);
   }
 
-  // Another breakdown comes with all other parts. htmx would bring it without the table.
+  // Another breakdown is fetched together with all other parts. htmx would fetch it without the table.
   document.addEventListener("click", (event) => {
     const tab = event.target.closest("#breakdown [data-by]");
     if (!tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -143,7 +143,7 @@ function watchCollection(place) {
 
 for (const place of document.querySelectorAll("[data-live]")) watchCollection(place);
 
-// A swap makes new elements: remember by place which ones the reader had opened.
+// A swap creates new elements, so remember which ones the reader had opened.
 const KEPT_OPEN = ["collection-results"];
 let opened = new Set();
 

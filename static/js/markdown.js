@@ -1,8 +1,8 @@
-// Markdown as markup for a parser of its own. A trace is read to see what was written: what is not certainly markup
-// stays as it stands (mathematics, code names, escapes, globs), and markers of lists keep their form and number.
+// Markdown rendering for traces. Readers must see what was written, so ambiguous markup stays as text (formulas, code
+// names, escapes, globs), and list markers keep their form and number.
 
 const LINK = /^(https?:|mailto:)/i;
-// How far the end of a formula is looked for: a text without one must not cost more than its length.
+// Maximum distance to the end of a formula, which limits the time for texts without one.
 const FORMULA = 4_000;
 const CLASSES = new Set(["code", "chip", "muted", "dash", "star", "plus", "paren"]);
 const BULLETS = { "-": "dash", "*": "star", "+": "plus" };
@@ -13,7 +13,7 @@ const lines = (text) => escape(text).replace(/\n/g, "<br>");
 
 const ENDS = { "\\(": "\\)", "\\[": "\\]", "$$": "$$" };
 
-// The formula that a text begins with, or nothing.
+// Return the formula at the start of a text, if any.
 function formula(text) {
   const near = text.slice(0, FORMULA);
   const end = ENDS[near.slice(0, 2)];
@@ -34,7 +34,7 @@ const inline = {
   renderer: (token) => lines(token.raw),
 };
 
-// On lines of its own: a line in it that begins with + or - is no list.
+// A block formula: lines in it that begin with + or - are no list.
 const BLOCK = /^ {0,3}(\$\$|\\\[|\\begin\{[A-Za-z]{1,20}\*?\})/;
 
 function formulas(text) {
@@ -50,7 +50,7 @@ function formulas(text) {
 const block = {
   name: "formulas",
   level: "block",
-  // A paragraph ends where one begins that also ends; only the first is tried, for the sake of time.
+  // A paragraph ends before a complete block formula. To save time, only the first candidate is tried.
   start(source) {
     const before = source.slice(0, FORMULA).search(/\n {0,3}(?:\$\$|\\\[|\\begin\{)/);
     return before >= 0 && formulas(source.slice(before + 1)) ? before + 1 : undefined;
@@ -62,7 +62,7 @@ const block = {
   renderer: (token) => `<p>${lines(token.raw.replace(/\n+$/, ""))}</p>\n`,
 };
 
-// Emphasis: only where both of its ends stand at the edge of a word
+// Emphasis: only if both ends are at the edge of a word
 
 const CJK = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Hangul}\\u3000-\\u303f\\uff00-\\uffef";
 const BEFORE = new RegExp(`^[\\s([{"'“‘„«»¿¡—–…:;,${CJK}]?$`, "u");
@@ -74,9 +74,9 @@ function isMarkup(token, source, before) {
   const mark = /^[*_~]+/.exec(raw)[0];
   if (!BEFORE.test(before) || !AFTER.test(source.slice(raw.length, raw.length + 3))) return false;
   const inner = raw.slice(mark.length, -mark.length);
-  // Names of code: __init__, _private_name_.
+  // Code names such as __init__ and _private_name_ are no emphasis.
   if (!INNER.test(inner) || (/^_+$/.test(mark) && /^\w+$/.test(inner) && (mark !== "_" || inner.includes("_")))) return false;
-  // A formula that begins in it and ends behind it has its last star.
+  // A formula that begins inside and ends behind it contains its last star.
   for (let at = raw.search(/[$\\]/); at >= 0 && at < raw.length; at += 1) {
     const length = raw[at] === "$" || raw[at] === "\\" ? formula(source.slice(at)).length : 0;
     if (at + length > raw.length) return false;
@@ -100,7 +100,7 @@ const tokenizer = (marked) => {
       return token && { ...token, text: token.raw };
     },
     br(source) {
-      // A backslash at the end of a line goes on in the next one, in shells, Python and C.
+      // A backslash at the end of a line continues it, as in shells, Python and C.
       if (source[0] === "\\" && source[1] === "\n") return { type: "escape", raw: "\\", text: "\\" };
       const end = /^ *\n(?!\s*$)/.exec(source);
       return end ? { type: "br", raw: end[0] } : undefined;
@@ -111,7 +111,7 @@ const tokenizer = (marked) => {
       const token = usual.inlineText.call(this, at < 0 ? source : source.slice(0, at));
       return token && { ...token, text: token.raw };
     },
-    // A definition of a link would be shown nowhere.
+    // Link definitions would be invisible, so they stay as text.
     def: () => undefined,
     blockquote: (source) => (/^ {0,3}>(?:[ \t\n]|$)/.test(source) ? false : undefined),
     lheading(source) {
@@ -131,9 +131,9 @@ const renderer = {
     return `<h${level}>${this.parser.parseInline(token.tokens)}</h${level}>\n`;
   },
   code: (token) => `<pre class="code" title="${escape((token.lang || "").split(/\s/)[0])}"><code>${escape(token.text)}</code></pre>\n`,
-  image: (token) => ` <span class="chip">picture not loaded: ${escape(token.text || "without a name")} (${escape(String(token.href).slice(0, 200))})</span> `,
+  image: (token) => ` <span class="chip">image not loaded: ${escape(token.text || "unnamed")} (${escape(String(token.href).slice(0, 200))})</span> `,
   link(token) {
-    // What leads nowhere is no link: an index and a call look the same.
+    // Without a valid address it is no link: an array index followed by a call looks the same.
     return LINK.test(token.href) ? `<a href="${escape(token.href)}">${this.parser.parseInline(token.tokens)}</a>` : lines(token.raw);
   },
   list(token) {
@@ -159,7 +159,7 @@ const PURE = {
   RETURN_DOM_FRAGMENT: true,
 };
 
-// A fragment in which nothing loads or runs.
+// Return a fragment in which nothing loads or runs.
 export function readMarkdown(text, marked, purify) {
   const parser = new marked.Marked({ gfm: true, breaks: true, renderer, tokenizer: tokenizer(marked), extensions: [block, inline] });
   const clean = purify.sanitize(parser.parse(text), PURE);

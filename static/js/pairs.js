@@ -1,4 +1,4 @@
-// Pairs by keyboard: on the page of one, and in the table of a set. Links, boxes and buttons do the same without this.
+// Keyboard shortcuts for pairs, on the page of a pair and in the table of a set. Links, boxes and buttons do the same.
 
 import { announce, csrf } from "./gymweb.js";
 import * as keys from "./keys.js";
@@ -13,7 +13,7 @@ document.addEventListener("input", (event) => { if (event.target === reason()) e
 document.addEventListener("click", (event) => {
   const pressed = event.target.closest("button[name=status]");
   if (!pressed || !reason()) return;
-  reason().setCustomValidity(pressed.value === "rejected" && !reason().value.trim() ? "Say why: whoever reads the export’s counts will ask." : "");
+  reason().setCustomValidity(pressed.value === "rejected" && !reason().value.trim() ? "Enter a reason." : "");
 }, true);
 
 function reject() {
@@ -44,7 +44,7 @@ function move(by) {
   choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
 }
 
-// Of what is marked; where nothing is, of the row on which one stands.
+// Decide the selected rows, or the current row without a selection.
 function decide(status) {
   if (form) return button(status).click();
   if (isDeciding) return undefined;
@@ -55,7 +55,7 @@ function decide(status) {
   after = { row: all[goesOn ? at + 1 : at]?.dataset.row, at };
   if (alone) boxOf(alone).checked = true;
   button(status).click();
-  // It was not sent: the reason is missing.
+  // Nothing was sent, because the reason is missing.
   if (!isDeciding && alone) boxOf(alone).checked = false;
   return undefined;
 }
@@ -63,7 +63,7 @@ function decide(status) {
 function tellWhich() {
   if (!document.getElementById("decide-marked")) return;
   const many = marked().length;
-  reason().placeholder = many ? `of the ${many} marked` : current() ? `of #${current().dataset.row}` : "";
+  reason().placeholder = many ? `of the ${many} selected` : current() ? `of #${current().dataset.row}` : "";
 }
 
 document.addEventListener("focusin", (event) => {
@@ -82,7 +82,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   after = null;
   for (const row of marked()) boxOf(row).checked = false;
 });
-// The rows are new ones: on from the same place.
+// The rows were replaced: continue at the same position.
 document.addEventListener("htmx:afterSettle", () => {
   if (!after || !rows().length) return;
   const all = rows();
@@ -91,7 +91,7 @@ document.addEventListener("htmx:afterSettle", () => {
   choose(row);
 });
 
-// The page of one: what is decided is sent without leaving it, so that a lost connection takes nothing with it.
+// Page of a pair: decisions are sent without leaving the page, so that a lost connection loses nothing.
 
 let isSent = false;
 
@@ -110,9 +110,9 @@ async function send(status) {
       return;
     }
     const told = await reply.json().catch(() => ({}));
-    announce((told.errors ?? []).map((each) => each.message).join(" ") || told.detail || `The server answered with an error (${reply.status}).`);
+    announce((told.errors ?? []).map((each) => each.message).join(" ") || told.detail || `Server error (${reply.status}).`);
   } catch {
-    announce("No connection. Nothing was decided: press it again when there is one.");
+    announce("No connection. Nothing was saved. Try again when you are online.");
   }
   isSent = false;
 }
@@ -128,13 +128,13 @@ const link = (rel) => document.querySelector(`.page-head a[rel=${rel}]`);
 const has = () => button("accepted") !== null && button("accepted") !== undefined && (form !== null || current() !== null || marked().length > 0);
 add("next", "j", form ? "Next pair" : "Next row", () => (form || !isTable() ? link("next").click() : move(1)), () => isTable() || link("next") !== null);
 add("previous", "k", form ? "Previous pair" : "Previous row", () => (form || !isTable() ? link("prev").click() : move(-1)), () => isTable() || link("prev") !== null);
-add("accept", "a", "Accept, and on", () => decide("accepted"), has);
-add("reject", "x", "Reject: the reason, then Enter", reject, has);
-// What is typed there is a reason to reject: Enter does not accept.
-keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject for the reason in the field", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
-add("back", "u", "Take the decision back", () => decide("proposed"), () => has() && Boolean(button("proposed")));
-add("open", "o", "Open the row", () => current().querySelector("th a").click(), () => current() !== null);
-add("mark", "m", "Mark the row", () => {
+add("accept", "a", "Accept and next", () => decide("accepted"), has);
+add("reject", "x", "Reject: enter a reason, then Enter", reject, has);
+// Text in this field is a reason to reject, so Enter does not accept.
+keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject with this reason", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
+add("back", "u", "Undo the decision", () => decide("proposed"), () => has() && Boolean(button("proposed")));
+add("open", "o", "Open row", () => current().querySelector("th a").click(), () => current() !== null);
+add("mark", "m", "Select row", () => {
   boxOf(current()).checked = !boxOf(current()).checked;
   tellWhich();
 }, () => current() !== null && boxOf(current()) !== null);

@@ -1,4 +1,4 @@
-// The palette: the finder's page in a dialog over any page. The field keeps the focus; arrows move what is chosen.
+// The command palette: the search page in a dialog. The field keeps the focus; arrows move the selection.
 
 import * as keys from "./keys.js";
 
@@ -12,7 +12,7 @@ function open() {
   if (document.querySelector("dialog[open]")) return;
   palette.showModal();
   field.select();
-  // A field whose text did not change would ask for nothing.
+  // An unchanged field would not request anything.
   htmx.trigger(field, "open");
 }
 
@@ -44,10 +44,10 @@ palette.addEventListener("keydown", (event) => {
     moves[event.key]();
   } else if (event.key === "Enter" && chosen()) {
     event.preventDefault();
-    // As a click does: with Control in a new tab.
+    // Like a click: with Ctrl in a new tab.
     chosen().dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: event.ctrlKey, metaKey: event.metaKey, view: window }));
   } else if (event.key === "Tab") {
-    // There is nothing else to go to in here.
+    // The dialog has no other element to focus.
     event.preventDefault();
     move(event.shiftKey ? -1 : 1);
   } else if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {
@@ -60,7 +60,7 @@ palette.addEventListener("click", (event) => {
   else if (event.target.closest("a[href]")) setTimeout(() => palette.close());
 });
 
-// Commands of this very page stand below what the server knows.
+// Commands of the current page, below the server's results.
 function addCommands() {
   const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = keys.all().filter((each) => !["palette", "help"].includes(each.id) && each.group !== "Go to"
@@ -107,4 +107,4 @@ for (const link of document.querySelectorAll("[data-palette]")) {
     open();
   });
 }
-keys.add({ id: "palette", keys: "Ctrl+k", label: "Go to a page or find", run: open, whileTyping: true });
+keys.add({ id: "palette", keys: "Ctrl+k", label: "Search pages and objects", run: open, whileTyping: true });

@@ -1,5 +1,5 @@
-// The panes of the trace page are as wide as their reader draws them: by mouse, or with arrows on the line between them.
-// Widths are remembered in this browser. What is not drawn keeps the width that the page gives it.
+// Resizable panes of the trace page, by mouse or with arrow keys on the divider. Widths are stored in this browser;
+// panes that were never resized have the default width.
 
 function addDividers(reader) {
   const KEPT = "gymweb.panes";
@@ -24,7 +24,7 @@ function addDividers(reader) {
     try {
       localStorage.setItem(KEPT, JSON.stringify(kept));
     } catch {
-      // A browser that keeps nothing draws them anew.
+      // The browser's storage is disabled.
     }
   }
 
@@ -35,7 +35,7 @@ function addDividers(reader) {
     line.className = `divider for-${name}`;
     line.tabIndex = 0;
     for (const [key, value] of Object.entries({ role: "separator", "aria-orientation": "vertical", "aria-controls": name, "aria-label": label, "aria-valuemin": least })) line.setAttribute(key, value);
-    line.title = "Drag, or arrows; double click: as it was";
+    line.title = "Drag or use arrow keys; double-click to reset";
     pane.after(line);
 
     const width = () => Math.round(pane.getBoundingClientRect().width);

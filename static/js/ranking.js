@@ -1,5 +1,5 @@
-// A ranking by drag: whatever is dragged gets the rank of the place where it is let go, and the others follow. Ties
-// among the others stay. Digits and the lists of numbers do the same; this only moves what they are in.
+// Ranking by drag and drop: the dropped element gets the rank of its new position, and the others follow. Ties among
+// the others are kept. Digits and menus do the same.
 
 export function dragRanks(form, changed) {
   const shown = () => [...form.querySelectorAll(".rank-of")];
@@ -8,7 +8,7 @@ export function dragRanks(form, changed) {
   let dragged = null;
   let isMoved = false;
 
-  // Before which one it is to stand: those in a row from left to right, rows from above.
+  // Return the element before which it is dropped: left to right within a row, then by row.
   function follower(x, y) {
     return shown().filter((each) => each !== dragged).find((each) => {
       const { left, right, top, bottom } = each.getBoundingClientRect();

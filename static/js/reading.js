@@ -1,5 +1,4 @@
-// What is judged, read by keys: from difference to difference or step to step, without what is noise to its reader, and
-// with the bar of answers out of the way.
+// Keyboard navigation for reviewed rollouts: between differences or steps, hiding parts, and folding the answer bar.
 
 import * as keys from "./keys.js";
 
@@ -7,7 +6,7 @@ const group = "Reading";
 const shown = document.querySelector(".work-shown");
 const bar = document.getElementById("review-form");
 const trace = shown?.querySelector(".trace");
-// Several attempts: none where all their steps are the same.
+// Several attempts: no table if all their steps are equal.
 const table = shown?.querySelector("table.compare");
 const root = document.documentElement;
 const EDGE = 8;
@@ -17,7 +16,7 @@ const memory = {
   set(name, value) { try { localStorage.setItem(name, value); } catch { /* it holds for this page */ } },
 };
 
-// How much of the window the bar covers: paging and what is gone to end above it.
+// Height of the bar: paging and jumps end above it.
 const isBeside = () => Boolean(bar.closest(".beside")) && matchMedia("(min-width: 68rem)").matches;
 const covers = () => (isBeside() ? 0 : bar.offsetHeight);
 const measure = () => { root.style.scrollPaddingBottom = `${covers()}px`; };
@@ -41,7 +40,7 @@ function choose(line) {
 const top = () => parseFloat(getComputedStyle(root).scrollPaddingTop) || 0;
 const room = () => innerHeight - covers() - top();
 
-// What is longer than the window is read to its end first.
+// Scroll through a step that is longer than the window first.
 function page(by) {
   if (!current?.isConnected) return false;
   const { top: above, bottom: below } = current.getBoundingClientRect();
@@ -56,7 +55,7 @@ function step(by, wanted = () => true) {
   if (page(by)) return;
   const all = lines();
   const at = all.indexOf(current);
-  // From where one reads, where nothing is chosen yet.
+  // Start at the reading position if nothing is selected.
   const start = at >= 0 ? at + by : Math.max(0, all.findIndex((each) => each.getBoundingClientRect().bottom > top()));
   for (let place = start; place >= 0 && place < all.length; place += by) {
     if (wanted(all[place])) {
@@ -66,7 +65,7 @@ function step(by, wanted = () => true) {
   }
 }
 
-// All of what is cut: in the line, else in the final answers.
+// Show the full text: in the line, otherwise in the final answers.
 const cut = () => {
   const here = current?.isConnected ? [...current.querySelectorAll("a.show-all")] : [];
   return here.length ? here : [...document.querySelectorAll(".last-words a.show-all")];
@@ -79,7 +78,7 @@ function toggleFolds(within) {
   for (const each of all) each.open = open;
 }
 
-// What is shown: as in traces, by the same digits, after `v`, since digits answer here
+// Visible parts: the digits of traces, after `v`, because digits are answers here
 
 const PARTS = [
   ["1", "system", "System prompts", ".item.system, .item.developer", ".block.system, .block.developer"],
@@ -87,7 +86,7 @@ const PARTS = [
   ["3", "arguments", "Calls", ".step.call", ".arguments"],
   ["4", "results", "Results", ".step.result", ".result, .block.output"],
   ["5", "environment", "Environment", ".step.environment, .step.verdict", ".event.environment_turn, .event.verification"],
-  ["6", "same", "What is the same", "tr.common .step", ""],
+  ["6", "same", "Equal steps", "tr.common .step", ""],
 ];
 const HIDES = "work.hide";
 
@@ -96,14 +95,14 @@ function addSwitches() {
   const box = document.createElement("div");
   box.className = "switches";
   box.setAttribute("role", "group");
-  box.setAttribute("aria-label", "What is shown");
+  box.setAttribute("aria-label", "Visible parts");
   for (const [key, name, label, compared, traced] of PARTS) {
     const selector = trace ? traced : compared;
     const parts = selector ? [...shown.querySelectorAll(selector)].map((each) => each.closest("table.compare tr, .common-steps > li") ?? each) : [];
     const places = [...new Set(parts)];
     if (!places.length) {
-      // The digit alone says something else: it must not be heard because this item has nothing of the kind.
-      if (selector) keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `${label}: shown, or not`, group, run: () => {} });
+      // After `v`, a digit must not count as an answer, even if this item has no such parts.
+      if (selector) keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `Show or hide: ${label}`, group, run: () => {} });
       continue;
     }
     const button = document.createElement("button");
@@ -126,12 +125,12 @@ function addSwitches() {
     button.addEventListener("click", flip);
     draw();
     box.append(button);
-    keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `${label}: shown, or not`, group, run: flip });
+    keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `Show or hide: ${label}`, group, run: flip });
   }
   if (box.childElementCount) shown.prepend(box);
 }
 
-// The bar, folded to its verdicts
+// The answer bar, folded to its verdicts
 
 const folder = document.getElementById("review-fold");
 const FOLDED = "work.folded";
@@ -153,16 +152,16 @@ if (shown && bar) {
   const what = trace ? "step" : "difference";
   keys.add({ id: "reading.next", keys: "j", label: `Next ${what}`, group, run: () => step(1), when: () => lines().length > 0 });
   keys.add({ id: "reading.previous", keys: "k", label: `Previous ${what}`, group, run: () => step(-1), when: () => lines().length > 0 });
-  keys.add({ id: "reading.whole", keys: "O", label: "Show all of a long text", group, run: () => { for (const each of cut()) each.click(); }, when: () => cut().length > 0 });
+  keys.add({ id: "reading.whole", keys: "O", label: "Show full text", group, run: () => { for (const each of cut()) each.click(); }, when: () => cut().length > 0 });
   if (trace) {
-    keys.add({ id: "reading.next-turn", keys: "J", label: "Next turn of the model", group, run: () => step(1, (card) => card.matches(".model_call")) });
+    keys.add({ id: "reading.next-turn", keys: "J", label: "Next model turn", group, run: () => step(1, (card) => card.matches(".model_call")) });
     keys.add({ id: "reading.expand", keys: "e", label: "Expand or collapse the step", group, run: () => current && toggleFolds(current) });
     keys.add({ id: "reading.expand-all", keys: "E", label: "Expand or collapse all", group, run: () => toggleFolds(shown) });
-    keys.add({ id: "reading.previous-turn", keys: "K", label: "Previous turn of the model", group, run: () => step(-1, (card) => card.matches(".model_call")) });
+    keys.add({ id: "reading.previous-turn", keys: "K", label: "Previous model turn", group, run: () => step(-1, (card) => card.matches(".model_call")) });
   } else {
-    keys.add({ id: "reading.expand", keys: "o", label: "Open or close what is folded", group, run: () => toggleFolds(shown) });
-    keys.add({ id: "reading.divergence", keys: "d", label: "Where they part", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
+    keys.add({ id: "reading.expand", keys: "o", label: "Expand or collapse", group, run: () => toggleFolds(shown) });
+    keys.add({ id: "reading.divergence", keys: "d", label: "First difference", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
   }
-  keys.add({ id: "reading.fold", keys: "f", label: "Fold the bar of answers, or not", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
+  keys.add({ id: "reading.fold", keys: "f", label: "Collapse or expand the answer bar", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
 }
 export const unfold = () => folder && fold(false);

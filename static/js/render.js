@@ -1,4 +1,4 @@
-// The cards of a trace, made ready as they come near: texts in their form, raw or as JSON; copying; what was cut.
+// Prepares the cards of a trace when they come near: formatted, raw or JSON text; copying; truncated texts.
 
 import { element, reveal, show, showJson } from "./forms.js";
 
@@ -7,7 +7,7 @@ function prepareCards(reader) {
   const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
 
-  // Where a text of a card's rollout is by itself; a card that is stored nowhere has none.
+  // Return the URL of a single text; empty for a card that is not stored.
   function address(card, part) {
     const link = card.querySelector("a[data-step]")?.getAttribute("href");
     if (!link) return null;
@@ -22,7 +22,7 @@ function prepareCards(reader) {
     return reply.text();
   }
 
-  // A text that is not to be seen yet waits until it is.
+  // Invisible texts are rendered when they become visible.
   async function render(pre) {
     if (pre.dataset.done || !pre.getClientRects().length) return;
     pre.dataset.done = "yes";
@@ -34,11 +34,11 @@ function prepareCards(reader) {
       pre.after(shown);
       pre.dataset.rendered = "yes";
     } catch {
-      // The text stands there as it is.
+      // The text is shown unchanged.
     }
   }
 
-  // A card, or a text that stands alone.
+  // A card, or a separate text.
   function enhance(card) {
     if (card.matches(".event") && !card.dataset.view) {
       card.dataset.view = usual();
@@ -85,9 +85,9 @@ function prepareCards(reader) {
     part.append(element("p", "block-head", `Event #${seq} as stored`));
     try {
       const text = await fetchText(address(card, `${seq}/event`));
-      part.append(text.length > 1_000_000 ? element("p", "muted", "It is long: open it as a file.") : showJson(text));
+      part.append(text.length > 1_000_000 ? element("p", "muted", "Too long to show here. Open it as a file.") : showJson(text));
     } catch {
-      part.append(element("p", "muted", "It could not be loaded."));
+      part.append(element("p", "muted", "Loading failed. "));
     }
     const link = element("a", "permalink", "open as a file");
     link.href = address(card, `${seq}/event`);
@@ -99,7 +99,7 @@ function prepareCards(reader) {
     const pre = [...button.closest(".result, .block").querySelectorAll("pre[data-form]")][0];
     const said = button.textContent;
     try {
-      // What stands in the page may be indented, or the beginning only.
+      // The text in the page may be indented or truncated.
       const where = pre.dataset.part && address(pre.closest(".event"), pre.dataset.part);
       const exact = where ? await fetchText(where) : pre.textContent;
       await navigator.clipboard.writeText(exact);
@@ -122,10 +122,10 @@ function prepareCards(reader) {
       delete pre.dataset.done;
       delete pre.dataset.rendered;
       note.parentElement.querySelector(".rendered")?.remove();
-      note.textContent = "All of it is shown.";
+      note.textContent = "All text is shown.";
       render(pre);
     } catch {
-      link.textContent = "it could not be loaded: try again";
+      link.textContent = "Loading failed: try again";
     }
   }
 
@@ -159,7 +159,7 @@ function prepareCards(reader) {
   const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event, .alone")) near.observe(card); };
 
   document.addEventListener("trace:added", (event) => watch(event.detail));
-  // What was switched off when its card came into sight.
+  // Parts that were hidden when the card became visible.
   document.addEventListener("trace:shown", (event) => watch(event.detail));
   watch(reader);
   addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); });

@@ -1,5 +1,5 @@
-// The pages on which people judge: keys, a lease that is kept while one works, and drafts. What is submitted goes
-// through unsent.js, which keeps it until the server has it. Without this script the same forms are sent as they are.
+// Work pages: keyboard shortcuts, renewing the lease, and drafts. Submissions go through unsent.js, which keeps them
+// until the server has them. Without this script the forms are submitted normally.
 
 import { answerForm } from "./answering.js";
 import * as drafts from "./drafts.js";
@@ -25,7 +25,7 @@ const { read, write, readServed, changed, showWrong, findMissing, isOpener } = f
 let waits = false;
 let telling = null;
 
-// While it is on its way nothing changes in it.
+// Lock the form while it is being sent.
 function hold(isOn) {
   waits = isOn;
   if (!form) return;
@@ -36,7 +36,7 @@ function hold(isOn) {
   else if (saved.textContent === "sending…") saved.textContent = "";
 }
 
-// A word for the page that comes next.
+// Message for the next page.
 const SAID = "gymweb.said";
 function say(text) {
   try { sessionStorage.setItem(SAID, text); } catch { /* it is no more than a word */ }
@@ -65,8 +65,8 @@ function submit() {
   unsent.sendAll();
 }
 
-// A skip, and taking the last one back: as an answer, kept until the server has them. Their forms are sent as they are
-// where the page does not say which is the last.
+// Skip and undo are kept like answers until the server has them. Their forms are submitted normally if the page does
+// not name the last review.
 
 const skipped = document.querySelector("#review-skip form");
 const undone = document.getElementById("review-undo");
@@ -96,7 +96,7 @@ undone?.addEventListener("submit", (event) => {
 
 unsent.listen((outcomes) => {
   if (undoing && outcomes.get(undoing) === "sent") {
-    say("Taken back: you have it again.");
+    say("Undone. The item is open again.");
     location.assign(unsent.undone?.status === "lapsed" ? `?review=${undoing}` : location.pathname);
     return;
   }
@@ -113,8 +113,8 @@ unsent.listen((outcomes) => {
   } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
 });
 
-// To the next item, once this one is with the server. Where it did not come with the answer, it is taken as the page's
-// own form does, whose answer leads to the page and carries no trace. Where there is none, the page says why.
+// Go to the next item after this one was stored. If the response had none, claim it as the page's form does, whose
+// response leads to the page without a trace. If there is none, the page says why.
 async function goOn() {
   if (unsent.claimed) {
     location.assign(form.dataset.work);
@@ -126,28 +126,27 @@ async function goOn() {
       location.assign(form.dataset.work);
       return;
     }
-    warn(`Sent. The server answered with an error (${reply.status}); the next item comes as soon as it can give one.`);
+    warn(`Sent. Server error (${reply.status}). The next item loads when the server recovers.`);
   } catch {
-    warn("Sent. The next item comes as soon as there is a connection.");
+    warn("Sent. The next item loads when you are online.");
   }
   setTimeout(goOn, RETRY_MS);
 }
 
-// The draft and the lease: kept together
+// Draft and lease, saved together
 
 let until = form ? Date.parse(form.dataset.until) : 0;
 let timer = null;
 let touchedAt = Date.now();
 const lease = form ? Number(form.dataset.minutes) * 60_000 : 0;
 
-// One after the other: an older draft that was slow must not come after a newer one.
+// In sequence: a slow older draft must not overwrite a newer one.
 let kept = Promise.resolve();
 function keep(withDraft) {
   kept = kept.then(() => keepNow(withDraft));
 }
 
-// After a lost connection, or a while in which nothing came from here, what is on the server may have been written
-// elsewhere: it is asked for before it is replaced.
+// After a lost connection or a break, the server's draft may come from elsewhere, so read it before replacing it.
 let isDoubtful = false;
 let metAt = Date.now();
 
@@ -162,7 +161,7 @@ async function keepNow(withDraft) {
       if (reply.ok) drafts.meet(review, reply.told.draft);
       isDoubtful = isDoubtful && !reply.ok;
     }
-    // A lease that is lost still takes the draft.
+    // A lost lease still accepts the draft.
     if (withDraft && (reply === null || reply.ok || reply.status === 409)) {
       draft = read();
       drafts.send(review, draft);
@@ -176,13 +175,13 @@ async function keepNow(withDraft) {
       if (!unsent.count()) warn("");
       return;
     }
-    tell("draft kept in this browser");
+    tell("draft stored in this browser");
     if (waits) return;
     if ([401, 403, 404].includes(reply.status) && await unsent.explainSession()) return;
-    warn(reply.told.detail ?? `The server answered with an error (${reply.status}). What you write is kept in this browser.`);
+    warn(reply.told.detail ?? `Server error (${reply.status}). Your text is stored in this browser.`);
   } catch {
     isDoubtful = true;
-    tell("draft kept in this browser");
+    tell("draft stored in this browser");
   }
 }
 
@@ -195,7 +194,7 @@ function tick() {
     document.getElementById("review-word").textContent = "for";
     shown.parentElement.dataset.low = String(seconds < 60);
   }
-  // Whoever touched the page in the last third of the lease is at work.
+  // Input in the last third of the lease renews it.
   if (left < (lease * 2) / 3 && Date.now() - touchedAt < lease / 3 && !waits) {
     touchedAt -= lease;
     keep(false);
@@ -220,27 +219,27 @@ if (form) {
   setInterval(tick, 1000);
   tick();
 }
-// Back to a page that was left: another item may be held by now.
+// Back on a page that was left: the user may hold another item by now.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 hear();
-// Instructions as they were written: Markdown, read when they are open.
+// Instructions in Markdown, rendered when opened.
 for (const text of document.querySelectorAll("[data-markdown]")) {
   const fold = text.closest("details");
   const render = async () => { if (text.isConnected && (fold?.open ?? true)) text.replaceWith((await show(text.textContent, "markdown", text.dataset, "")) ?? text); };
-  render().catch(() => { /* it stands there as it is */ });
+  render().catch(() => { /* the source text stays */ });
   fold?.addEventListener("toggle", () => render().catch(() => { /* as above */ }));
 }
-// What another visit could not send.
+// Send what earlier visits could not send.
 if (unsent.count()) unsent.sendAll();
 
 // Keys
 
 if (form) {
-  keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !isOpener() });
+  keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and next", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !isOpener() });
   keys.add({
     id: "review.skip",
     keys: "s",
-    label: "Skip, with a reason",
+    label: "Skip with a reason",
     group,
     run: () => {
       const menu = document.getElementById("review-skip");
@@ -248,8 +247,8 @@ if (form) {
     },
   });
 } else if (document.getElementById("review-next")) {
-  keys.add({ id: "review.next", keys: "Enter", label: "Begin, or look for another item", group, run: () => document.getElementById("review-next").requestSubmit() });
+  keys.add({ id: "review.next", keys: "Enter", label: "Start, or check for items", group, run: () => document.getElementById("review-next").requestSubmit() });
 }
-keys.add({ id: "review.undo", keys: "u", label: "Take the last one back", group, run: () => document.getElementById("review-undo").requestSubmit(), when: () => document.getElementById("review-undo") !== null });
-// From here on keys are heard.
+keys.add({ id: "review.undo", keys: "u", label: "Undo the last review", group, run: () => document.getElementById("review-undo").requestSubmit(), when: () => document.getElementById("review-undo") !== null });
+// Keyboard shortcuts work from here on (for tests).
 document.body.dataset.listens = "1";

@@ -1,5 +1,4 @@
-// The table of rollouts by keyboard: rows are walked, marked, opened, and looked at beside the table. Links, boxes and
-// buttons do the same without any of this.
+// Keyboard shortcuts for the table of rollouts: move, select, open, preview. Links, boxes and buttons do the same.
 
 import { menus } from "./gymweb.js";
 import * as keys from "./keys.js";
@@ -10,9 +9,9 @@ const linkOf = (row) => row.querySelector("th a");
 const boxOf = (row) => row.querySelector("input[name=r]");
 const peek = () => document.getElementById("peek");
 const isPeeking = () => peek() !== null && !peek().hidden;
-// What the browser itself does with Space and Enter where the focus is.
+// True if the browser has no own action for Space and Enter on the focused element.
 const isFree = () => !document.activeElement?.matches("input, button, summary, select, textarea");
-// What is marked in this table of this tab, shown now or not: sorting, paging, filtering and coming back keep it.
+// Selected rows of this table in this tab, visible or not. Sorting, paging, filtering and going back keep them.
 const KEPT = `gymweb.marks.${document.body.dataset.user}.${location.pathname}`;
 const marked = new Set(readMarks());
 let lastMarked = null;
@@ -30,7 +29,7 @@ function keepMarks() {
   try {
     sessionStorage.setItem(KEPT, JSON.stringify([...marked]));
   } catch {
-    // A browser that keeps nothing: they last as long as the page does.
+    // Without storage, they last as long as the page.
   }
 }
 
@@ -97,8 +96,8 @@ function count() {
   if (!note) return;
   const shown = rows().filter((row) => boxOf(row).checked).length;
   const hidden = marked.size - shown;
-  note.textContent = !marked.size ? "Mark rollouts to do something with them."
-    : hidden ? `${marked.size} marked, ${hidden} of them not shown here.` : `${marked.size} marked.`;
+  note.textContent = !marked.size ? "Select rollouts to act on them."
+    : hidden ? `${marked.size} selected, ${hidden} on other pages.` : `${marked.size} selected.`;
   document.querySelector("[data-unmark-all]").hidden = !marked.size;
   const all = document.querySelector("[data-mark-all]");
   all.hidden = false;
@@ -111,7 +110,7 @@ document.addEventListener("change", (event) => {
   else if (event.target.matches("#rollouts input[name=r]")) mark(event.target.closest("tr"), event.target.checked);
   count();
 });
-// What is marked and not shown is sent, too.
+// Submit selected rows on other pages too.
 document.addEventListener("submit", (event) => {
   if (event.target.id !== "marked") return;
   for (const each of event.target.querySelectorAll("[data-carried]")) each.remove();
@@ -137,7 +136,7 @@ document.addEventListener("click", (event) => {
   if (row && !event.target.closest("a, input, button, label")) choose(row);
 });
 document.addEventListener("focusin", (event) => {
-  // What is there is gone on with.
+  // Continue with the stored selection.
   if (event.target.id === "q") event.target.setSelectionRange(event.target.value.length, event.target.value.length);
   const row = event.target.closest?.("#rollouts tr[data-row]");
   if (row && row !== current()) {
@@ -146,13 +145,13 @@ document.addEventListener("focusin", (event) => {
   }
 });
 
-// Where there is room for them, counts are open.
+// Open the counts if there is enough space.
 function openFacets() {
   const facets = document.querySelector("[data-facets]");
   if (facets && matchMedia("(min-width: 76rem)").matches) facets.open = true;
 }
 document.addEventListener("htmx:afterSettle", () => { openFacets(); showMarks(); });
-// A browser fills boxes again as they were when it left: what is kept is newer.
+// Browsers restore check boxes; the stored selection is newer.
 addEventListener("pageshow", () => {
   marked.clear();
   for (const id of readMarks()) marked.add(id);
@@ -165,11 +164,11 @@ const when = () => rows().length > 0;
 const add = (id, key, label, run, more = () => true) => keys.add({ id: `table.${id}`, keys: key, label, group, run, when: () => when() && more() });
 add("next", "j", "Next row", () => move(1));
 add("previous", "k", "Previous row", () => move(-1));
-add("open", "o", "Open the row", () => linkOf(current()).click(), () => current() !== null);
-add("enter", "Enter", "Open the row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
-add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
-add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
-add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
-add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
-add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
-add("close", "Escape", "Close what is beside the table", close, () => isPeeking() && menus.find() === null);
+add("open", "o", "Open row", () => linkOf(current()).click(), () => current() !== null);
+add("enter", "Enter", "Open row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
+add("mark", "x", "Select row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
+add("range", "X", "Select all rows from the last selected row to this one", markRange, () => current() !== null && boxOf(current()) !== null);
+add("peek", "Space", "Preview row", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
+add("queue", "q", "Send selected to a queue", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
+add("compare", "c", "Compare selected", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
+add("close", "Escape", "Close preview", close, () => isPeeking() && menus.find() === null);

@@ -1,4 +1,4 @@
-// Settling by keyboard: the answer keys of the work page. What is typed stays in this browser until the server has it.
+// Keyboard shortcuts for adjudication, as on the work page. Input stays in this browser until the server has it.
 
 import { answerForm } from "./answering.js";
 import * as drafts from "./drafts.js";
@@ -11,13 +11,13 @@ const group = "Settling";
 const kind = form?.dataset.kind;
 const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? answerForm(form, { id: "settle", group }) : {};
 const add = (id, key, label, run, when = () => !waits) => keys.add({ id: `settle.${id}`, keys: key, label, group, run, when });
-// Of this person alone: who leads shares items with others.
+// By user, because leaders share items.
 const kept = form && `item-${form.dataset.item}.${document.body.dataset.user}`;
 let waits = false;
 let isChanged = false;
 let timer = null;
 
-// The draft. What stands may have changed since: then neither replaces the other unasked.
+// The draft. If the adjudication changed since, neither replaces the other automatically.
 
 const saved = document.getElementById("settle-saved");
 
@@ -26,7 +26,7 @@ function keep() {
   isChanged = false;
   if (waits) return;
   drafts.keep(kept, read());
-  saved.textContent = "kept in this browser until it stands";
+  saved.textContent = "stored in this browser until you submit";
 }
 
 function takeDraft() {
@@ -61,9 +61,9 @@ async function send() {
     }
     const isSession = [401, 403, 404].includes(reply.status) && await explainSession();
     wrong = reply.told.errors ?? [];
-    if (!isSession) said = reply.told.detail || `The server answered with an error (${reply.status}).`;
+    if (!isSession) said = reply.told.detail || `Server error (${reply.status}).`;
   } catch {
-    said = "No connection. What you said is kept in this browser: send it again when there is one.";
+    said = "No connection. Your answer is stored in this browser. Submit it again when you are online.";
   }
   waits = false;
   form.inert = false;
@@ -87,15 +87,15 @@ if (form) {
     event.preventDefault();
     send();
   });
-  add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "This stands, and on to the next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
+  add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "Accept and next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
 }
-for (const [id, key, label] of [["show", "v", "Show what people said, rewards and models"], ["hide", "v", "As the queue shows it"]]) {
+for (const [id, key, label] of [["show", "v", "Show reviews, rewards and models"], ["hide", "v", "As shown to reviewers"]]) {
   const link = document.getElementById(`settle-${id}`);
   if (link) add(id, key, label, () => link.click());
 }
-for (const [rel, key, label] of [["next", "]", "Next disagreement"], ["prev", "[", "Disagreement before"]]) {
+for (const [rel, key, label] of [["next", "]", "Next disagreement"], ["prev", "[", "Previous disagreement"]]) {
   const link = document.querySelector(`.page-head a[rel=${rel}]`);
   if (link) add(rel, key, label, () => link.click());
 }
-// From here on keys are heard.
+// Keyboard shortcuts work from here on (for tests).
 document.body.dataset.listens = "1";

@@ -1,4 +1,4 @@
-// The reviewers' part of the browser's storage: unsent answers, drafts, and drafts that were set aside.
+// Browser storage of reviewers: unsent answers, drafts, and drafts set aside.
 
 export const UNSENT = "gymweb.unsent.";
 export const DRAFT = "gymweb.draft.";
@@ -6,7 +6,7 @@ export const ASIDE = "gymweb.aside.";
 // The id of the user; empty on a page without reviews.
 export const user = document.getElementById("review-lost")?.dataset.user ?? "";
 
-// A browser may forbid its storage, or have none left: then it is kept as long as the page is open.
+// If the storage is disabled or full, keep it in memory while the page is open.
 const held = new Map();
 export const store = {
   get(key) {

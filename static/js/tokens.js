@@ -1,4 +1,4 @@
-// The strip of tokens: one stop of the tab key, arrow keys within, and the numbers of the token in focus in words.
+// The strip of tokens: one tab stop, arrow keys within, and a description of the focused token.
 
 function walkTokens(strip) {
   const told = document.getElementById("token-told");
@@ -12,7 +12,7 @@ function walkTokens(strip) {
     tokens[at].focus();
   }
 
-  // The token in the line above or below that stands nearest.
+  // Move to the nearest token in the line above or below.
   function line(way) {
     const from = tokens[at].getBoundingClientRect();
     const beyond = tokens.map((token, index) => [token.getBoundingClientRect(), index])

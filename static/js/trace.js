@@ -1,5 +1,5 @@
-// The trace page: parts are loaded as they come into sight, a step can be linked, found and walked to wherever it is,
-// and what is noise to its reader is switched off. The page reads without any of this.
+// The trace page: loads parts on scrolling; links, finds and moves to steps; hides parts. The page also works without
+// this script.
 
 import * as keys from "./keys.js";
 
@@ -20,7 +20,7 @@ function openReader(reader) {
       .querySelector("template").content;
   }
 
-  // Gives what has taken its place; asked again while it loads, the same.
+  // Return the replacement; repeated calls while loading return the same promise.
   function load(place) {
     if (!place.matches(".pending")) return Promise.resolve(place);
     if (!loading.has(place.id)) loading.set(place.id, exchange(place).finally(() => loading.delete(place.id)));
@@ -38,7 +38,7 @@ function openReader(reader) {
     } catch {
       const link = place.querySelector("a");
       place.classList.add("failed");
-      link.textContent = "This part could not be loaded. Open it by itself";
+      link.textContent = "This part could not be loaded. Open it separately";
       return place;
     }
   }
@@ -68,7 +68,7 @@ function openReader(reader) {
     return document.getElementById(`e${seq}`);
   }
 
-  // `part` is the text of the event that is meant, where one is: what a find leads to.
+  // Scroll to a step. `part` is the text of the event that matched a search, if any.
   async function goTo(seq, { push = false, part } = {}) {
     sendBack();
     const target = await find(seq);
@@ -79,9 +79,9 @@ function openReader(reader) {
     const card = target.closest(".event") || target;
     choose(card);
     if (!target.getClientRects().length && (reader.dataset.hide || reader.dataset.only)) {
-      // Whoever follows a link wants to see where it leads; what is switched off stays so for the next page.
+      // Show the target of a link even if it is hidden; the saved setting does not change.
       showNoise("hide=none", false);
-      document.getElementById("hidden-note").textContent = `Event #${seq} was switched off: here everything is shown.`;
+      document.getElementById("hidden-note").textContent = `Event #${seq} was hidden. All parts are shown now.`;
     }
     place.scrollIntoView({ block: "start" });
     pin(place);
@@ -89,7 +89,7 @@ function openReader(reader) {
     return card;
   }
 
-  // What a find leads to is shown in its card though it is switched off, and goes back when the reader goes on.
+  // A match in a hidden part is shown until the reader moves on.
   let brought = [];
   let unfolded = [];
   let broughtNote = "";
@@ -103,13 +103,13 @@ function openReader(reader) {
       const part = (text ?? target).closest(NAMES[name]);
       if (part) bringOne(part, `“${labelOf(name)}”`, names);
     }
-    if (reader.dataset.only && !card.matches(".trouble")) bringOne(card, "what has no error", names);
+    if (reader.dataset.only && !card.matches(".trouble")) bringOne(card, "steps without errors", names);
     for (let fold = text?.closest("details"); fold && card.contains(fold); fold = fold.parentElement.closest("details")) {
       if (fold.open) continue;
       fold.open = true;
       unfolded.push(fold);
     }
-    broughtNote = names.length ? `Switched off, and shown in step #${seqOf(card)} for what was found there: ${names.join(", ")}.` : "";
+    broughtNote = names.length ? `Shown in step #${seqOf(card)} because of a search match, although hidden: ${names.join(", ")}.` : "";
     sayHidden();
     if (names.length) document.dispatchEvent(new CustomEvent("trace:shown", { detail: card }));
     return text?.closest(".arguments, .result, .block") ?? target;
@@ -118,7 +118,7 @@ function openReader(reader) {
   function bringOne(part, what, names) {
     const note = document.createElement("p");
     note.className = "brought-note muted small";
-    note.textContent = `Switched off: ${what}. It is shown here for what was found.`;
+    note.textContent = `Shown because of a search match, although hidden: ${what}.`;
     part.classList.add("brought");
     if (part.matches(".event")) part.querySelector(".event-head").after(note);
     else part.prepend(note);
@@ -139,8 +139,8 @@ function openReader(reader) {
     sayHidden();
   }
 
-  // What stands above is measured only once it is drawn or loaded: for a moment the target is held where it is wanted,
-  // until whoever reads does anything.
+  // Content above gets its height when drawn or loaded: hold the target in place for a moment,
+  // until the reader scrolls or types.
   const PIN_MS = 1500;
   let pinned = null;
 
@@ -174,7 +174,7 @@ function openReader(reader) {
   addEventListener("hashchange", followHash);
   addEventListener("popstate", followHash);
 
-  // The chosen step and the inspector
+  // The selected step and the inspector
 
   const chosen = () => transcript().querySelector(".event.chosen");
   const seqOf = (card) => Number(card.id.slice(1));
@@ -213,11 +213,11 @@ function openReader(reader) {
       const fresh = (await fetchPart(link.getAttribute("href"))).getElementById("inspected");
       if (card === chosen()) document.getElementById("inspected").replaceWith(document.adoptNode(fresh));
     } catch {
-      // The page of the step says what is wrong.
+      // The page of the step shows the error.
     }
   }
 
-  // The card that keys start from: the chosen one while it is in sight, else the first in sight.
+  // Return the card at which keys start: the selected one if visible, else the first visible one.
   function here() {
     const bar = reader.querySelector(".reader-bar").getBoundingClientRect().bottom;
     const inSight = (card) => {
@@ -242,7 +242,7 @@ function openReader(reader) {
     return null;
   }
 
-  // A part between two cards that is not loaded yet.
+  // Return a part between two cards that is not loaded yet.
   function gapBetween(one, other, way = 1) {
     if (!one) return null;
     const chunk = one.closest(".chunk");
@@ -251,7 +251,7 @@ function openReader(reader) {
     return beside?.matches(".chunk.pending:not(.failed)") ? beside : null;
   }
 
-  // Trouble is known to the outline, whose parts come before those of the transcript.
+  // The outline marks errors, and its parts load before the transcript.
   async function trouble(way) {
     const [all, at, isChosen] = here();
     const from = all.length ? seqOf(all[at]) - (isChosen ? 0 : way) : 0;
@@ -267,10 +267,10 @@ function openReader(reader) {
     }
   }
 
-  // Noise
+  // Hidden parts
 
   const bar = reader.querySelector(".reader-bar");
-  // What sticks below the bar has to know how high it is.
+  // Sticky elements below the bar need its height.
   new ResizeObserver(() => {
     if (wide.matches) reader.style.setProperty("--bar", `${bar.offsetHeight}px`);
     else reader.style.removeProperty("--bar");
@@ -314,7 +314,7 @@ function openReader(reader) {
       const all = transcript().querySelectorAll(".event").length;
       counts.unshift(`${all - transcript().querySelectorAll(".event.trouble").length} of ${all} steps without errors`);
     }
-    document.getElementById("hidden-note").textContent = [counts.length ? `Hidden here: ${counts.join(", ")}.` : "", broughtNote].filter(Boolean).join(" ");
+    document.getElementById("hidden-note").textContent = [counts.length ? `Hidden: ${counts.join(", ")}.` : "", broughtNote].filter(Boolean).join(" ");
   }
 
   function flip(name) {
@@ -337,7 +337,7 @@ function openReader(reader) {
     }
   });
 
-  // Find in the whole rollout, or `:12` for a step
+  // Search the whole rollout, or `:12` for a step
 
   const box = document.getElementById("find");
   bar.querySelector(".find").addEventListener("submit", async (event) => {
@@ -358,7 +358,7 @@ function openReader(reader) {
       pane.scrollTop = 0;
       document.querySelector("#found a")?.focus();
     } catch {
-      sayFound("The server cannot be reached.");
+      sayFound("The server is unreachable.");
     }
   });
   box.addEventListener("search", () => { if (!box.value) endFind(); });
@@ -372,7 +372,7 @@ function openReader(reader) {
     document.getElementById("hidden-note").textContent = text;
   }
 
-  // Panes, as they were left
+  // Restore the panes
 
   for (const pane of reader.querySelectorAll(".pane")) {
     const kept = `pane.${pane.id}`;
@@ -421,10 +421,10 @@ function openReader(reader) {
     address.hash = `e${seq}`;
     try {
       await navigator.clipboard.writeText(address.href);
-      sayFound(`The address of step ${seq} is copied.`);
+      sayFound(`Link to step ${seq} copied.`);
     } catch {
       history.replaceState(null, "", address);
-      sayFound("The address bar has the link: this browser lets nothing be copied here.");
+      sayFound("This browser does not allow copying. The link is in the address bar.");
     }
   }
 
@@ -437,32 +437,32 @@ function openReader(reader) {
   for (const [id, key, label, run] of [
     ["trace.next", "j", "Next step", () => step(1)],
     ["trace.previous", "k", "Previous step", () => step(-1)],
-    ["trace.next-turn", "J", "Next turn of the model", () => step(1, (card) => card.matches(".model_call"))],
-    ["trace.previous-turn", "K", "Previous turn of the model", () => step(-1, (card) => card.matches(".model_call"))],
+    ["trace.next-turn", "J", "Next model turn", () => step(1, (card) => card.matches(".model_call"))],
+    ["trace.previous-turn", "K", "Previous model turn", () => step(-1, (card) => card.matches(".model_call"))],
     ["trace.next-trouble", "n", "Next error or comment", () => trouble(1)],
     ["trace.previous-trouble", "N", "Previous error or comment", () => trouble(-1)],
     ["trace.first", "g g", "First step", () => goTo(Number(transcript().querySelector(".chunk")?.dataset.first ?? 0))],
     ["trace.last", "G", "Last step", goToLast],
-    ["trace.go", ":", "Go to a step by number", () => { box.value = ":"; box.focus(); }],
+    ["trace.go", ":", "Go to step number", () => { box.value = ":"; box.focus(); }],
     ["trace.expand", "e", "Expand or collapse the step", () => current() && toggleFolds(current())],
     ["trace.expand-all", "E", "Expand or collapse all", () => toggleFolds(transcript())],
     ["trace.focus", "f", "One step at a time", focusOne],
-    ["trace.raw", "r", "Rendered, raw, JSON", () => current() && document.dispatchEvent(new CustomEvent("trace:cycle", { detail: current() }))],
-    ["trace.link", "y", "Copy the step's address", copyLink],
+    ["trace.raw", "r", "Switch between rendered, raw and JSON", () => current() && document.dispatchEvent(new CustomEvent("trace:cycle", { detail: current() }))],
+    ["trace.link", "y", "Copy link to step", copyLink],
     ["trace.comment", "c", "Comment on the step", () => current() && comment(seqOf(current()))],
-    ["trace.wrap", "w", "Wrap long lines, or not", wrap],
-    ["trace.outline", "o", "Outline", () => document.querySelector("#outline > summary").click()],
-    ["trace.inspector", "i", "Inspector", () => document.querySelector("#inspector > summary").click()],
+    ["trace.wrap", "w", "Toggle line wrap", wrap],
+    ["trace.outline", "o", "Show or hide the outline", () => document.querySelector("#outline > summary").click()],
+    ["trace.inspector", "i", "Show or hide the inspector", () => document.querySelector("#inspector > summary").click()],
     ["trace.rollout-before", "[", "Previous rollout", () => click("main a[rel=prev]")],
     ["trace.rollout-after", "]", "Next rollout", () => click("main a[rel=next]")],
   ]) keys.add({ id, keys: key, label, group, run });
   for (const each of bar.querySelectorAll("[data-part]")) {
-    keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Shown in the trace", run: () => flip(each.dataset.part) });
+    keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Show or hide in the trace", run: () => flip(each.dataset.part) });
   }
 
   function wrap() {
     const off = reader.classList.toggle("unwrapped");
-    // What scrolls sideways has to be reached by keys.
+    // Elements that scroll sideways must be focusable.
     for (const pre of transcript().querySelectorAll("pre.code")) {
       if (off) pre.tabIndex = 0;
       else pre.removeAttribute("tabindex");

@@ -1,9 +1,9 @@
-// What was typed into a form is not lost where its session had ended: as it is sent it is kept in this tab, and when the
-// answer is the sign-in page it stands in the form again afterwards. Any other page means that the server had it.
+// Keeps form input if the session has ended: it is stored in this tab on submit, and restored if the response was the
+// sign-in page. Any other response means that the server has it.
 
 const KEPT = "gymweb.typed";
 const user = document.body.dataset.user ?? "";
-// A secret is typed again: it lies in no storage.
+// Secrets are never stored and must be typed again.
 const SKIPPED = "[type=password], [type=hidden], [type=file], [type=submit], [type=button]";
 
 const fieldsOf = (form) => [...form.elements].filter((each) => each.name && !each.matches(`button, fieldset, ${SKIPPED}`));
@@ -17,7 +17,7 @@ function keep(form) {
   try {
     if (typed.length) sessionStorage.setItem(KEPT, JSON.stringify({ user, path: pathOf(form), typed }));
   } catch {
-    // A browser that keeps nothing, or has no room for so much.
+    // The storage is disabled or full.
   }
 }
 
@@ -42,7 +42,7 @@ function fill(form, typed) {
   const note = document.createElement("p");
   note.className = "message warning";
   note.setAttribute("role", "status");
-  note.textContent = "You had been signed out, so this was not saved. What you typed stands here again: send it once more.";
+  note.textContent = "You were signed out, so this was not saved. Your input is restored below. Submit it again.";
   form.prepend(note);
   fields[0].dispatchEvent(new Event("change", { bubbles: true }));
   (fields.find((each) => each.matches("textarea")) ?? fields[0]).focus();
@@ -52,7 +52,7 @@ function restore() {
   const kept = read();
   if (!kept) return;
   if (!user) {
-    // Between the form and the sign-in: only what the server has sent back is kept.
+    // Between form and sign-in, keep only what the server sent back.
     if (document.querySelector("[data-unsent]")) sessionStorage.setItem(KEPT, JSON.stringify({ ...kept, isBack: true }));
     const note = document.querySelector("[data-unsent-kept]");
     if (note) note.hidden = false;

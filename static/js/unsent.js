@@ -1,5 +1,5 @@
-// What reviewers said and the server does not have yet. It lies in the browser's storage, under the submission's own
-// token, until the server has said that it has it; what the server can never take stays where it can be copied.
+// Reviews that the server does not have yet. They stay in the browser's storage under their token until the server
+// confirms them; rejected ones stay so that the user can copy them.
 
 import { button, keep, tell } from "./drafts.js";
 import { csrf } from "./gymweb.js";
@@ -13,12 +13,12 @@ const shelf = document.getElementById("review-kept");
 const name = line?.dataset.name ?? "";
 const listeners = [];
 
-// The token is the session's in which this page was opened, so that nothing is sent in another person's. Who has
-// signed in again, perhaps in another tab, has a new one in the cookie.
+// The CSRF token of the session that opened this page, so that nothing is sent as another user. Signing in again,
+// perhaps in another tab, puts a new one in the cookie.
 let session = null;
 const renewed = () => /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1] ?? null;
 
-// Rejects without a connection; a refusal is an answer.
+// Rejects without a connection; an error response does not reject.
 async function ask(path, body) {
   const sent = { method: "POST", headers: { "X-CSRFToken": token(), "Content-Type": "application/json" }, body: JSON.stringify(body ?? {}) };
   const reply = await fetch(`/api/v1/${path}`, body === undefined ? {} : sent);
@@ -47,7 +47,7 @@ export function warn(text, address, words) {
   }
 }
 
-// The name of the session's user: "" without a session, null without a connection.
+// Return the name of the session's user: "" without a session, null without a connection.
 async function whoIs() {
   try {
     const reply = await ask("me/");
@@ -60,24 +60,24 @@ async function whoIs() {
 
 const signIn = () => `${line?.dataset.signIn ?? "/sign-in/"}?next=${encodeURIComponent(location.pathname + location.search)}`;
 
-// After a refusal that may be the session's: true where it is, and said.
+// After an error that may be caused by the session: if so, show it and return true.
 export async function explainSession() {
   const who = await whoIs();
   if (who === name) return false;
-  if (who === null) warn("No connection. What you said is kept in this browser and sent as soon as there is one.");
-  else if (who === "") warn("You are signed out. What you said is kept in this browser, and sent when you have signed in.", signIn(), "Sign in and go on");
-  else warn(`This browser is signed in as ${who} by now. What ${name} said is kept here and sent when ${name} has signed in again.`, signIn(), "Sign in");
+  if (who === null) warn("No connection. Your answer is stored in this browser and sent when you are online.");
+  else if (who === "") warn("You are signed out. Your answer is stored in this browser and sent after you sign in.", signIn(), "Sign in and continue");
+  else warn(`This browser is now signed in as ${who}. The answer of ${name} is stored here and sent when ${name} signs in again.`, signIn(), "Sign in");
   return true;
 }
 
-// What is sent has an `answer`, a reason to `skip`, or takes the review back (`undo`). The outcome of each is "sent",
-// "refused" for good, "wrong" (to be corrected), or "waits".
+// Each record has an `answer`, a reason to `skip`, or `undo`. Its outcome is "sent", "refused" for good, "wrong" (to be
+// corrected), or "waits".
 
 function requestOf(record) {
   const { review, queue, answer, skip, undo } = record;
   if (undo) return [`queues/${queue}/undo/`, { review: Number(review) }];
   if (skip) return [`reviews/${review}/skip/`, { reason: skip }];
-  // Who has it open goes on: the next item comes with the answer, without another request.
+  // If the review is open here, the response includes the next item, which saves a request.
   return [`reviews/${review}/submit/`, isOpenHere(record) ? { ...answer, claim: true } : answer];
 }
 
@@ -89,7 +89,7 @@ const isSame = (one, other) =>
   && JSON.stringify(dense(one.ranks)) === JSON.stringify(dense(other.ranks))
   && JSON.stringify([...(one.reasons ?? [])].sort()) === JSON.stringify([...(other.reasons ?? [])].sort());
 
-// Sent once more with another token, such as from a second tab: the server may have just this.
+// The submission was repeated with another token, for example from a second tab: the server may have this answer.
 async function isThere(record) {
   try {
     const reply = await ask(`reviews/${record.review}/`);
@@ -100,13 +100,13 @@ async function isThere(record) {
   }
 }
 
-// A skipped review may be taken back, and keeps its draft for that.
+// A skipped review can be undone, and keeps its draft for that.
 function finish(record) {
   for (const kind of record.answer ? [UNSENT, DRAFT, ASIDE] : [UNSENT]) store.remove(kind + record.review);
   return "sent";
 }
 
-// It lies on the shelf: a draft of the same would come back as if it had been written since.
+// Keep the record and drop its draft, which would look as if it had been written later.
 function refuse(record, reason) {
   if (record.undo) {
     store.remove(UNSENT + record.review);
@@ -115,7 +115,7 @@ function refuse(record, reason) {
   }
   store.set(UNSENT + record.review, { ...record, refused: reason });
   store.remove(DRAFT + record.review);
-  warn(`${reason} What you said is kept below: copy it, send it again, or discard it.`, record.work, "Go on");
+  warn(`${reason} Your answer is below: copy it, send it again, or discard it.`, record.work, "Continue");
   return "refused";
 }
 
@@ -132,7 +132,7 @@ function wait(text, ms = 0) {
 }
 
 const isOpenHere = (record) => document.getElementById("review-form")?.dataset.review === String(record.review);
-// From the last answers: the claimed next item, the review that was taken back, and the errors to correct.
+// From the last responses: the next item, the review that was undone, and the errors to correct.
 export let claimed = null;
 export let undone = null;
 export let wrong = [];
@@ -143,7 +143,7 @@ async function send(record) {
     reply = await post(...requestOf(record));
   } catch {
     delay = FIRST_MS;
-    return wait(`No connection. ${record.undo ? "The last one is taken back" : "What you said is kept in this browser and sent"} as soon as there is one.`);
+    return wait(`No connection. ${record.undo ? "The last review is undone" : "Your answer is stored in this browser and sent"} when you are online.`);
   }
   const { status, told } = reply;
   if (reply.ok) {
@@ -151,8 +151,8 @@ async function send(record) {
     if (record.undo) undone = told;
     return finish(record);
   }
-  if (status === 429) return wait("The server asks to wait a little. What you said is kept in this browser until it is sent.", reply.waits);
-  if (status === 408 || status >= 500) return wait(`The server answered with an error (${status}). ${record.undo ? "The last one is taken back" : "What you said is kept in this browser and sent again"} as soon as it can take it.`, reply.waits);
+  if (status === 429) return wait("The server is busy. Your answer is stored in this browser until it is sent.", reply.waits);
+  if (status === 408 || status >= 500) return wait(`Server error (${status}). ${record.undo ? "The last review is undone" : "Your answer is stored in this browser and sent again"} when the server recovers.`, reply.waits);
   if ([401, 403, 404].includes(status) && await explainSession()) {
     clearTimeout(timer);
     timer = setTimeout(sendAll, SIGNED_OUT_MS);
@@ -162,14 +162,14 @@ async function send(record) {
   const errors = (told.errors ?? []).map((each) => each.message).join(" ");
   wrong = told.errors?.length ? told.errors : [{ pointer: "", message: told.detail }];
   if (status === 400 && record.answer && isOpenHere(record)) {
-    // It is in the form, and its draft in the storage.
+    // It is shown in the form, and stored as a draft.
     keep(record.review, record.answer);
     store.remove(UNSENT + record.review);
     warn(errors || told.detail);
     return "wrong";
   }
-  if (status === 404) return refuse(record, "What you judged has been deleted meanwhile, or is not for you any more.");
-  return refuse(record, errors || told.detail || `The server refused it (${status}).`);
+  if (status === 404) return refuse(record, "The item was deleted, or is no longer assigned to you.");
+  return refuse(record, errors || told.detail || `The server rejected it (${status}).`);
 }
 
 // Records of other users, and of pages without a user, are left alone.
@@ -196,7 +196,7 @@ export function sendAll() {
   return last;
 }
 
-// What cannot be sent: to be copied, tried again or given up
+// Rejected records: copy, retry or discard
 
 function draw(record) {
   const entry = document.createElement("li");
@@ -216,7 +216,7 @@ function draw(record) {
     sendAll();
   });
   const discard = button("Discard", () => {
-    if (!window.confirm("Discard what you said? It is nowhere else.")) return;
+    if (!window.confirm("Discard your answer? There is no other copy.")) return;
     store.remove(UNSENT + record.review);
     show();
   });

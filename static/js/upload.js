@@ -1,6 +1,6 @@
-// Files larger than one part go to the API in parts, with progress; a broken part is sent again where the server says.
-// Smaller files, and browsers without this script, post the form as it is. An upload that was not finished is taken up
-// again when the same file is chosen, in the same browser: it keeps which one it was.
+// Uploads files larger than one part in parts, with progress, and resumes broken parts where the server stopped.
+// Smaller files are posted by the form, as without this script. An unfinished upload is resumed if the same file is
+// chosen again in the same browser.
 
 const form = document.querySelector("[data-upload]");
 const file = form.elements.file;
@@ -35,18 +35,18 @@ async function patiently(action) {
   for (;;) {
     try {
       const result = await action();
-      // 507: the disk is full, which another try will not change.
+      // 507: the disk is full, and retrying does not help.
       if (result.status < 500 || result.status === 507) return result;
     } catch (error) {
       if (navigator.onLine && attempt + 1 === TRIES) throw error;
     }
     if (navigator.onLine) {
       attempt += 1;
-      if (attempt === TRIES) throw new Error("the server does not answer");
-      say(`The server does not answer: trying again. ${current}`);
+      if (attempt === TRIES) throw new Error("the server does not respond");
+      say(`The server does not respond. Trying again. ${current}`);
       await new Promise((wake) => { setTimeout(wake, 500 * 2 ** attempt); });
     } else {
-      say(`You are offline: the upload goes on when you are back. ${current}`);
+      say(`You are offline. The upload continues when you are online. ${current}`);
       await new Promise((wake) => { window.addEventListener("online", wake, { once: true }); });
     }
     say(current);
@@ -54,10 +54,10 @@ async function patiently(action) {
 }
 
 function refuse({ status, answer }) {
-  throw new Error(answer.detail || `the server answered ${status}`);
+  throw new Error(answer.detail || `server error ${status}`);
 }
 
-// Browsers may refuse to keep anything; then an upload begins anew.
+// If the browser's storage is disabled, uploads start again.
 function keep(begun) {
   try {
     if (begun) localStorage.setItem(KEPT, JSON.stringify(begun));
@@ -75,7 +75,7 @@ function unfinished() {
 
 async function describe(chosen) {
   const first = await chosen.slice(0, Number(form.dataset.partBytes)).arrayBuffer();
-  // Only where the address is HTTPS, or this computer.
+  // Only available with HTTPS or on localhost.
   const sum = window.crypto.subtle ? new Uint8Array(await crypto.subtle.digest("SHA-256", first)) : [];
   const sha256 = Array.from(sum, (byte) => byte.toString(16).padStart(2, "0")).join("");
   return { name: chosen.name, size: chosen.size, modified: chosen.lastModified, sha256 };
@@ -86,7 +86,7 @@ async function receiving(id) {
   return seen.status === 200 && seen.answer.state === "receiving" ? seen.answer : null;
 }
 
-// Where the unfinished upload of this file goes on; null where there is none.
+// Return where to resume the unfinished upload of this file; null if there is none.
 async function takeUp(chosen, its) {
   const begun = unfinished();
   if (!begun || Object.keys(its).some((name) => its[name] !== begun[name])) return null;
@@ -94,7 +94,7 @@ async function takeUp(chosen, its) {
   if (!there || there.received_bytes > chosen.size) return null;
   const offset = Math.max(0, there.received_bytes - Number(form.dataset.partBytes));
   const last = chosen.slice(offset, there.received_bytes);
-  // The server compares the last part with what it has: another file of that name and size is no continuation.
+  // The server compares the last part with its copy: another file with the same name and size cannot continue.
   const put = () => call("PUT", `${form.dataset.uploadsUrl}${begun.id}/parts/?offset=${offset}`, last, "application/octet-stream");
   if (last.size && (await patiently(put)).status !== 200) return null;
   return { id: begun.id, offset: there.received_bytes };
@@ -131,7 +131,7 @@ async function sendParts(chosen) {
   }
   say("All sent.", 1);
   const finished = await patiently(() => call("POST", `${upload}finish/`));
-  // 409: an answer was lost, and it was finished before.
+  // 409: the upload was finished before, but its response was lost.
   if (![202, 409].includes(finished.status)) refuse(finished);
   keep(null);
   window.location.assign(form.dataset.resultUrl.replace("/0/", `/${begun.id}/`));
@@ -146,7 +146,7 @@ async function offer() {
     return;
   }
   const sent = `${megabytes(there.received_bytes)} of ${megabytes(begun.size)} MB`;
-  say(`An upload of ${begun.name} stopped at ${sent}: choose the same file to go on there; another begins anew.`, there.received_bytes / begun.size);
+  say(`An upload of ${begun.name} stopped at ${sent}. Choose the same file to continue it, or another file to start over.`, there.received_bytes / begun.size);
 }
 
 form.addEventListener("submit", async (event) => {
@@ -161,7 +161,7 @@ form.addEventListener("submit", async (event) => {
   try {
     await sendParts(chosen);
   } catch (error) {
-    say(`The upload stopped: ${error.message}. Choose “${button.textContent.trim()}” to go on where it stopped.`);
+    say(`The upload stopped: ${error.message}. Choose “${button.textContent.trim()}” to continue.`);
     button.disabled = false;
   } finally {
     window.removeEventListener("beforeunload", warn);

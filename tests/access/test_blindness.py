@@ -400,7 +400,7 @@ def test_what_was_begun_in_a_closed_queue_stays_hidden_elsewhere_until_it_is_giv
         return EXPECTED in client.post(f"/api/v1/queues/{other.pk}/claim/").content.decode()
 
     assert not shows()
-    assert "You still hold an item" in client.get(f"/queues/{ONE}/review/").content.decode()
+    assert "You have an open item" in client.get(f"/queues/{ONE}/review/").content.decode()
     skip_item(review=blind, user=ann, reason="Given up.")
     assert not shows()
     Review.objects.filter(pk=blind.pk).update(skipped_at=timezone.now() - timedelta(minutes=11))

@@ -93,7 +93,7 @@ def test_the_commands_create_list_and_revoke_a_key(capsys):
     call_command("revoke_api_key", api_key.prefix)
     assert capsys.readouterr().err.splitlines() == [
         f"ci (gw_{api_key.prefix}_…) of ada is revoked.",
-        f"ci (gw_{api_key.prefix}_…) of ada was revoked already.",
+        f"ci (gw_{api_key.prefix}_…) of ada was already revoked.",
     ]
     assert find_api_key(token) is None
 
@@ -105,7 +105,7 @@ def test_the_commands_create_list_and_revoke_a_key(capsys):
         (["create_api_key", "ada", "--name", "ci"], "--scope"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "everything"], "invalid choice"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "export", "--days", "-1"], "whole number of days"),
-        (["revoke_api_key", "0123456789ab"], "There is no API key with the prefix 0123456789ab."),
+        (["revoke_api_key", "0123456789ab"], "Unknown API key prefix 0123456789ab."),
     ],
 )
 def test_a_command_that_cannot_be_says_why(command, words):

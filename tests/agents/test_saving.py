@@ -70,13 +70,13 @@ def test_a_slug_is_used_once():
         (["text"], "Item 1 is not an object."),
         ([{"role": "robot", "content": "x"}], "Item 1 has none of the roles user, assistant, system, developer."),
         ([{"role": "user", "content": 5}], "Item 1 has no content."),
-        ([{"type": 5}], "Item 1 has a type that is no text."),
-        ([{**CALL, "arguments": {}}], "Item 1 is a function_call without the text 'arguments'."),
+        ([{"type": 5}], "Item 1 has a type that is not text."),
+        ([{**CALL, "arguments": {}}], "Item 1 is a function_call without 'arguments'."),
         ([CALL], "The call 'c1' has no function_call_output."),
-        ([OUTPUT], "Item 1 is the output of a call that does not stand before it."),
-        ([CALL, OUTPUT, OUTPUT], "Item 3 is the output of a call that does not stand before it."),
+        ([OUTPUT], "Item 1 is the output of a call that does not precede it."),
+        ([CALL, OUTPUT, OUTPUT], "Item 3 is the output of a call that does not precede it."),
         ([CALL, {**OUTPUT, "output": None}], "Item 2 is a function_call_output without an output."),
-        ([CALL, {**OUTPUT, "call_id": []}], "Item 2 is the output of a call that does not stand before it."),
+        ([CALL, {**OUTPUT, "call_id": []}], "Item 2 is the output of a call that does not precede it."),
     ],
 )
 def test_examples_are_a_conversation_or_a_problem_with_its_place(examples, problem):

@@ -183,7 +183,7 @@ def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     assert set(formats) == set(FORMATS)
     dpo = formats["nemo_rl_dpo"]
     assert (dpo["options"]["level"], dpo["encodings"]) == (["step"], ["jsonl"])
-    assert "the last message of a completion alone" in dpo["refused"]["level"]["trajectory"]
+    assert "only on the last message of a completion" in dpo["refused"]["level"]["trajectory"]
     of_pairs = ["include_rejected", "only_accepted", "sources"]
     assert dpo["filters"] == sorted(
         ["include_flagged", "max_rows", "min_reward", "per_task", "q", "rollouts", "splits", *of_pairs]
@@ -259,7 +259,7 @@ def test_an_estimate_plans_nothing(engineer, viewer):
     assert Collection.objects.count() == 0
     assert post(viewer, "collections/estimate/", body).status_code == 403
     empty = post(engineer, "collections/estimate/", plan(dataset=make_dataset([]).slug)).json()
-    assert (empty["rollouts"], empty["cost"], empty["basis"]) == (0, None, "Nothing is to be done.")
+    assert (empty["rollouts"], empty["cost"], empty["basis"]) == (0, None, "No rollouts to run.")
 
 
 def test_a_clone_is_planned_with_what_the_body_changes(engineer):

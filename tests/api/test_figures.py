@@ -70,14 +70,14 @@ def test_two_collections_are_contrasted(viewer, collection):
 @pytest.mark.parametrize(
     ("path", "pointer", "message"),
     [
-        ("breakdown/?by=colour", "?by", "There is no breakdown by colour: choose one of split, tag, model_version."),
-        ("profile/?bucket=often", "?bucket", "There is no bucket often: choose one of never, sometimes, always."),
-        ("profile/?limit=0", "?limit", "`limit` is a whole number from 1 to 1000."),
-        ("profile/?limit=1001", "?limit", "`limit` is a whole number from 1 to 1000."),
-        ("profile/?after=-1", "?after", "`after` is a whole number from 0 to 9223372036854775807."),
-        ("profile/?after=９", "?after", "`after` is a whole number from 0 to 9223372036854775807."),
-        ("contrast/", "?with", "`with` is a whole number from 1 to 9223372036854775807."),
-        ("contrast/?with=999999", "?with", "There is no collection 999999."),
+        ("breakdown/?by=colour", "?by", "Unknown breakdown colour. Choose one of split, tag, model_version."),
+        ("profile/?bucket=often", "?bucket", "Unknown bucket often. Choose one of never, sometimes, always."),
+        ("profile/?limit=0", "?limit", "`limit` must be a whole number from 1 to 1000."),
+        ("profile/?limit=1001", "?limit", "`limit` must be a whole number from 1 to 1000."),
+        ("profile/?after=-1", "?after", "`after` must be a whole number from 0 to 9223372036854775807."),
+        ("profile/?after=９", "?after", "`after` must be a whole number from 0 to 9223372036854775807."),
+        ("contrast/", "?with", "`with` must be a whole number from 1 to 9223372036854775807."),
+        ("contrast/?with=999999", "?with", "Collection 999999 does not exist."),
     ],
 )
 def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message):
@@ -91,4 +91,4 @@ def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message
 def test_an_unknown_parameter_is_refused_and_another_dataset_too(viewer, collection):
     assert get(viewer, collection, "profile/?bucke=never").status_code == 400
     answer = get(viewer, collection, f"contrast/?with={make_collection().pk}")
-    assert (answer.status_code, "are of different datasets" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "Choose two collections of one dataset" in answer.json()["detail"]) == (409, True)

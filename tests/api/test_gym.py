@@ -99,7 +99,7 @@ def test_what_is_not_there_or_cannot_be_served_says_so():
     client = program()
     assert client.get("/gym/environments/none/").status_code == 404
     refused = client.get("/gym/environments/people/")
-    assert (refused.status_code, "leaves the judgement to people" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "has no verifier" in refused.json()["detail"]) == (409, True)
     assert post(client, "/gym/models/none/v1/responses").status_code == 404
 
 

@@ -68,9 +68,9 @@ def test_the_keys_of_others_are_not_there():
 def test_a_refusal_names_the_scopes_that_would_do():
     reply = program("rollouts:read").post("/api/v1/datasets/", {}, content_type="application/json")
     assert (reply.status_code, reply.json()["type"]) == (403, "urn:gymweb:problem:missing-scope")
-    assert reply.json()["detail"] == "This API key lacks a scope for this: tasks:write or admin."
+    assert reply.json()["detail"] == "The API key needs a scope for this: tasks:write or admin."
     reply = program("admin").get("/api/v1/me/keys/")
-    assert reply.json()["detail"] == "No API key may do this: sign in, or use a command."
+    assert reply.json()["detail"] == "API keys cannot do this. Sign in, or use a command."
 
 
 def test_a_role_that_lacks_the_permission_is_named_before_any_scope():

@@ -91,7 +91,7 @@ def test_a_typing_error_is_answered_with_what_was_meant(viewer):
         {
             "pointer": "?colection",
             "code": "unknown",
-            "message": "“colection” is not a query parameter of this address. Did you mean “collection”?",
+            "message": "“colection” is not a query parameter of this endpoint. Did you mean “collection”?",
         }
     ]
 
@@ -204,7 +204,7 @@ def test_rows_and_lists_can_be_asked_for_in_part(reader, noun):
         refused = reader.get(address)
         assert (refused.status_code, refused.json()["errors"]) == (
             400,
-            [{"pointer": "?fields", "code": "unknown", "message": "There is no field “idd” here. Did you mean “id”?"}],
+            [{"pointer": "?fields", "code": "unknown", "message": "Unknown field “idd”. Did you mean “id”?"}],
         )
 
 

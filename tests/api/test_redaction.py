@@ -48,8 +48,8 @@ def test_a_pattern_holds_for_the_next_text_until_it_is_deleted(engineer):
 @pytest.mark.parametrize(
     ("given", "pointer", "said"),
     [
-        ({"kind": "name", "text": "Content"}, "/text", "A trace has keys of this name"),
-        ({"kind": "prefix", "text": "ab"}, "/text", "A beginning has at least 3 characters."),
+        ({"kind": "name", "text": "Content"}, "/text", "Traces use this key name, so it cannot be redacted"),
+        ({"kind": "prefix", "text": "ab"}, "/text", "A prefix has at least 3 characters."),
         ({"kind": "regex", "text": "a+"}, "/kind", "is not a valid choice"),
         ({"kind": "prefix", "text": "corp.", "least": 3}, "/least", "greater than or equal to 4"),
         ({"kind": "name"}, "/text", "required"),
@@ -67,7 +67,7 @@ def test_a_pattern_that_cannot_be_is_refused_by_field(engineer, given, pointer, 
 def test_a_pattern_that_is_there_is_not_there_twice(engineer):
     assert post(engineer, URL, kind="name", text="badge").status_code == 201
     again = post(engineer, URL, kind="name", text="badge")
-    assert (again.status_code, "This is there already." in again.text) == (400, True)
+    assert (again.status_code, "This pattern already exists." in again.text) == (400, True)
 
 
 def test_viewers_neither_see_patterns_nor_try_texts(client):
@@ -107,7 +107,7 @@ def test_a_refusal_does_not_repeat_a_credential(engineer):
     lines = json.dumps({"response": 1, TOKEN: 1}).replace(": 1}", f": 1, {json.dumps(TOKEN)}: 2}}").encode()
     address = f"/api/v1/collections/import/?dataset={dataset.slug}&agent={make_agent().slug}"
     imported = engineer.post(address, lines, content_type="application/x-ndjson")
-    message = f"the name '{MARK}' stands twice in one object"
+    message = f"the name '{MARK}' is repeated in one object"
     assert (imported.status_code, imported.json()["errors"][0]["message"]) == (400, message)
     assert TOKEN not in imported.content.decode()
 

@@ -141,8 +141,8 @@ def test_a_plan_keeps_its_own_key(engineer):
 WRONG_KEYS = {
     "": "is empty.",
     "k" * 129: "has 129.",
-    "schlüssel": "has others.",
-    "a key": "has others.",
+    "schlüssel": "has other characters.",
+    "a key": "has other characters.",
 }
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
 from apps.rollouts.reverification.reverification_jobs import continue_reverification
@@ -13,7 +14,7 @@ URL = "/api/v1/reverifications/"
 @pytest.fixture
 def collection():
     files = [as_file(stored_row("a"), stored_row("b", reward=0.0))]
-    return import_rollouts(dataset=make_dataset(rows=[]), files=files, agent=make_agent()).collection
+    return import_rollouts(ImportOrder(dataset=make_dataset(rows=[]), agent=make_agent()), files=files).collection
 
 
 def test_a_wish_is_queued_verified_compared_and_applied(engineer, collection):

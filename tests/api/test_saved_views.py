@@ -35,7 +35,7 @@ def test_a_name_that_is_taken_is_a_conflict_that_says_what_to_do(viewer):
         "urn:gymweb:problem:name-taken",
         first["id"],
     )
-    assert told["detail"] == "A view of yours is called “Mine” already: replace it, or choose another name."
+    assert told["detail"] == "You already have a view “Mine”: replace it, or choose another name."
     assert [error["pointer"] for error in told["errors"]] == ["/name"]
     assert [view.query for view in SavedView.objects.all()] == ["reward:1"]
 
@@ -67,11 +67,11 @@ def test_others_see_what_is_shared_and_change_nothing(viewer):
 @pytest.mark.parametrize(
     ("body", "pointer", "said"),
     [
-        ({"name": "x", "query": "rewrd:1"}, "/query", "At character 1: Nothing is filtered by “rewrd”"),
+        ({"name": "x", "query": "rewrd:1"}, "/query", "At character 1: Unknown key “rewrd”"),
         ({"name": "  "}, "/name", "blank"),
         ({"name": "x", "sort": "id; DROP"}, "/sort", "pattern"),
         ({"name": "x", "columns": ["c"] * 41}, "/columns", "no more than 40"),
-        ({"name": "x", "table": "users", "owner": 1}, "/owner", "There is no field"),
+        ({"name": "x", "table": "users", "owner": 1}, "/owner", "Unknown field"),
     ],
 )
 def test_a_view_that_means_nothing_is_refused_by_field(viewer, body, pointer, said):

@@ -148,7 +148,7 @@ def test_a_field_that_does_not_exist_is_refused_with_what_was_meant(engineer):
         {
             "pointer": "/max_step",
             "code": "unknown",
-            "message": "There is no field “max_step”. Did you mean “max_steps”?",
+            "message": "Unknown field “max_step”. Did you mean “max_steps”?",
         }
     ]
 

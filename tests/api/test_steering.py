@@ -60,7 +60,7 @@ def test_a_reached_limit_has_to_be_raised_before_it_goes_on(engineer):
         total=4, state="paused", pause_reason="max_tokens", max_tokens=100, input_tokens=90, output_tokens=20
     )
     refused = steer(engineer, collection, "resume")
-    assert (refused.status_code, "tokens are used up" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "the token limit is reached" in refused.json()["detail"]) == (409, True)
     assert patch(engineer, collection, {"max_tokens": 200}).json()["max_tokens"] == 200
     assert steer(engineer, collection, "resume").json()["state"] == "running"
 

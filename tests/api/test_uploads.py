@@ -232,7 +232,7 @@ def test_fields_of_the_form_are_choices_as_parameters_of_the_address_are(enginee
 @pytest.mark.parametrize(
     ("query", "fields", "error"),
     [
-        ("", {"moda": "upsert"}, ("/moda", "unknown", "There is no field “moda”. Did you mean “mode”?")),
+        ("", {"moda": "upsert"}, ("/moda", "unknown", "Unknown field “moda”. Did you mean “mode”?")),
         ("", {"mode": "upset"}, ("/mode", "invalid", None)),
         ("", {"wait": "perhaps"}, ("/wait", "invalid", "Give true or false.")),
         ("", {"mode": ["upsert", "replace"]}, ("/mode", "repeated", "This is given more than once.")),

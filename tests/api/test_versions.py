@@ -158,7 +158,7 @@ def test_a_choice_that_cannot_be_is_named_and_stores_nothing(engineer, query, po
     ("query", "told"),
     [
         ("split_seed=-1", "Give a whole number from 0 to 9223372036854775807."),
-        ("split_ratios=a:0.5,a:0.5", "The split a is there twice."),
+        ("split_ratios=a:0.5,a:0.5", "The split a is repeated."),
     ],
 )
 def test_what_is_wrong_with_a_split_is_said(engineer, query, told):
@@ -358,7 +358,7 @@ def test_a_dataset_in_use_is_not_deleted(engineer):
     collection = make_collection()
     answer = engineer.delete(f"/api/v1/datasets/{collection.dataset.slug}/")
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:gymweb:problem:in-use")
-    assert answer.json()["detail"].startswith("1 collection made of")
+    assert "is used by 1 collection" in answer.json()["detail"]
 
 
 def test_a_waiting_file_is_forgotten(engineer):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def measure(*arguments: str) -> list[dict[str, object]]:
-    command = [sys.executable, "scripts/measure_uploads.py", *arguments]
+    command = [sys.executable, "-m", "scripts.measure_uploads", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr  # 1 where a budget was missed, which is for `make test-scale` to tell

@@ -200,7 +200,7 @@ def signed_in(chromium: Browser, site: Site) -> Any:
 
 @pytest.fixture
 def tab(chromium: Browser, signed_in: Any) -> Iterator[Page]:
-    """A page of a signed-in browser, low enough to scroll. What it says on its console as an error fails the test."""
+    """A page of a signed-in browser, low enough to scroll. Fields on its console as an error fails the test."""
     context = chromium.new_context(storage_state=signed_in, viewport={"width": 1000, "height": 500})
     page = context.new_page()
     wrong = faults_of(page)

@@ -1,4 +1,4 @@
-"""Every page of the URL configuration, with rows: for everybody, on every screen, and without scripts."""
+"""Every page of the URL configuration, with rows: for all users, on every screen, and without scripts."""
 
 import json
 from collections.abc import Iterator

@@ -43,7 +43,7 @@ def test_two_tiles_of_a_group_are_marked_and_compared_with_the_keyboard(site, ta
     expect(button).to_have_attribute("aria-disabled", "true")
     boxes = tab.locator(".tiles input")
     boxes.nth(0).press("Space")
-    expect(tab.locator("[data-chosen]")).to_have_text("1 marked.")
+    expect(tab.locator("[data-chosen]")).to_have_text("1 selected.")
     boxes.nth(1).press("Space")
     tab.keyboard.press("c")
     expect(tab.locator("h1")).to_contain_text("2 rollouts of task 1")
@@ -51,7 +51,7 @@ def test_two_tiles_of_a_group_are_marked_and_compared_with_the_keyboard(site, ta
 
 def test_the_worst_regressions_are_walked_with_j_and_k(site, tab, seeded):
     tab.goto(f"{site.base}/collections/compare/?a={seeded['a']}&b={seeded['b']}")
-    tab.get_by_role("link", name="Read them one after the other").click()
+    tab.get_by_role("link", name="Compare in order").click()
     place = tab.get_by_label("Comparisons")
     for shown, key in (("1 of 2", "j"), ("2 of 2", "k"), ("1 of 2", "d")):
         expect(place).to_contain_text(shown)
@@ -63,12 +63,12 @@ def test_the_worst_regressions_are_walked_with_j_and_k(site, tab, seeded):
 def test_what_goes_on_opens_in_its_place_and_escape_closes_it(site, tab, seeded):
     tab.set_viewport_size({"width": 1440, "height": 900})
     tab.goto(f"{site.base}/")
-    tray = tab.locator(".side .tray")
-    tray.locator("summary").click()
-    expect(tray).to_contain_text("connection refused")
+    menu = tab.locator(".side .activity-menu")
+    menu.locator("summary").click()
+    expect(menu).to_contain_text("connection refused")
     tab.keyboard.press("Escape")
-    expect(tray.locator(".tray-list")).to_be_hidden()
-    expect(tray.locator("summary")).to_be_focused()
+    expect(menu.locator(".activity-list")).to_be_hidden()
+    expect(menu.locator("summary")).to_be_focused()
 
 
 def test_pages_read_and_forms_post_without_scripts(site, unscripted, seeded):

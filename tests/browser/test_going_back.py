@@ -41,7 +41,7 @@ def test_a_comment_typed_in_a_session_that_ended_is_in_its_form_again(site, figu
     tab.locator("#comment textarea").fill("The sign is wrong.\nLook at step 2.")
     tab.context.clear_cookies(name="sessionid")
     tab.locator("#comment button[type=submit]").click()
-    expect(tab.locator("[data-unsent]")).to_contain_text("what you typed is kept in this browser")
+    expect(tab.locator("[data-unsent]")).to_contain_text("The page still has your text")
     tab.fill("[name=username]", "erika")
     tab.fill("[name=password]", PASSWORD)
     tab.click("main button[type=submit]")

@@ -83,7 +83,7 @@ def test_a_page_that_follows_says_that_its_session_has_ended_and_goes_on_after_s
     session = [each for each in tab.context.cookies() if each["name"] == "sessionid"]
     tab.context.clear_cookies(name="sessionid")
     link = tab.locator("#signed-out a")
-    expect(link).to_have_text("Sign in and go on")
+    expect(link).to_have_text("Sign in and continue")
     assert link.get_attribute("href").startswith("/sign-in/?next=%2Frollouts%2F")
     tab.context.add_cookies(session)
     until_ended(tab)

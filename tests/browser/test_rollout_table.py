@@ -1,4 +1,4 @@
-"""The table of rollouts in a browser: by keyboard alone, without scripts, on a phone, and for everybody."""
+"""The table of rollouts in a browser: by keyboard alone, without scripts, on a phone, and for all users."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_the_table_is_read_marked_and_opened_by_keyboard_alone(site, tab, seeded
     tab.keyboard.press("j")
     tab.keyboard.press("j")
     tab.keyboard.press("X")
-    expect(tab.locator("[data-marked]")).to_have_text("3 marked.")
+    expect(tab.locator("[data-marked]")).to_have_text("3 selected.")
     tab.keyboard.press("Space")
     expect(tab.locator("#peek h2")).to_have_text(f"Rollout #{third}")
     tab.keyboard.press("k")
@@ -85,9 +85,9 @@ def test_marks_and_the_focus_outlast_sorting_filtering_and_coming_back(site, tab
     said = tab.locator("[data-marked]")
     tab.locator("[data-mark-all]").check()
     count = tab.locator("#rollouts tr[data-row]").count()
-    expect(said).to_have_text(f"{count} marked.")
+    expect(said).to_have_text(f"{count} selected.")
     tab.locator("[data-unmark-all]").click()
-    expect(said).to_have_text("Mark rollouts to do something with them.")
+    expect(said).to_contain_text("Select rollouts")
     boxes = tab.locator("#rollouts input[name=r]")
     first, last = boxes.first.get_attribute("value"), boxes.last.get_attribute("value")
     boxes.first.check()
@@ -98,30 +98,30 @@ def test_marks_and_the_focus_outlast_sorting_filtering_and_coming_back(site, tab
     expect(tab.locator("th[aria-sort=descending]")).to_contain_text("Reward")
     expect(tab.locator("#sort-reward")).to_be_focused()
     expect(tab.locator(f"#r{first}")).to_be_checked()
-    expect(said).to_have_text("2 marked.")
+    expect(said).to_have_text("2 selected.")
     open_table(site, tab, f"collection:{seeded['a']} id:{first}")
-    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+    expect(said).to_contain_text("2 selected, 1 on other pages")
     tab.locator("#marked button:has-text('Compare')").click()
     tab.wait_for_url(f"**/rollouts/compare/?r={first},{last}")
     tab.go_back()
-    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+    expect(said).to_contain_text("2 selected, 1 on other pages")
     # What is deleted is asked for on a page.
     tab.locator("#marked button:has-text('Delete')").click()
-    expect(tab.locator("h1")).to_have_text("Delete 2 marked rollouts")
+    expect(tab.locator("h1")).to_have_text("Delete 2 rollouts")
     tab.get_by_role("link", name="Keep them").click()
-    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+    expect(said).to_contain_text("2 selected, 1 on other pages")
 
 
 def test_all_rows_are_marked_by_one_box_on_a_phone_too(site, tab, seeded):
     tab.set_viewport_size({"width": 360, "height": 740})
     open_table(site, tab, f"collection:{seeded['a']}")
-    box = tab.get_by_label("Mark all rows shown")
-    expect(tab.locator("#rollouts label", has_text="Mark all rows shown")).to_be_visible()
+    box = tab.get_by_label("Select all rows shown")
+    expect(tab.locator("#rollouts label", has_text="Select all rows shown")).to_be_visible()
     # Its words are part of what is touched.
-    tab.locator("#rollouts label", has_text="Mark all rows shown").click()
+    tab.locator("#rollouts label", has_text="Select all rows shown").click()
     expect(box).to_be_checked()
     count = tab.locator("#rollouts tr[data-row]").count()
-    expect(tab.locator("[data-marked]")).to_have_text(f"{count} marked.")
+    expect(tab.locator("[data-marked]")).to_have_text(f"{count} selected.")
     assert tab.evaluate("document.documentElement.scrollWidth") == 360
     tab.set_viewport_size({"width": 1440, "height": 740})
     expect(tab.locator("#rollouts label")).to_be_hidden()
@@ -166,7 +166,7 @@ def test_words_of_traces_are_found_and_a_wrong_key_is_marked(site, tab, seeded):
     assert tab.locator("#rollouts tbody tr").count() > 0
     open_table(site, tab, "rewrd:1")
     expect(tab.locator("#q-refusal mark")).to_have_text("rewrd")
-    expect(tab.locator("#q-refusal")).to_contain_text("Do you mean reward:?")
+    expect(tab.locator("#q-refusal")).to_contain_text("Did you mean reward:?")
 
 
 def test_everything_works_without_a_script(site, unscripted, seeded):
@@ -183,7 +183,7 @@ def test_everything_works_without_a_script(site, unscripted, seeded):
     page.click("details[open] button:has-text('Save')")
     assert page.locator("th a.sort", has_text="Cost").count() == 1
     page.click("summary:has-text('Columns')")
-    page.click("details[open] button:has-text('As usual')")
+    page.click("details[open] button:has-text('Default')")
     page.locator("#rollouts input[name=r]").nth(0).check()
     page.locator("#rollouts input[name=r]").nth(1).check()
     page.click("#marked button:has-text('Compare')")

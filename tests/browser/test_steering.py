@@ -26,7 +26,7 @@ def test_pausing_lets_what_runs_end_and_resuming_goes_on_to_the_end(site, tab):
         tab.get_by_role("button", name="Pause", exact=True).click()
         expect(state(tab)).to_contain_text("paused")
     expect(tab.get_by_role("button", name="Resume", exact=True)).to_be_visible()
-    expect(tab.locator("#collection-progress")).to_contain_text("nothing runs")
+    expect(tab.locator("#collection-progress")).to_contain_text("nothing running")
     shown = site.api("GET", f"collections/{collection['id']}/")
     assert (shown["state"], 0 < shown["completed"] < 8, running(site, collection)) == ("paused", True, 0)
     site.api("PATCH", f"collections/{collection['id']}/", {"concurrency": 8})
@@ -52,7 +52,7 @@ def test_a_page_follows_what_others_do_with_its_collection(site, tab):
 def test_a_limit_is_raised_where_it_paused_and_work_goes_on(site, tab):
     collection = site.plan(repeats=1, limit=3, concurrency=1, max_tokens=100)
     tab.goto(f"{site.base}/collections/{collection['id']}/")
-    expect(tab.locator("#collection-progress")).to_contain_text("its tokens are used up")
+    expect(tab.locator("#collection-progress")).to_contain_text("The token limit is reached")
     tab.reload()
     tab.fill("[name=max_attempts]", "99")
     tab.get_by_role("button", name="Save and resume").click()
@@ -70,7 +70,7 @@ def test_an_endpoint_that_fails_is_named_on_the_page(site, tab):
     tab.goto(f"{site.base}/collections/{collection['id']}/")
     held = tab.locator("#collection-progress .message.error")
     expect(held).to_contain_text("calls failed in a row")
-    expect(held).to_contain_text("Held back by policy model Model")
+    expect(held).to_contain_text("Waiting for policy model Model")
     site.api("POST", f"collections/{collection['id']}/cancel/")
 
 

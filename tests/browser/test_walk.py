@@ -94,7 +94,7 @@ class Keys(Hands):
 
     def go(self, name: str, address: str) -> None:
         self.page.keyboard.press("Control+k")
-        palette = self.page.get_by_role("combobox", name="Go to or find")
+        palette = self.page.get_by_role("combobox", name="Search")
         expect(palette).to_be_focused()
         self.page.keyboard.type(name)
         expect(self.page.locator("#palette [aria-selected=true]")).to_have_attribute("href", address)
@@ -150,8 +150,8 @@ def upload(page: Page, hands: Hands, slug: str, folder: Path) -> None:
         hands.write(page.locator("[name=rows]"), ROWS)
     hands.press(page.get_by_role("button", name="Next: columns"))
     page.wait_for_url("**/uploads/*/map/")
-    hands.press(page.get_by_role("button", name="Next: check all rows"))
-    expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows can become tasks")
+    hands.press(page.get_by_role("button", name="Validate all rows"))
+    expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows are valid")
     hands.press(page.get_by_role("button", name="Load as a new version"))
     expect(page.locator("#result")).to_contain_text("Version 1 is ready.")
 
@@ -163,7 +163,7 @@ def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
         "/collections/new/" if isinstance(hands, Keys) else "/collections/",
     )
     if isinstance(hands, Mouse):
-        hands.press(page.get_by_role("link", name="New collection"))
+        hands.press(page.get_by_role("link", name="New collection").first)
     hands.choose(page.get_by_label("Dataset"), slug)
     offered = page.locator("[name=policy_model] option").all_inner_texts()
     hands.choose(page.get_by_label("Policy model"), next(each for each in offered if each.startswith(model)))

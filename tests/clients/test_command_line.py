@@ -31,7 +31,7 @@ TASKS = "".join(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A fresh one: the README's commands name collection 1."""
+    """A fresh one: the documented commands name collection 1."""
     with open_site(tmp_path_factory.mktemp("site"), "--seats", "16") as opened:
         yield opened
 
@@ -50,9 +50,9 @@ def signed_in(site: Site, shell: CommandLine) -> CommandLine:
     return shell
 
 
-def test_the_walk_of_the_readme_runs_as_a_script_that_stops_at_errors(signed_in: CommandLine) -> None:
+def test_the_documented_commands_run_as_a_script_that_stops_at_errors(signed_in: CommandLine) -> None:
     signed_in.gymweb("models", "create", "qwen", "--name", "Qwen", "--provider", "scripted", "--mistake-rate", "0.5")
-    (walk,) = re.findall(r"```sh\n(gymweb upload.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (walk,) = re.findall(r"```sh\n(gymweb upload.*?)```", (ROOT / "docs" / "use" / "cli.md").read_text(), re.DOTALL)
     out, err = signed_in.run("bash", "-c", f"set -e\n{walk}")
     assert "sums version 1: 4 tasks, ready." in err
     assert re.search(r"^completed +32$", out, re.MULTILINE)
@@ -220,7 +220,7 @@ def test_each_way_to_fail_has_its_exit_code(site: Site, shell: CommandLine) -> N
     assert "GYMWEB_TOKEN" in shell.gymweb("datasets", code=3, GYMWEB_URL=site.base, GYMWEB_TOKEN="gw_no_key")[1]
     viewer = {**known, "GYMWEB_TOKEN": site.viewer_key}
     shell.gymweb("agents", "create", "mine", "--name", "Mine", code=3, **viewer)
-    assert "nothing at this address" in shell.gymweb("collections", "show", "99999", code=4, **known)[1]
+    assert "Not found" in shell.gymweb("collections", "show", "99999", code=4, **known)[1]
     assert "--repeats" in shell.gymweb("collect", "--dataset", "sums", "--model", "x", "-k", "0", code=2, **known)[1]
     assert "--model: " in shell.gymweb("collect", "--dataset", "x", "--model", "x", code=2, **known)[1].replace(
         "policy-", ""
@@ -243,7 +243,8 @@ def test_profiles_are_checked_private_and_sent_to_their_own_server_only(site: Si
     who = [shell.gymweb("whoami", "--json", *more)[0] for more in ((), ("--profile", "reader"), ("--url", site.base))]
     assert [json.loads(one)["username"] for one in who] == ["engineer", "viewer", "engineer"]
     assert (
-        "No API key for http://127.0.0.1:9 is known" in shell.gymweb("whoami", "--url", "http://127.0.0.1:9", code=3)[1]
+        "No API key for http://127.0.0.1:9 is stored"
+        in shell.gymweb("whoami", "--url", "http://127.0.0.1:9", code=3)[1]
     )
     shell.gymweb("profiles", "--default", "reader")
     assert json.loads(shell.gymweb("whoami", "--json")[0])["username"] == "viewer"
@@ -269,7 +270,7 @@ def test_a_temporary_server_says_what_it_waits_for_and_is_removed_at_an_interrup
     with shell.start("gymweb", "collect", "sums.jsonl", *plan) as process:
         assert process.stderr
         said = ""
-        while "model fails, its rollouts wait" not in said:
+        while "model is failing. Its rollouts wait" not in said:
             assert select.select([process.stderr], [], [], DEADLINE)[0], said
             block = os.read(process.stderr.fileno(), 65536).decode()
             assert block, f"it ended: {said}"

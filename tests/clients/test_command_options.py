@@ -128,7 +128,7 @@ def test_values_come_from_files(tmp_path: Path) -> None:
         (NUMBER, "10", "at most 9"),
         (NUMBER, "nine", "not a whole number"),
         (NAMES, "c", "not one of: a, b"),
-        (OBJECT, "{", "not JSON"),
+        (OBJECT, "{", "Invalid JSON"),
         (OBJECT, "@missing.json", "No such file"),
         (SECRET, "NO_SUCH_VARIABLE", "not set"),
     ],

@@ -36,12 +36,12 @@ def test_an_agent_is_created_and_shown(pages: Client):
 @pytest.mark.parametrize(
     ("examples", "words"),
     [
-        ("[{]", "This is not JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
+        ("[{]", "Invalid JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
         ('{"role": "user"}', "This must be a JSON list: […]."),
-        ("[NaN]", "This holds a zero byte, half a surrogate pair"),
+        ("[NaN]", "This cannot be stored: it contains a NUL character, an"),
         ('["hello"]', "Item 1 is not an object."),
-        ('[{"role": "user", "content": "a\\u0000b"}]', "This holds a zero byte, half a surrogate pair"),
-        ('[{"role": "user", "content": "\\ud800"}]', "This holds a zero byte, half a surrogate pair"),
+        ('[{"role": "user", "content": "a\\u0000b"}]', "This cannot be stored: it contains a NUL character, an"),
+        ('[{"role": "user", "content": "\\ud800"}]', "This cannot be stored: it contains a NUL character, an"),
         ('[{"role": "boss", "content": "hello"}]', "Item 1 has none of the roles user, assistant"),
         (
             '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}]',
@@ -112,7 +112,7 @@ def test_a_viewer_sees_agents_and_no_way_to_change_them(viewer_pages: Client):
 
 def test_without_agents_the_page_says_what_to_do(pages: Client):
     Agent.objects.all().delete()
-    assert "Create the first agent" in pages.get("/agents/").text
+    assert "Create an agent" in pages.get("/agents/").text
 
 
 @pytest.mark.parametrize("count", [1, 4])

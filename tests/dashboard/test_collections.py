@@ -162,8 +162,8 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
     ("fields", "complaint"),
     [
         ({"sampling": "[1]"}, "This must be a JSON object: {…}."),
-        ({"sampling": "{"}, "This is not JSON: "),
-        ({"sampling": '{"stop": ["a\\u0000"]}'}, "it cannot be stored. It is at /stop/0."),
+        ({"sampling": "{"}, "Invalid JSON: "),
+        ({"sampling": '{"stop": ["a\\u0000"]}'}, "non-finite number. It is at /stop/0."),
         ({"repeats": 0}, "greater than or equal to 1"),
         ({"dataset": 999}, "Select a valid choice."),
     ],
@@ -180,7 +180,7 @@ def test_a_plan_that_makes_no_sense_is_refused_with_its_reason(fields, complaint
 def test_a_dataset_without_tasks_has_nothing_to_collect():
     answer = signed_in().post(reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset(rows=[]).slug))
     assert answer.status_code == 422
-    assert "holds no rollout" in answer.text
+    assert "repeats gives no rollouts" in answer.text
 
 
 def test_the_page_shows_progress_results_and_rollouts():
@@ -267,7 +267,7 @@ def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query):
     make_rollout(collection)
     page = signed_in().get(detail(collection, query)).text
     assert rows(page) == []
-    assert "These filters are not understood" in page
+    assert "Invalid filters" in page
 
 
 PARTS = ["collection-progress", "collection-results", "breakdown", "rollout-table"]
@@ -338,8 +338,8 @@ def test_what_runs_does_not_wait_for_a_worker():
     assert "waiting for a worker" in client.get(detail(collection)).text
     in_flight(collection)
     page = client.get(detail(collection)).text
-    assert ("waiting for a worker" in page, "the first ones are running" in page) == (False, True)
-    assert 'title="running, or finished and being stored"' in page
+    assert ("waiting for a worker" in page, "first rollouts running" in page) == (False, True)
+    assert 'title="running or being stored"' in page
 
 
 def test_a_collection_without_a_worker_says_so_instead_of_guessing_an_end():
@@ -356,7 +356,7 @@ def test_cancelling_drops_what_is_queued():
     collection = make_collection(total=1)
     make_rollout(collection, status="queued", reward=None, stop_reason="", trace=[])
     done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
-    assert "is cancelled, and so is what was queued." in done.text
+    assert "and its queued rollouts are cancelled" in done.text
     assert Rollout.objects.get().status == "cancelled"
     assert reverse("dashboard:collection_cancel", args=[collection.pk]) not in done.text
 
@@ -394,7 +394,7 @@ def test_the_form_chooses_tasks_and_says_what_they_would_take():
     assert "<strong>9 rollouts</strong>" in page
     assert "× 2 repeats, 5 of train" in page
     assert re.search(r"About <strong>[\d,]+ tokens</strong>, \$0\.00\d+\.", page)
-    assert "Guessed: nothing like it has run." in page
+    assert "Rough estimate without earlier rollouts: the words of" in page
     assert "<strong>5 rollouts</strong>" in client.get(address, {**given, "tags": "hard"}).text
 
 
@@ -418,12 +418,12 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"split_repeats": "train"}, "Give a name and a number for each"),
+        ({"split_repeats": "train"}, "Give a number for each name, for example train=8,"),
         ({"split_repeats": "train=0"}, "Give a number from 1 to 10,000 for train."),
-        ({"user_template": "{"}, "write a literal brace twice"),
+        ({"user_template": "{"}, "Write a literal brace twice"),
         ({"resume_from": 999}, "Select a valid choice."),
-        ({"only_failed": "on"}, "Name the earlier collection"),
-        ({"tags": "nobody"}, "has what the filters ask for"),
+        ({"only_failed": "on"}, "Give the earlier collection whose failed rollouts to run"),
+        ({"tags": "nobody"}, "matches the filters"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_refused_beside_its_field(fields, complaint):
@@ -496,15 +496,15 @@ def test_a_collection_is_deleted_once_its_number_was_typed():
     assert client.post(address, {"name": "1"}).status_code == 422
     going = client.post(address, {"name": f"#{collection.pk}"})["Location"]
     assert client.get(detail(collection)).status_code == 404
-    assert "A worker does it" in client.get(going).text
+    assert "A worker deletes" in client.get(going).text
     delete_next_collection()
     page = squeezed(client.get(going).text)
-    assert ("All of it is gone." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
+    assert ("Everything is deleted." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
 
 
 def test_a_running_collection_is_neither_archived_nor_deleted():
     client, collection = signed_in(), make_collection()
     answer = client.post(reverse("dashboard:collection_archive", args=[collection.pk]), follow=True)
-    assert "only what has ended can be archived" in answer.text
+    assert "only finished collections can be archived" in answer.text
     refused = client.post(reverse("dashboard:collection_delete", args=[collection.pk]), {"name": f"#{collection.pk}"})
-    assert (refused.status_code, "cancel it before it is deleted" in refused.text) == (422, True)
+    assert (refused.status_code, "Cancel it first" in refused.text) == (422, True)

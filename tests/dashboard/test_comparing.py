@@ -45,9 +45,9 @@ def compared(*rollouts: Rollout, **query: object) -> str:
 
 def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
     page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
-    assert "Steps 1 to 2 are the same in all" in page
-    assert '<a href="#divergence">They part at step 3</a>' in page
-    assert "<strong>Here they part:</strong> step 3, result <code>run</code>" in page
+    assert "Steps 1 to 2 are equal in all" in page
+    assert '<a href="#divergence">Diverges at step 3</a>' in page
+    assert "<strong>Diverges at</strong> step 3, result <code>run</code>" in page
 
 
 def test_words_that_only_one_has_are_marked():
@@ -80,7 +80,7 @@ def test_the_first_is_what_the_others_are_compared_with():
     good, bad = two()
     client = signed_in()
     page = client.get(compared(good, bad)).text
-    assert f'<a href="/rollouts/compare/?r={bad.pk},{good.pk}">compare with this</a>' in page
+    assert f'<a href="/rollouts/compare/?r={bad.pk},{good.pk}">use as baseline</a>' in page
     turned = client.get(f"/rollouts/compare/?r={bad.pk}&r={good.pk}").context["comparison"]
     assert [each.pk for each in turned.rollouts] == [bad.pk, good.pk]
 
@@ -90,13 +90,13 @@ def test_of_three_the_others_show_what_the_first_has_not_and_one_can_be_left_out
     third = make_rollout(good.collection, trace=trace("2+2", "4", "It is 6.", 0.0), reward=0.0)
     page = signed_in().get(compared(good, bad, third)).text
     assert ("<del>" in page, "It is <ins>6</ins>." in page) == (False, True)
-    assert f'href="/rollouts/compare/?r={good.pk},{third.pk}" aria-label="Without #{bad.pk}"' in page
+    assert f'href="/rollouts/compare/?r={good.pk},{third.pk}" aria-label="Remove #{bad.pk}"' in page
 
 
 def test_rollouts_that_did_the_same_say_so():
     collection = make_collection()
     page = signed_in().get(compared(make_rollout(collection), make_rollout(collection))).text
-    assert "Every step is the same in all of them." in page
+    assert "steps are equal" in page
 
 
 def test_a_step_links_to_its_place_in_the_trace():
@@ -161,7 +161,7 @@ def test_more_than_can_be_compared_by_words_stands_whole(monkeypatch):
     ("query", "says"),
     [
         ("?r=x", "1 was given"),
-        ("?r=999999,999998", "There is no rollout #999999, #999998."),
+        ("?r=999999,999998", "Unknown rollouts: #999999, #999998."),
         ("?r=1,2,3,4,5,6,7", "7 were given"),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_on(query, says):
     reply = signed_in().get(reverse("dashboard:rollout_compare") + query)
     assert reply.status_code == 400
     assert says in reply.text
-    assert "mark two to 6 of its rollouts" in reply.text
+    assert "select two to 6 of its rollouts" in reply.text
 
 
 def test_without_a_choice_the_page_shows_the_way_to_one():
@@ -181,7 +181,7 @@ def test_rollouts_of_different_tasks_are_refused():
     collection = make_collection()
     one, other, _ = (make_rollout(collection, task=task) for task in collection.version.tasks.all())
     reply = signed_in().get(compared(one, other))
-    assert (reply.status_code, "of different tasks" in reply.text) == (400, True)
+    assert (reply.status_code, "belong to different tasks" in reply.text) == (400, True)
 
 
 def test_the_same_task_in_two_versions_is_one_task():
@@ -288,6 +288,6 @@ def test_a_group_that_is_compared_goes_to_a_queue_as_it_stands_or_is_flagged():
     for name in ("rollouts_flag", "rollouts_judge", "selected_queue"):
         assert viewer.post(reverse(f"dashboard:{name}"), flag).status_code == 403
     page = viewer.get(compared(*rollouts)).text
-    assert [words in page for words in ("Choose the winner", "Flag all", "Send to a queue")] == [False] * 3
+    assert [words in page for words in ("Choose winner", "Flag all", "Send to queue")] == [False] * 3
     page = client.get(compared(*rollouts)).text
-    assert [words in page for words in ("Choose the winner", "Flag all", "Send to a queue")] == [True] * 3
+    assert [words in page for words in ("Choose winner", "Flag all", "Send to queue")] == [True] * 3

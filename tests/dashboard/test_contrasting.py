@@ -50,7 +50,7 @@ def test_the_settings_that_differ_come_first_then_what_the_difference_is_worth()
     assert page.index("sampling.temperature") < page.index("Paired difference")
     assert '<code class="value">0.2</code></td><td><code class="value">0.9</code>' in page
     for part in [
-        "10 tasks that both have rewards for",
+        "10 tasks with rewards in both",
         f"<strong>#{b.pk} is worse</strong>",
         "<dt>McNemar p</dt><dd>0.021</dd>",
         "▼ −0.800",
@@ -61,14 +61,14 @@ def test_the_settings_that_differ_come_first_then_what_the_difference_is_worth()
 def test_a_difference_that_may_be_chance_is_said_to_be_none():
     a, b = contrasted((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
     page = signed_in().get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
-    assert "<strong>No difference is shown</strong>" in page
+    assert "<strong>No significant difference</strong>" in page
 
 
 def test_the_worst_regressions_are_read_one_after_the_other():
     a, b = contrasted((1.0, 0.5), (1.0, 0.0), (0.0, 1.0))
     client = signed_in()
     page = client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
-    link = next(each for each in read(page).all("a") if each.text == "Read them one after the other")
+    link = next(each for each in read(page).all("a") if each.text == "Compare in order")
     first = client.get(link.attributes["href"])
     shown = [(each.collection_id, each.reward) for each in first.context["comparison"].rollouts]
     assert (shown, "1 of 2" in first.text) == ([(a.pk, 1.0), (b.pk, 0.0)], True)
@@ -124,9 +124,9 @@ def test_two_that_are_marked_in_the_list_are_compared_the_older_first():
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("?a=999999&b=999998", "There is no collection 999999, 999998."),
-        ("?a=x&b=", "There is no collection x."),
-        ("?c=1&c=2&c=3", "Mark two collections: 3 were given."),
+        ("?a=999999&b=999998", "Unknown collections: 999999, 999998."),
+        ("?a=x&b=", "Unknown collections: x."),
+        ("?c=1&c=2&c=3", "Select two collections to compare: 3 were given."),
     ],
 )
 @pytest.mark.parametrize("page", [COMPARE, CHANGES, "dashboard:collection_changes_file"])
@@ -138,8 +138,8 @@ def test_what_cannot_be_compared_is_refused_in_words(page, query, says):
 def test_collections_of_different_datasets_and_one_with_itself_are_refused():
     a, b = make_collection(), make_collection()
     client = signed_in()
-    assert "are of different datasets" in client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
-    assert "with another one" in client.get(reverse(COMPARE), {"a": a.pk, "b": a.pk}).text
+    assert "Choose two collections of one dataset" in client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
+    assert "Choose two different collections" in client.get(reverse(COMPARE), {"a": a.pk, "b": a.pk}).text
 
 
 def test_without_a_choice_the_page_offers_what_has_rewards():
@@ -147,7 +147,7 @@ def test_without_a_choice_the_page_offers_what_has_rewards():
     make_collection(name="Nothing yet")
     client = signed_in()
     assert {each.pk for each in client.get(reverse(COMPARE)).context["offered"]} == {a.pk, b.pk}
-    assert "Choose two collections of one dataset." in client.get(reverse(COMPARE), {"b": b.pk}).text
+    assert "two collections of one" in client.get(reverse(COMPARE), {"b": b.pk}).text
 
 
 def test_a_collection_leads_to_the_comparison_with_the_one_before_it():

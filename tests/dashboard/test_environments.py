@@ -31,7 +31,7 @@ def test_an_environment_is_created_and_shown(pages: Client):
     assert (reply.status_code, reply["Location"]) == (302, "/environments/weather/")
     page = pages.get("/environments/weather/").text
     assert "https://weather.example" in page
-    assert "not checked yet" in page
+    assert "not checked" in page
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_a_judge_is_chosen_in_the_form_and_its_settings_are_shown(pages: Client)
     assert saved.judge_model == judge
     assert saved.judge_settings == {"question": "compare", "reads": "answer", "worth": {"tie": 0.25}}
     page = pages.get("/environments/essays/").text
-    for part in ("Critic", "0.25 if they are even", "asked in both orders", "Is {answer} kind?", "7 questions"):
+    for part in ("Critic", "0.25 for a tie", "Judged in both orders", "Is {answer} kind?"):
         assert part in page
     assert "A judge model scores the final answer" in page
     edit = pages.get("/environments/essays/edit/")
-    assert "{expected_answer} is the row&#x27;s reference_answer or expected_answer" in edit.text
+    assert "{expected_answer} is reference_answer or expected_answer of the row" in edit.text
     form = edit.context["form"]
     assert (form["judge_question"].value(), form["judge_settings"].value()) == (
         "compare",
@@ -213,5 +213,5 @@ def test_tools_that_a_server_named_are_shown(pages: Client):
     fields = {"builtin": "", "adapter": "mcp", "base_url": "https://lab.example/mcp"}
     make_environment(slug="lab", survey={"tools": [tool]}, **fields)
     page = pages.get("/environments/lab/").text
-    assert "1 known here" in page
+    assert "1 known" in page
     assert "Adds." in page

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from apps.accounts.models import AuditEntry, Role
-from apps.exports.cancellation import cancel_export
+from apps.exports.export_deletion import cancel_export
 from apps.exports.export_folders import ExportFolder
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
@@ -106,7 +106,7 @@ def test_a_pair_set_without_pairs_is_refused_with_its_reason():
     empty = PairSet.objects.create(collection=make_collection())
     data = {"format": "trl_dpo", "collection": empty.collection_id, "pair_set": empty.pk}
     refused = signed_in().post(CREATE, data)
-    assert (refused.status_code, "holds no pairs" in refused.text, Export.objects.count()) == (422, True, 0)
+    assert (refused.status_code, "has no pairs" in refused.text, Export.objects.count()) == (422, True, 0)
 
 
 def test_the_first_page_names_every_format_and_keeps_what_the_address_says():
@@ -137,11 +137,11 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert (page.status_code, Export.objects.count()) == (200, 0)
     assert "&lt;b&gt;4&lt;/b&gt;" in page.text
     assert "<b>4" not in page.text
-    assert "Looked at all 1: 1 row." in page.text
-    assert "25 tokens, as the model told" in page.text
+    assert "Checked all 1: 1 row" in page.text
+    assert "25 tokens, reported by the model" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
     assert "left out: 1 below min reward." in none.text
-    assert "No row is left." in none.text
+    assert "No rows." in none.text
 
 
 def test_options_and_splits_of_the_form_are_those_of_the_export():
@@ -175,8 +175,8 @@ def test_the_page_of_an_export_counts_what_was_left_out_and_why(tmp_path):
     make_rollout(export.collection, reward=None)
     make_rollout(export.collection, reward=None)
     page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
-    shown = page[page.index("What became of the 4 rollouts") : page.index('id="manifest-title"')]
-    told = ["written, as 1 row", "left out: no reward", "left out: failed"]
+    shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest-title"')]
+    told = ["written, as 1 row", "dropped: no reward", "dropped: failed"]
     assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
     assert sorted(told, key=shown.index) == told
 
@@ -189,11 +189,11 @@ def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manif
     client = signed_in()
     for address in (url(export), reverse("dashboard:export_list")):
         page = client.get(address).text
-        assert ("nothing to write" in page, "</span> ready" in page) == (True, False)
+        assert ("no rows" in page, "</span> ready" in page) == (True, False)
         assert url(export, "export_download") not in page
     page = client.get(url(export)).text
-    assert "left out: below min reward" in page
-    assert f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}">With other filters</a>' in page
+    assert "dropped: below min reward" in page
+    assert f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}">Change filters</a>' in page
     assert json.loads(client.get(url(export, "export_manifest")).content)["counts"]["dropped"] == {
         "below_min_reward": 1
     }
@@ -283,7 +283,7 @@ def test_an_export_is_cancelled_before_it_is_written(state):
     assert write_export(export=export).state == "cancelled"
     assert AuditEntry.objects.get(action="export.cancelled").target == str(export)
     Export.objects.update(state="failed")
-    assert "only one that is not written yet" in client.post(url(export, "export_cancel"), follow=True).text
+    assert "only an unfinished export can be cancelled" in client.post(url(export, "export_cancel"), follow=True).text
 
 
 def test_a_writer_whose_export_is_cancelled_stops_and_keeps_nothing(settings, tmp_path, monkeypatch):
@@ -311,7 +311,7 @@ def test_a_preview_counts_what_the_export_will_hold_and_leave_out(settings, tmp_
     counts = {name: getattr(preview, name) for name in ("considered", "written_from", "written", "dropped")}
     assert (counts, len(preview.rows), preview.stopped_after) == (written.manifest["counts"], 2, None)
     told = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
-    assert f"Looked at all 9: {written.rows} rows; left out: {told}." in page
+    assert f"Checked all 9: {written.rows} rows; left out: {told}" in page
 
 
 def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkeypatch):
@@ -331,7 +331,7 @@ def test_a_preview_ends_in_time_and_says_so(monkeypatch):
     collection = make_collection(state="completed")
     make_rollout(collection)
     page = signed_in().post(CREATE, {"format": "trl_sft", "collection": collection.pk, "preview": "1"}).text
-    assert "Looked no further after" in page
+    assert "Stopped after" in page
     assert '<h2 id="preview-title" tabindex="-1" data-arrive>' in page
 
 
@@ -345,4 +345,4 @@ def test_an_export_that_is_being_written_is_not_deleted():
 @pytest.mark.parametrize("query", ["", "?format=axolotl_dpo"])
 def test_names_of_settings_in_a_note_are_shown_as_code(query):
     page = signed_in().get(f"{CREATE}{query}").text
-    assert ("No <code>type</code> in the configuration" in page, "`" in page) == (True, False)
+    assert ("Leave out <code>type</code> in the configuration" in page, "`" in page) == (True, False)

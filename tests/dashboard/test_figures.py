@@ -5,7 +5,7 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
-from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.page_figures import scatter_rewards
 from apps.rollouts.models import Collection, Rollout
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_dataset, make_rollout
@@ -105,7 +105,7 @@ def test_a_breakdown_goes_by_what_the_address_says():
     assert [row.share.label for row in client.get(at(collection, "breakdown")).context["shares"]] == ["train"]
     by_tag = client.get(at(collection, "breakdown", "?by=tag"), headers={"HX-Request": "true"})
     assert [row.share.label for row in by_tag.context["shares"]] == ["hard", "long"]
-    assert ("<html" in by_tag.text, "A task counts for each of its tags." in by_tag.text) == (False, True)
+    assert ("<html" in by_tag.text, "with several tags" in by_tag.text) == (False, True)
     assert client.get(at(collection, "breakdown", "?by=password")).context["facet"] == "split"
 
 

@@ -56,7 +56,7 @@ def test_rollouts_are_filtered_by_collection_and_outcome():
     assert shown("?outcome=unsolved") == [unsolved.pk]
     assert shown("?outcome=unfinished") == [failed.pk]
     assert shown(f"?collection={other.pk}&outcome=solved") == []
-    assert "No rollout passes these filters." in client.get(page_of(task, "?collection=999")).text
+    assert "No rollouts match" in client.get(page_of(task, "?collection=999")).text
     assert len(shown("?collection=x&outcome=password")) == 4
 
 
@@ -76,7 +76,7 @@ def test_more_than_can_be_shown_are_counted(monkeypatch):
     for _ in range(5):
         make_rollout(collection, trace=[])
     page = signed_in().get(page_of(collection.version.tasks.first())).text
-    assert (len(marked(page)), "3 older ones are not shown" in page) == (2, True)
+    assert (len(marked(page)), "3 older rollouts are not shown" in page) == (2, True)
 
 
 def test_a_group_takes_as_many_queries_for_three_rollouts_as_for_one():
@@ -92,4 +92,4 @@ def test_htmx_gets_the_group_alone():
     task = make_dataset().tasks.first()
     reply = signed_in().get(page_of(task), headers={"HX-Request": "true"})
     assert ("<html" in reply.text, 'id="task"' in reply.text) == (False, True)
-    assert "Nobody has tried it yet" in reply.text
+    assert "No rollouts yet" in reply.text

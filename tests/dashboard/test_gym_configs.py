@@ -50,7 +50,7 @@ def test_what_is_pasted_is_shown_first_and_registered_when_it_is_confirmed():
     # As a browser sends it.
     again = {"text": ALL.replace("\n", "\r\n"), "previewed": previewed(shown), "register": "1"}
     done = client.post(URL, again, follow=True)
-    assert "Registered: 5 created, 2 skipped." in done.text
+    assert "5 created, 2 skipped" in done.text
     assert Environment.objects.get(slug="lab").base_url == "http://127.0.0.1:8123"
     assert stored_key(PolicyModel.objects.get(slug="policy_model")) == "sk-1"
     who = AuditEntry.objects.get(action="environment.create", target="lab").user
@@ -76,7 +76,7 @@ def test_what_is_refused_stands_there_with_its_reason_and_nothing_is_registered(
     shown = client.post(URL, {"text": text})
     assert shown.status_code == 422
     assert "<code>lab.resources_servers.lab</code>" in shown.text
-    assert "has neither host nor port: start it, and say where: lab=URL" in shown.text
+    assert "has no host and port. Start it and give its address: lab=URL" in shown.text
     assert 'name="register"' not in shown.text
     forced = client.post(URL, {"text": text, "previewed": previewed(shown), "register": "1"})
     assert (forced.status_code, rows()) == (422, before)
@@ -90,7 +90,7 @@ def test_what_was_changed_after_the_preview_is_shown_again():
     shown = client.post(URL, {"text": LAB})
     other = client.post(URL, {"text": LAB.replace("8123", "8124"), "previewed": previewed(shown), "register": "1"})
     assert (other.status_code, rows()) == (200, before)
-    assert "look again, then register" in other.text
+    assert "changed since the preview" in other.text
 
 
 def test_nothing_of_this_machine_is_read(tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_nothing_of_this_machine_is_read(tmp_path, monkeypatch):
     (tmp_path / "base.yaml").write_text(LAB)
     client = signed_in()
     included = client.post(URL, {"text": f"config_paths: [{tmp_path}/base.yaml]"})
-    assert "is not among what was given: add it below a line `--- # base.yaml`" in included.text
+    assert "was not given. Add it below a line `--- # base.yaml`" in included.text
     assert "lab_simple_agent" not in included.text
     secret = client.post(URL, {"text": LAB.replace("Tools of the lab", "'${oc.env:HIDDEN_TOKEN}'")})
     assert "HIDDEN_TOKEN from the environment, which is not set there" in secret.text
@@ -110,14 +110,14 @@ def test_nothing_of_this_machine_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "Paste a configuration, or choose its file."),
+        ({}, "Paste a configuration or choose a file."),
         ({"text": "a: ["}, "is not YAML"),
-        ({"text": "- a"}, "holds no keys at its top"),
-        ({"text": LAB, "addresses": "lab"}, "lab: write it with a name, = and a URL."),
+        ({"text": "- a"}, "has no top-level keys"),
+        ({"text": LAB, "addresses": "lab"}, "lab: use the form NAME=URL."),
         ({"text": "x" * 100_001}, "at most 100000 characters"),
-        ({"text": MANY}, "describes 201 things; at most 200 are registered at once"),
-        ({"config_files": SimpleUploadedFile("a.yaml", b"\xff")}, "a.yaml is no text in UTF-8."),
-        ({"text": 'a: "\\0"'}, "holds a zero byte or half a surrogate pair"),
+        ({"text": MANY}, "describes 201 objects; the maximum is 200"),
+        ({"config_files": SimpleUploadedFile("a.yaml", b"\xff")}, "a.yaml is not UTF-8 text."),
+        ({"text": 'a: "\\0"'}, "contains a NUL character or an unpaired surrogate"),
         ({"text": "a.b: {resources_servers: {x: {port: 1}}}"}, "has a dot in its name"),
         ({"text": "a: &a [*a]"}, "nested more than 64 deep"),
     ],

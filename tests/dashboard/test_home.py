@@ -75,7 +75,7 @@ def test_the_worker_pill_counts_seats_of_live_workers_and_names_stale_ones(pages
     Worker.objects.create(host="a", pid=1, seats=16, busy=12, lease_expires_at=now + timedelta(seconds=30))
     assert "0/16 busy" in pages.get("/").text
     Worker.objects.create(host="b", pid=2, seats=16, busy=3, lease_expires_at=now - timedelta(seconds=1))
-    assert "0/16 busy · 1 stale" in pages.get("/").text
+    assert "0/16 busy · 1 unresponsive" in pages.get("/").text
 
 
 def test_the_navigation_marks_where_one_is(pages: Client):
@@ -154,7 +154,7 @@ def test_the_overview_takes_as_many_queries_for_three_collections_as_for_one(db:
     assert one == three
 
 
-def test_the_tray_shows_what_goes_on_and_what_needs_somebody(pages: Client):
+def test_the_activity_menu_shows_background_work_and_alerts(pages: Client):
     collection = make_collection(name="Sums", state="completed")
     Upload.objects.create(dataset=collection.dataset, state="loading", received_bytes=200, read_bytes=50)
     Export.objects.create(format="trl_sft", collection=collection, state="writing")
@@ -168,28 +168,28 @@ def test_the_tray_shows_what_goes_on_and_what_needs_somebody(pages: Client):
     assert [(each.what, each.share) for each in found.tasks] == [
         ("upload", 0.25),
         ("export", None),
-        ("verifying again", 0.5),
+        ("re-verifying", 0.5),
         ("deletion", 0.75),
     ]
     assert [(each.what, each.says) for each in found.alerts] == [
         ("breaker open", "503 in a row"),
-        ("environment unwell", "refused"),
-        ("paused", "its budget is used up: raise or remove its limit of cost"),
+        ("environment unhealthy", "refused"),
+        ("paused", "the cost limit is reached: raise or remove the cost limit"),
     ]
     page = pages.get("/agents/").text
-    assert (page.count("3 alerts"), page.count("4 going on")) == (2, 2)
+    assert (page.count("3 alerts"), page.count("4 in progress")) == (2, 2)
     assert page.count('hx-get="/activity/"') == 2
 
 
-def test_the_tray_stops_asking_when_nothing_goes_on_any_more(pages: Client):
+def test_the_activity_menu_stops_polling_when_idle(pages: Client):
     assert pages.get("/activity/", headers={"HX-Request": "true"}).status_code == 286
     Export.objects.create(format="trl_sft", collection=make_collection(), state="queued")
     reply = pages.get("/activity/", headers={"HX-Request": "true"})
     assert (reply.status_code, "<html" in reply.text) == (200, False)
-    assert 'hx-swap-oob="innerHTML:.tray-count"' in reply.text
+    assert 'hx-swap-oob="innerHTML:.activity-count"' in reply.text
 
 
-def test_the_tray_of_a_page_takes_one_query(pages: Client):
+def test_the_activity_menu_takes_one_query(pages: Client):
     with CaptureQueriesContext(connection) as queries:
         pages.get("/agents/")
     assert len([each for each in queries if "UNION ALL" in each["sql"]]) == 1
@@ -202,7 +202,7 @@ def test_what_waits_for_ones_judgement_stands_on_the_overview_and_one_press_lead
     assert (faults(page), f'action="/queues/{queue.pk}/review/"' in page) == ([], True)
     assert pages.post(f"/queues/{queue.pk}/review/")["Location"] == f"/queues/{queue.pk}/review/"
     assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, True)]
-    assert "For you to review" not in signed_in("viewer").get("/").text
+    assert "Your reviews" not in signed_in("viewer").get("/").text
 
 
 def test_an_annotator_starts_on_the_queues_and_sees_no_overview(db: None):

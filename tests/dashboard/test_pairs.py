@@ -70,8 +70,8 @@ def test_an_export_is_offered_of_a_set_that_holds_pairs():
     full, empty = make_pair_set(), PairSet.objects.create(collection=make_collection())
     pages = [squeezed(client.get(reverse("dashboard:pair_set_detail", args=[one.pk])).text) for one in (full, empty)]
     assert ["Export as DPO" in page for page in pages] == [True, False]
-    assert "tool calls have malformed arguments; its manifest counts them by reason." in pages[0]
-    assert "There is nothing to export: this set holds no pairs." in pages[1]
+    assert "DPO exports leave out rejected pairs" in pages[0]
+    assert "Try a smaller margin" in pages[1]
 
 
 def test_a_pair_shows_the_prompt_once_and_both_attempts():
@@ -121,7 +121,7 @@ def test_counts_say_what_is_wrong_with_the_rule():
     data = builder(mixed_collection(), max_length_ratio="0.5", count="1")
     answer = signed_in().post(reverse("dashboard:pair_set_create"), data, headers={"HX-Request": "true"})
     assert answer.status_code == 422
-    assert "Maximum length ratio: Ensure this value is greater than or equal to 1." in squeezed(answer.text)
+    assert "Maximum length ratio: " in squeezed(answer.text)
 
 
 def test_a_preview_shows_where_the_sides_of_the_first_pairs_part():
@@ -174,12 +174,12 @@ def test_a_pair_is_accepted_or_rejected_with_a_reason_and_the_next_one_comes():
     one, other = pair_set.pairs.order_by("id")
     decide = reverse("dashboard:pair_decide", args=[one.pk])
     refused = client.post(decide, {"status": "rejected", "next": "1"}, follow=True)
-    assert "Say why" in refused.text
+    assert "Give a reason" in refused.text
     done = client.post(decide, {"status": "rejected", "reason": "A guess.", "next": "1"})
     assert done["Location"] == reverse("dashboard:pair_detail", args=[other.pk])
     page = client.get(reverse("dashboard:pair_detail", args=[one.pk])).text
     assert "A guess." in page
-    assert "Take back" in page
+    assert "Undo" in page
     # What is taken back is looked at again.
     assert client.post(decide, {"status": "proposed", "next": "1"})["Location"].endswith(f"/pairs/{one.pk}/")
     client.post(decide, {"status": "rejected", "reason": "A guess.", "next": "1"})
@@ -191,7 +191,7 @@ def test_a_set_that_is_being_made_tells_how_far_it_is_and_can_be_cancelled():
     pair_set, client = make_pair_set(), signed_in()
     PairSet.objects.filter(pk=pair_set.pk).update(state="making", total=10, considered=4)
     page = squeezed(client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text)
-    assert "looked at 4 of 10 rollouts" in page
+    assert "checked 4 of 10 rollouts" in page
     assert 'hx-trigger="every 2s"' in page
     client.post(reverse("dashboard:pair_set_cancel", args=[pair_set.pk]))
     assert PairSet.objects.get().state == "cancelled"
@@ -206,17 +206,17 @@ def test_a_set_that_is_being_made_tells_how_far_it_is_and_can_be_cancelled():
 def test_people_are_asked_from_the_page_of_the_set():
     pair_set, client = make_pair_set(tasks=2), signed_in()
     ask = reverse("dashboard:pair_set_ask", args=[pair_set.pk])
-    assert "limit:" in client.post(ask, {"limit": "0"}, follow=True).text
+    assert "Maximum pairs: " in client.post(ask, {"limit": "0"}, follow=True).text
     assert Queue.objects.count() == 0
     page = client.post(ask, {"limit": "1", "overlap": "3", "name": "Close ones"}, follow=True).text
-    assert "asks people about 1 pair." in page
+    assert "holds 1 pair" in page
     queue = Queue.objects.get()
     assert (queue.name, queue.overlap, queue.item_count) == ("Close ones", 3, 1)
     page = client.post(ask, follow=True).text
-    assert "asks people about 1 pair." in page
+    assert "holds 1 pair" in page
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
-    assert "has no proposed pair that nobody has judged and no open queue asks about." in again
+    assert "has no proposed pair without reviews and outside open queues." in again
 
 
 def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
@@ -233,7 +233,7 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     page = client.post(path, {"pair": [second.pk], "status": "rejected", "reason": "Both guess."}, follow=True).text
     assert "1 of 1 changed." in page
     assert [one.reason for one in second.decisions.all()] == ["Both guess."]
-    assert f'form="decide-marked" aria-label="Mark pair {second.pk}"' in page
+    assert f'form="decide-marked" aria-label="Select pair {second.pk}"' in page
     table = squeezed(page).partition('<section id="pair-table"')[2]
     head, body = (re.findall(r"<t[hd]\b[^>]*>", part) for part in table.partition("</thead>")[::2])
     assert len(body) == 3 * len(head)

@@ -30,7 +30,7 @@ def moves_of(reply):
 def test_the_page_begins_with_a_task_and_its_tools(pages):
     assert f'href="{URL}"' in pages.get("/environments/sums/").text
     page = pages.get(URL).text
-    assert "What happens appears here." in page
+    assert "Results appear here." in page
     assert '<option value="calculator">' in page
     assert "&quot;expected_answer&quot;" in page
     assert "style=" not in page
@@ -39,7 +39,7 @@ def test_the_page_begins_with_a_task_and_its_tools(pages):
 def test_an_attempt_is_played_step_by_step_and_verified(pages):
     seeded = send(pages, "begin")
     assert (seeded.status_code, moves_of(seeded)) == (200, [])
-    assert "the next move is yours" in seeded.text
+    assert "Your move" in seeded.text
     assert "What is &lt;b&gt;6 * 7&lt;/b&gt;?" in seeded.text
     called = send(pages, "call", tool="calculator", arguments='{"expression": "6 * 7"}', headers=HTMX)
     page = squeezed(called.text)
@@ -79,15 +79,15 @@ def test_the_cases_are_listed_and_run(pages):
     listed = pages.get(CASES).text
     assert f'href="{CASES}"' in pages.get("/environments/sums/").text
     assert "one off" in listed
-    assert "Run them" in listed
+    assert "Run cases" in listed
     page = squeezed(pages.post(CASES, headers=HTMX).text)
     assert "<title>" not in page
-    assert "all as they should be" in page
+    assert "all passed" in page
     assert page.count("passed</span>") == len(pages.get(CASES).context["cases"])
 
 
 def test_an_environment_without_cases_says_so(pages):
     make_environment(slug="plain", adapter="declared", builtin="")
-    assert "It has none" in pages.get("/environments/plain/cases/").text
+    assert "has no cases" in pages.get("/environments/plain/cases/").text
     assert "plain has no cases" in pages.post("/environments/plain/cases/").text
     assert "/environments/plain/cases/" not in pages.get("/environments/plain/").text

@@ -51,7 +51,7 @@ def test_a_queue_is_made_of_a_collection_or_of_numbers(pages):
         ids[2:],
     ]
     refused = pages.post("/queues/new/", {**given, "name": "No", "kind": "pairwise", "rollouts": "all"})
-    assert (refused.status_code, "is no number of a rollout" in refused.content.decode()) == (422, True)
+    assert (refused.status_code, "is not a rollout number" in refused.content.decode()) == (422, True)
 
 
 def test_a_choice_that_may_be_empty_says_so_in_words(pages):
@@ -63,13 +63,13 @@ def test_a_choice_that_may_be_empty_says_so_in_words(pages):
 def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     queue = make_queue(pairs=2)
     work = f"/queues/{queue.pk}/review/"
-    assert "Ready when you are" in desk.get(work).content.decode()
+    assert "Ready to review" in desk.get(work).content.decode()
     assert desk.post(work)["Location"] == work
     html = desk.get(work).content.decode()
     review = Review.objects.get(reviewer=ann)
     token = re.search(r'name="token" value="(\w+)"', html)[1]
     refused = desk.post(f"/reviews/{review.pk}/submit/", {"token": token, "note": "so"})
-    assert (refused.status_code, "Say which is better" in refused.content.decode()) == (422, True)
+    assert (refused.status_code, "Give a verdict" in refused.content.decode()) == (422, True)
     desk.post(
         f"/reviews/{review.pk}/submit/", {"token": token, "choice": "a", "reasons": ["safety"], "confidence": "2"}
     )
@@ -79,11 +79,11 @@ def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     second = Review.objects.get(reviewer=ann, status="open")
     desk.post(f"/reviews/{second.pk}/skip/", {"reason": "too long"})
     html = desk.get(work).content.decode()
-    assert ("Nothing is left for you" in html, "Undo the skip" in html) == (True, True)
+    assert ("No items left for you" in html, "Undo the skip" in html) == (True, True)
     # Sent twice, it takes one back; then the page offers the one before.
     for _ in range(2):
         undone = desk.post(f"/queues/{queue.pk}/undo/", {"review": second.pk}, follow=True).content.decode()
-        assert ("you have it again" in undone, f'action="/reviews/{second.pk}/submit/"' in undone) == (True, True)
+        assert ("The item is open again" in undone, f'action="/reviews/{second.pk}/submit/"' in undone) == (True, True)
     desk.post(f"/queues/{queue.pk}/undo/", {"review": review.pk})
     assert 'value="a" checked' in desk.get(work).content.decode()
 
@@ -101,7 +101,7 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     assert "note: Half of it." in closed.content.decode()
     assert faults(closed.content.decode()) == []
     (address,) = re.findall(r'action="(/reviews/\d+/skip/)"', closed.content.decode())
-    assert "You still hold" not in desk.post(address, {"reason": "Given up."}, follow=True).content.decode()
+    assert "You have an open item" not in desk.post(address, {"reason": "Given up."}, follow=True).content.decode()
     whole = "verdict: a_much\nreasons: safety, style\nconfidence: 2\nnote: All of it."
     assert whole in refused.content.decode()
     assert faults(refused.content.decode()) == []
@@ -120,7 +120,7 @@ def test_who_lost_an_item_to_somebody_else_finds_it_again_with_what_they_wrote(d
         True,
         [],
     )
-    assert f'{work}">1 begun, given to others since' in desk.get("/queues/").text
+    assert f'{work}">1 started, reservation expired' in desk.get("/queues/").text
     # It is of its reviewer alone, and nothing else is opened by its number.
     opened = f'action="/reviews/{review.pk}/submit/"'
     assert (opened in desk.get(f"{work}?review={review.pk}").text, opened in desk.get(f"{work}?review=x").text) == (
@@ -132,7 +132,10 @@ def test_who_lost_an_item_to_somebody_else_finds_it_again_with_what_they_wrote(d
     assert opened not in other.get(f"{work}?review={review.pk}").text
     desk.post(f"/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"})
     assert Review.objects.submitted().count() == 2
-    assert ("You began" in desk.get(work).text, "begun, given" in desk.get("/queues/").text) == (False, False)
+    assert ("You started" in desk.get(work).text, "started, reservation expired" in desk.get("/queues/").text) == (
+        False,
+        False,
+    )
 
 
 def test_what_was_begun_and_given_to_others_since_can_be_given_up_and_stands_beside_the_next_item(desk, ann):
@@ -142,9 +145,9 @@ def test_what_was_begun_and_given_to_others_since_can_be_given_up_and_stands_bes
     judge(queue, annotator())
     desk.post(work)
     html = desk.get(work).text
-    assert ("You began 1 other item" in html, f'href="?review={review.pk}"' in html, faults(html)) == (True, True, [])
+    assert ("You started 1 other item" in html, f'href="?review={review.pk}"' in html, faults(html)) == (True, True, [])
     desk.post(f"/reviews/{review.pk}/skip/", {"reason": "Given up."})
-    assert "You began" not in desk.get(work).text
+    assert "You started" not in desk.get(work).text
     # Taken back: somebody else has judged it meanwhile.
     undone = desk.post(f"/queues/{queue.pk}/undo/", {"review": review.pk})
     assert undone["Location"] == f"{work}?review={review.pk}"
@@ -152,14 +155,14 @@ def test_what_was_begun_and_given_to_others_since_can_be_given_up_and_stands_bes
 
 def test_a_queue_in_which_nothing_is_left_says_so_and_what_is_with_others(desk):
     queue, work = make_queue(pairs=2), "/queues/{}/review/"
-    assert "Ready when you are" in desk.get(work.format(queue.pk)).text
+    assert "Ready to review" in desk.get(work.format(queue.pk)).text
     others = [annotator(), annotator()]
     claim(queue, others[0])
     judge(queue, others[1])
     html = desk.post(work.format(queue.pk), follow=True).text
-    assert ("Nothing is left for you now" in html, "1 item is with others now" in html) == (True, True)
+    assert ("No items left for you" in html, "1 item is reserved by other reviewers" in html) == (True, True)
     judge(queue, others[0])
-    assert "Every item has been judged" in desk.get(work.format(queue.pk)).text
+    assert "All items are reviewed or skipped" in desk.get(work.format(queue.pk)).text
 
 
 def test_work_pages_are_compressed(desk):
@@ -200,9 +203,9 @@ def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):
 def test_a_queue_that_trains_tells_afterwards(desk):
     queue = make_queue(pairs=1, reveals=True)
     desk.post(f"/queues/{queue.pk}/review/")
-    assert "What you judged last" not in desk.get(f"/queues/{queue.pk}/review/").content.decode()
+    assert "Your last review" not in desk.get(f"/queues/{queue.pk}/review/").content.decode()
     desk.post(f"/reviews/{Review.objects.get().pk}/submit/", {"token": "t", "choice": "a"})
-    assert "What you judged last" in desk.get(f"/queues/{queue.pk}/review/").content.decode()
+    assert "Your last review" in desk.get(f"/queues/{queue.pk}/review/").content.decode()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -221,7 +224,7 @@ def test_all_of_a_long_text_is_shown_to_who_judges_or_settles_it_and_to_nobody_e
     queue = create_queue(queue=Queue(name="Long", kind="pairwise"), items=items, reviewers=[], user=None)
     review = claim(queue, ann)
     html = desk.get(f"/queues/{queue.pk}/review/").text
-    assert html.count("from where they part") == 2
+    assert html.count("from the first difference") == 2
     assert faults(html) == []
     ends = []
     for side in "AB":
@@ -277,8 +280,8 @@ def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):
     item.refresh_from_db()
     stands = item.reviews.submitted().get(is_adjudication=True)
     assert (item.is_adjudicated, stands.choice, stands.saw_votes) == (True, "b_much", True)
-    assert "Nobody disagrees" in pages.get(f"/queues/{queue.pk}/").content.decode()
-    # What stands is in the form of who opens it again.
+    assert "No disagreements" in pages.get(f"/queues/{queue.pk}/").content.decode()
+    # What stands is in the form of who reopens it.
     again = pages.get(path).content.decode()
     assert 'value="b_much" checked' in again
     assert '<option value="3" selected>' in again
@@ -298,7 +301,7 @@ def test_settling_goes_on_to_the_next_disagreement_and_says_that_nothing_was_see
     one, two = [each.pk for each in read_disputed(queue)]
     done = pages.post(f"/queue-items/{one}/", {"choice": "a", "token": "t"})
     assert done["Location"] == f"/queue-items/{two}/?settled={one}"
-    assert f'<a href="/queue-items/{one}/">#{one}</a> is settled' in pages.get(done["Location"]).text
+    assert f'<a href="/queue-items/{one}/">#{one}</a> is adjudicated' in pages.get(done["Location"]).text
     done = pages.post(f"/queue-items/{two}/", {"choice": "a", "token": "u"})
     assert done["Location"] == f"/queues/{queue.pk}/"
     assert set(queue.reviews.filter(is_adjudication=True).values_list("saw_votes", flat=True)) == {False}
@@ -318,7 +321,7 @@ def test_who_leads_changes_a_queue_and_deletes_one_that_nobody_has_answered(page
     assert {name: getattr(queue, name) for name in given} == given
     assert [each.user for each in queue.reviewers.all()] == [ben]
     judge(queue, ben)
-    assert "close it instead" in pages.get(path).content.decode()
+    assert "Close it instead" in pages.get(path).content.decode()
     pages.post(f"/queues/{queue.pk}/delete/")
     assert Queue.objects.filter(pk=queue.pk).exists() is True
     empty = make_queue(pairs=1)
@@ -389,7 +392,10 @@ def test_flags_scores_and_another_reward_stand_beside_the_trace(pages):
     pages.post(f"{path}override/", {"reward": "0.25", "reason": "It guessed."})
     pages.post(f"{path}scores/", {"rubric": rubric.slug, "score-right": "true", "score-clear": "3"})
     step = {"rubric": rubric.slug, "score-right": "false", "score-clear": "1", "seq": "2", "note": "Here."}
-    assert "give the number of an event" in pages.post(f"{path}scores/", step | {"seq": "x"}, follow=True).text
+    assert (
+        "Give the number of an existing event, or leave it empty"
+        in pages.post(f"{path}scores/", step | {"seq": "x"}, follow=True).text
+    )
     assert "has no event 99" in pages.post(f"{path}scores/", step | {"seq": "99"}, follow=True).text
     pages.post(f"{path}scores/", step)
     assert list(rollout.reviews.filter(seq=2).values_list("scores", "note")) == [
@@ -444,13 +450,13 @@ def test_the_page_of_a_queue_follows_its_progress_by_one_query_and_says_when_its
     queue = make_queue(pairs=3)
     Review.objects.filter(pk=judge(queue, ann, "a").pk).update(seconds=60.0)
     page = pages.get(f"/queues/{queue.pk}/")
-    assert "About 2 min of judging are left" in page.text
+    assert "About 2 min of reviewing left" in page.text
     live = re.search(r'id="queue-progress"[^>]*hx-get="([^"]+)"', page.text)
     assert live
     asked = f"{live[1]}"
-    assert "More has been said" not in pages.get(asked, headers={"HX-Request": "true"}).text
+    assert "There are new reviews" not in pages.get(asked, headers={"HX-Request": "true"}).text
     judge(queue, ann, "b")
     with django_assert_max_num_queries(4):
         part = pages.get(asked, headers={"HX-Request": "true"}).text
-    assert ("More has been said" in part, "<small>of 3</small>" in part, asked in part) == (True, True, True)
+    assert ("There are new reviews" in part, "<small>of 3</small>" in part, asked in part) == (True, True, True)
     assert faults(page.text) == []

@@ -25,13 +25,13 @@ def page(client):
 
 def test_a_pattern_holds_for_the_next_text_until_it_is_deleted(page):
     sample = {"sample": "badge corp.abc123"}
-    assert "Nothing was found." in page.post("/redaction/try/", sample).content.decode()
+    assert "No credentials found." in page.post("/redaction/try/", sample).content.decode()
     assert page.post("/redaction/", {"kind": "prefix", "text": "corp.", "least": 6}).status_code == 302
     tried = page.post("/redaction/try/", sample).content.decode()
     assert ("pattern × 1" in tried, "badge [REDACTED:pattern]" in tried) == (True, True)
     pattern = RedactionPattern.objects.get()
     assert page.post(f"/redaction/{pattern.pk}/delete/").status_code == 302
-    assert "Nothing was found." in page.post("/redaction/try/", sample).content.decode()
+    assert "No credentials found." in page.post("/redaction/try/", sample).content.decode()
     actions = sorted(AuditEntry.objects.values_list("action", flat=True))
     assert actions == ["redaction_pattern.create", "redaction_pattern.delete"]
 
@@ -39,8 +39,8 @@ def test_a_pattern_holds_for_the_next_text_until_it_is_deleted(page):
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        ("name", "Content", "A trace has keys of this name"),
-        ("prefix", "ab", "A beginning has at least 3 characters."),
+        ("name", "Content", "Traces use this key name, so it cannot be redacted"),
+        ("prefix", "ab", "A prefix has at least 3 characters."),
         ("name", "", "This field is required."),
     ],
 )

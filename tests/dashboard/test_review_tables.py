@@ -45,10 +45,8 @@ def test_every_item_tells_how_far_it_is_and_what_was_said(pages, queue):
     html = pages.get(f"/queues/{queue.pk}/items/").text
     waits, taken, disputed = rows_of(html)
     assert (faults(html), re.findall(r"style=|\son\w+=", html)) == ([], [])
-    assert ["waits" in row for row in (waits, taken, disputed)] == [True, True, False]
-    assert [state in taken for state in ("somebody has it", "ben has it until", "skipped, I know this task.")] == [
-        True
-    ] * 3
+    assert ["waiting" in row for row in (waits, taken, disputed)] == [True, True, False]
+    assert [state in taken for state in ("reserved", "ben: reserved until", "skipped, I know this task.")] == [True] * 3
     assert [said in disputed for said in ("done", "disputed", "2 of 2", "much better", "both bad")] == [True] * 5
     shown = Review.objects.get(choice="a_much")
     first, second = shown.item.entries.values_list("rollout_id", flat=True)
@@ -120,12 +118,12 @@ def test_what_was_scored_outside_of_queues_and_what_settles_an_item_are_among_th
     scores = {"right": True, "clear": 3, "why": "so"}
     score_rollout(rollout=rollout, reviewer=make_user(username="cleo"), rubric=make_rubric(), scores=scores, seq=4)
     scored, settled, *_ = rows_of(pages.get("/reviews/").text)
-    assert [part in scored for part in ("cleo", "outside of queues", "right: yes, clear: 3, why: so", "event #4")] == [
+    assert [part in scored for part in ("cleo", "not in a queue", "right: yes, clear: 3, why: so", "event #4")] == [
         True
     ] * 4
-    assert [part in settled for part in ("zoe", "B better", "settles it")] == [True] * 3
+    assert [part in settled for part in ("zoe", "B better", "adjudication")] == [True] * 3
     (row,) = rows_of(pages.get(f"/queues/{queue.pk}/items/?state=settled").text)
-    assert "zoe : B better settles it" in row
+    assert "zoe : B better adjudication" in row
 
 
 def test_the_file_has_what_the_page_shows(pages, queue):
@@ -155,7 +153,7 @@ def test_what_only_the_address_asks_for_is_told_and_left_out_by_a_link(pages, qu
     review = Review.objects.get(choice="a_much")
     html = pages.get(f"/reviews/?item={review.item_id}&choice=a_much&reviewer=ann&after=999").text
     assert (len(rows_of(html)), faults(html)) == (1, [])
-    links = re.findall(r'<span class="chip">([^<]+)</span> <a href="([^"]+)">leave out</a>', html)
+    links = re.findall(r'<span class="chip">([^<]+)</span> <a href="([^"]+)">remove</a>', html)
     assert links == [
         ("shown as A much better", f"?item={review.item_id}&amp;reviewer=ann"),
         (f"item {review.item_id}", "?choice=a_much&amp;reviewer=ann"),
@@ -187,7 +185,7 @@ def test_viewers_read_them_and_change_nothing(queue):
     pages = {path: viewer.get(path) for path in paths}
     assert {path: page.status_code for path, page in pages.items()} == dict.fromkeys(paths, 200)
     assert ['<form method="post" action="/que' in page.text for page in pages.values()] == [False] * 5
-    assert "What people said" in pages[f"/queue-items/{item.pk}/"].text
+    assert "Reviews" in pages[f"/queue-items/{item.pk}/"].text
     assert "/reviews/export/" not in pages["/reviews/"].text
     assert viewer.get("/api/v1/reviews/export/").status_code == 403
     assert viewer.get(f"/queues/{queue.pk}/review/").status_code == 403

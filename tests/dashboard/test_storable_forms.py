@@ -28,5 +28,5 @@ def test_a_form_with_a_zero_byte_is_refused_by_its_field_and_changes_nothing(cli
     before = Review.objects.values().get()
     filled = {name: value.format(rubric=rubric.slug) for name, value in form.items()}
     reply = client.post(path.format(review=review.pk, rollout=rollout.pk, item=review.item_id), filled)
-    assert (reply.status_code, f"The field “{field}” holds a zero byte" in reply.content.decode()) == (400, True)
+    assert (reply.status_code, f"The field “{field}” contains a NUL character" in reply.content.decode()) == (400, True)
     assert (faults(reply.content.decode()), Review.objects.values().get()) == ([], before)

@@ -18,7 +18,7 @@ from apps.gym.traces.events import (
     event_kind,
     event_tokens,
 )
-from apps.gym.traces.items import function_call_output, message
+from apps.gym.traces.items import message
 from tests.factories import make_trace
 from tests.gym.traces import with_tokens
 
@@ -68,11 +68,12 @@ def test_a_call_id_used_in_every_turn_is_paired_turn_by_turn():
 def test_a_result_that_no_call_asked_for_is_shown_with_a_mark():
     trace = shown(ToolResult(call_id="x", name="add", output="lost"))
     (card,) = trace.cards
-    assert (card.kind, card.blocks[0].body.text, card.blocks[0].mark) == ("tool_result", "lost", "no call asked for it")
+    assert (card.kind, card.blocks[0].body.text, card.blocks[0].mark) == ("tool_result", "lost", "no matching call")
 
 
 def test_a_few_shot_call_in_the_prompt_is_paired_with_the_output_item_after_it():
-    (card,) = shown(Prompt(items=[message("user", "hi"), call(), function_call_output("call_1", "3")])).cards
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "3"}
+    (card,) = shown(Prompt(items=[message("user", "hi"), call(), output])).cards
     assert [block.kind for block in card.blocks] == ["text", "call"]
     assert (card.blocks[1].result.body.text, card.blocks[1].result.seq) == ("3", None)
 
@@ -152,11 +153,11 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
     (card,) = shown(event).cards
     assert card.facts == (
         ("model", "m"),
-        ("finish", "stop"),
+        ("finish reason", "stop"),
         ("tokens in", "1,200"),
         ("tokens out", "7"),
-        ("of them reasoning", "5"),
-        ("items seen", "3"),
+        ("reasoning tokens", "5"),
+        ("input items", "3"),
         ("retries", "2"),
     )
     assert [(block.kind, block.title) for block in card.blocks] == [("fold", "sampling")]
@@ -165,7 +166,7 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
 @pytest.mark.parametrize("usage", [{}, {"input_tokens": 9}])
 def test_a_model_call_that_did_not_tell_its_tokens_says_so(usage):
     (card,) = shown(ModelCall(seen=3, items=[message("assistant", "4")], finish_reason="stop", usage=usage)).cards
-    assert ("usage", "not told") in card.facts
+    assert ("usage", "unknown") in card.facts
 
 
 def test_a_verification_shows_reward_components_explanation_and_details():
@@ -174,7 +175,7 @@ def test_a_verification_shows_reward_components_explanation_and_details():
             reward=0.5, components={"items": 0.5}, explanation="half", details={"x": 1}, stop_reason="answered"
         )
     ).cards
-    assert (card.reward, card.components, card.facts) == (0.5, (("items", 0.5),), (("stopped by", "answered"),))
+    assert (card.reward, card.components, card.facts) == (0.5, (("items", 0.5),), (("stop reason", "answered"),))
     assert [block.title for block in card.blocks] == ["explanation", "details"]
 
 

@@ -156,7 +156,7 @@ def test_a_step_has_its_figures_its_request_and_its_response():
     response = json.loads(client.get(address("text", rollout, 2, "response")).text)
     assert (response["finish_reason"], response["usage"]["input_tokens"]) == ("tool_calls", 20)
     inspected = squeezed(client.get(address("step", rollout, 2), headers=HTMX).text)
-    figures = {"Tokens in": "20", "Tokens a second": "2.50", "Took": "2.0 s", "Cost": usd(4e-05)}
+    figures = {"Tokens in": "20", "Tokens per second": "2.50", "Duration": "2.0 s", "Cost": usd(4e-05)}
     for part in [f'<dt>{label}</dt><dd class="figure">{value}</dd>' for label, value in figures.items()]:
         assert part in inspected
     assert "Request <span" not in client.get(address("step", rollout, 3)).text
@@ -249,13 +249,13 @@ def test_words_are_found_wherever_they_stand_and_counted():
     assert [f'data-part="2/{part}"' in shown and f'data-hit="2/{part}"' in found for part in parts] == [True]
     whole = signed_in().get(address("find", rollout, q="needle")).text
     assert (f'href="{address("detail", rollout)}?hide=none&amp;step=2#e2"' in whole, faults(whole)) == (True, [])
-    assert "“nothing of it” stands nowhere" in signed_in().get(address("find", rollout), {"q": "nothing of it"}).text
+    assert "“nothing of it” does not occur" in signed_in().get(address("find", rollout), {"q": "nothing of it"}).text
 
 
 def test_of_many_places_the_first_are_listed_and_the_others_counted():
     rollout = make_rollout(make_collection(), trace=[ErrorRaised(kind="policy_error", message="ab " * 1_000)])
     found = squeezed(signed_in().get(address("find", rollout, q="ab"), headers=HTMX).text)
-    assert "<strong>1000</strong> places in 1 step; the first 200 are listed, 800 more are not" in found
+    assert "<strong>1000</strong> places in 1 step. The first 200 are listed; 800 more are not" in found
     assert found.count("<mark>") == 200
 
 
@@ -327,7 +327,7 @@ def test_the_tokens_of_a_call_come_with_their_segment_and_break():
         (6, 7, -0.5),
     ]
     assert [(each.segment, each.shape.generated) for each in page.context["captured"].calls] == [(1, 2), (2, 3)]
-    assert "3 of 4 ids, then the reply came back in other tokens" in squeezed(page.text)
+    assert "3 of 4 ids, then the reply was tokenised differently" in squeezed(page.text)
     table = client.get(address("tokens", rollout, **{"call": 2, "first": 0, "as": "table"}))
     assert len(read(table.text).all("tr")) == 1 + 2 + 1 + 7
     assert (faults(page.text), faults(table.text)) == ([], [])

@@ -17,7 +17,7 @@ def model(db):
 def test_the_page_offers_a_tool_to_begin_with_and_works_without_a_script(pages):
     page = pages.get(URL).text
     assert "&quot;name&quot;: &quot;calculator&quot;" in page
-    assert "The reply appears here." in page
+    assert "reply appears" in page
     assert f'href="{URL}"' in pages.get("/models/rules/").text
     page = squeezed(pages.post(URL, {"prompt": "What is 2 + 2?", "tools": "", "sampling": ""}).text)
     assert "<title>Try Rules" in page
@@ -31,7 +31,7 @@ def test_a_call_of_a_tool_is_shown_as_one_that_was_not_run(pages):
     page = squeezed(pages.post(URL, {"prompt": "What is 21 * 3?", "tools": tools}, headers=HTMX).text)
     assert "<title>" not in page
     assert "Call <code>calculator</code>" in page
-    assert "Not run: this is one reply." in page
+    assert "Not run" in page
 
 
 def test_all_that_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(pages):
@@ -44,9 +44,9 @@ def test_all_that_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(pag
     }
     assert "Be brief." in reply.text
     assert "[{&quot;name&quot;: &quot;a b&quot;}]" in reply.text
-    assert pages.post(URL, {"prompt": ""}).context["form"].errors["prompt"] == ["This field is required."]
-    not_json = pages.post(URL, {"prompt": "1?", "tools": "[}"}).context["form"].errors["tools"]
-    assert not_json == ["This is not JSON: Expecting value (line 1, column 2)."]
+    assert pages.post(URL, {"prompt": ""}).context["form"].errors.keys() == {"prompt"}
+    (not_json,) = pages.post(URL, {"prompt": "1?", "tools": "[}"}).context["form"].errors["tools"]
+    assert "line 1, column 2" in not_json
 
 
 def test_an_error_of_the_endpoint_is_read_in_place_of_the_reply(pages, model):

@@ -53,10 +53,10 @@ def test_a_hybrid_is_written_as_json(pages: Client):
     ("change", "field", "told"),
     [
         ({**NUMERIC, "verifier_absolute_tolerance": "-1"}, "verifier_absolute_tolerance", "greater than or equal to 0"),
-        ({**NUMERIC, "verifier_expected": "many"}, "verifier_expected", "/expected is no number: give one such as 42"),
+        ({**NUMERIC, "verifier_expected": "many"}, "verifier_expected", "/expected is not a number"),
         ({**NUMERIC, "verifier_extract": "pattern"}, "verifier_pattern", "/pattern is missing"),
         ({"verifier_type": "magic"}, "verifier_type", "not one of the available choices"),
-        ({"verifier_type": "hybrid", "verifier_components": "[{"}, "verifier_components", "This is not JSON"),
+        ({"verifier_type": "hybrid", "verifier_components": "[{"}, "verifier_components", "Invalid JSON"),
         (
             {"verifier_type": "hybrid", "verifier_components": "[{}]"},
             "verifier_components",
@@ -164,7 +164,7 @@ def test_what_would_fail_a_rollout_is_shown_as_an_error(pages: Client):
 def test_a_row_that_is_no_json_is_refused(pages: Client):
     reply = try_numeric(pages, row="{", reply="42")
     assert reply.status_code == 422
-    assert "This is not JSON" in reply.text
+    assert "Invalid JSON" in reply.text
 
 
 def test_who_may_only_read_cannot_try(viewer_pages: Client):

@@ -21,11 +21,11 @@ def test_the_list_says_who_lives_and_how_busy_each_is():
     make_worker(heartbeat_at=long_ago, lease_expires_at=long_ago)
     make_worker(state="stopped", busy=0)
     page = squeezed(signed_in().get(reverse("dashboard:worker_list")).text)
-    assert "<dt>Live workers</dt><dd>1</dd>" in page
+    assert "<dt>Running workers</dt><dd>1</dd>" in page
     assert "<dd>3 <small>of 8</small></dd>" in page
     assert "alpha, process 77" in page
     assert "3 min ago" in page
-    assert page.count("lease ran out</span>") == 1
+    assert page.count("lease expired</span>") == 1
 
 
 def test_no_worker_says_how_to_start_one():
@@ -43,7 +43,7 @@ def test_the_live_come_first_then_the_last_that_ended_and_a_count_of_the_rest():
     page = signed_in().get(reverse("dashboard:worker_list"))
     shown = {part: [row.worker.pk for row in page.context[part]] for part in ("live", "stale", "ended")}
     assert shown == {"live": [living.pk], "stale": [], "ended": [worker.pk for worker in reversed(ended[3:])]}
-    assert "3 more that ended earlier are not shown." in page.text
+    assert "3 earlier workers are not shown" in page.text
 
 
 def test_htmx_gets_the_table_alone():
@@ -63,10 +63,10 @@ def test_the_pill_counts_rows_that_run_and_never_more_than_seats():
 
 def test_a_worker_says_its_group_its_rate_its_trouble_and_what_it_runs():
     worker, collection = make_worker(group="gpu", backlog=1200, meters={"rate": 12.25}), make_collection()
-    Worker.objects.update(trouble="Nothing can be claimed: <disk full>")
+    Worker.objects.update(trouble="No rollouts can be claimed: <disk full>")
     make_rollout(collection, status="running", lease=worker.pk, reward=None, stop_reason="", trace=[])
     page = squeezed(signed_in().get(reverse("dashboard:worker_list")).text)
-    for part in ["group gpu", '<td class="num" data-label="ended /s">12.2</td>', "1,200", "&lt;disk full&gt;"]:
+    for part in ["group gpu", '<td class="num" data-label="finished /s">12.2</td>', "1,200", "&lt;disk full&gt;"]:
         assert part in page
     link = f"{reverse('dashboard:rollout_list')}?worker={worker.pk}"
     assert f'href="{link}">1 rollout</a>' in page
@@ -94,7 +94,7 @@ def test_an_engineer_drains_a_worker_and_a_viewer_cannot():
     client = signed_in()
     assert address in client.get(reverse("dashboard:worker_list")).text
     done = client.post(address, follow=True)
-    assert f"Worker #{worker.pk} claims no more and leaves" in done.text
+    assert f"Worker #{worker.pk} drains" in done.text
     assert address not in done.text
     assert Worker.objects.get().state == "draining"
 

@@ -1,4 +1,4 @@
-"""docs/access.md says of each scope what the table of permissions says."""
+"""docs/operate/access.md says of each scope what the table of permissions says."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from apps.accounts.models import Role, Scope
 from apps.accounts.permissions import SCOPE_PERMISSIONS, Permission
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "access.md").read_text()
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "operate" / "access.md").read_text()
 
 
 def test_every_scope_is_described_as_it_is():

@@ -68,7 +68,7 @@ def test_secrets_come_from_outside_and_have_no_default():
 
 
 def test_every_setting_passed_is_one_that_is_read():
-    described = (ROOT / "docs" / "settings.md").read_text()
+    described = (ROOT / "docs" / "operate" / "settings.md").read_text()
     named = {name for service in OURS.values() for name in service["environment"]}
     named |= {name for name, *_ in (match.groups() for match in VARIABLE.finditer(TEXT)) if name.startswith("GYMWEB_")}
     assert [name for name in sorted(named) if f"| `{name}` |" not in described] == []

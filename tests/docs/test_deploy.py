@@ -1,4 +1,4 @@
-"""What docs/deploy.md tells people to type, install and scrape is what there is."""
+"""Commands, units, proxy, metrics and alerts of docs/operate/ match the code."""
 
 import configparser
 import os
@@ -24,8 +24,9 @@ from apps.rollouts.metrics.fleet_gauges import Fleet
 from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "deploy.md").read_text()
-SETTINGS = (ROOT / "docs" / "settings.md").read_text()
+PAGES = ("deploy", "scale", "monitoring", "backup")
+TEXT = "\n".join((ROOT / "docs" / "operate" / f"{name}.md").read_text() for name in PAGES)
+SETTINGS = (ROOT / "docs" / "operate" / "settings.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

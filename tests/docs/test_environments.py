@@ -1,4 +1,4 @@
-"""docs/environments/ has a page for each built-in environment with tasks of its own, with a row as it is generated."""
+"""docs/use/environments/ has a page for each built-in environment with its own tasks, and a generated row."""
 
 import re
 
@@ -20,14 +20,14 @@ def test_a_page_shows_the_tools_and_the_first_row(name):
     page = (PAGES / f"{name}.md").read_text()
     assert page == with_row(page, name)
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [
-        "The task",
+        "Task",
         "Tools",
         "Reward",
-        "What does not pay",
+        "Shortcuts that fail",
         "Difficulty",
-        "A row",
+        "Example row",
     ]
-    assert f"(../images/environments/{name}.webp)" in page
-    assert (PAGES.parent / "images" / "environments" / f"{name}.webp").stat().st_size > 10_000
+    assert f"(../../images/environments/{name}.webp)" in page
+    assert (PAGES.parents[1] / "images" / "environments" / f"{name}.webp").stat().st_size > 10_000
     tools = page.split("## Tools")[1].split("\n## ")[0]
     assert [tool["name"] for tool in BUILTINS[name].tools if f"`{tool['name']}" not in tools] == []

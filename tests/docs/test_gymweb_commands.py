@@ -19,7 +19,7 @@ def shown_commands(document: Path) -> list[str]:
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    found = [re.search(r"(?:^|\$\()gymweb (.+?)(?:\)$|$)", line) for line in lines]
+    found = [re.search(r"(?:^|\$\(|/bin/)gymweb (.+?)(?:\)$|$)", line) for line in lines]
     inline = re.findall(r"`gymweb (\w[^`]+)`", prose)
     return [match[1] for match in found if match] + inline
 

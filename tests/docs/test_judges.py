@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS, PLACEHOLDERS
-from apps.gym.judging.settings import JudgeSettings
+from apps.gym.judging.scale import JudgeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "judges.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "judges.md").read_text()
 FIRST_CELLS = {line.split("|")[1].strip() for line in PAGE.splitlines() if line.startswith("| `")}
 
 

@@ -1,4 +1,4 @@
-"""The commands of docs/serving.md on a fresh installation."""
+"""The commands of docs/use/serving.md on a fresh installation."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from apps.policies.models import PolicyModel
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text()
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "use" / "serving.md").read_text()
 
 
 def test_what_the_commands_name_is_there_or_is_made_by_the_request_beside_them():

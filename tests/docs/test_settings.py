@@ -1,4 +1,4 @@
-"""docs/settings.md and gymweb/settings.py name the same settings."""
+"""docs/operate/settings.md and gymweb/settings.py name the same settings."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def read_names() -> set[str]:
 
 
 def described() -> dict[str, list[str]]:
-    lines = (ROOT / "docs" / "settings.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| `GYMWEB_")]
     return {row[0].strip("`"): row[1:] for row in rows}
 

@@ -12,7 +12,7 @@ def test_each_picture_stands_in_the_tour_once_with_words_for_it():
     taken = {
         each.name for each in pictures(collection=1, later=2, rollout=1, group=[1, 4], pair=1, pair_set=1, queue=1)
     }
-    shown = re.findall(r"!\[([^\]]+)\]\(images/tour/([\w-]+)\.webp\)", (DOCS / "tour.md").read_text())
+    shown = re.findall(r"!\[([^\]]+)\]\(\.\./images/tour/([\w-]+)\.webp\)", (DOCS / "use" / "tour.md").read_text())
     assert sorted(name for _, name in shown) == sorted(taken)
     assert {path.stem for path in (DOCS / "images" / "tour").iterdir()} == taken
     assert [words for words, _ in shown if len(words) < 10] == []

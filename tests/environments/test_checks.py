@@ -11,7 +11,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import EnvironmentFault
 from apps.gym.written.discovery import load_environments
-from apps.tasks.row_requirements import fields_needed
+from apps.tasks.file_tasks import fields_needed
 from tests.factories import make_user
 
 FILE = '''
@@ -57,7 +57,7 @@ def test_an_environment_that_was_written_is_saved_connected_and_shown_like_other
     assert "Light it." in page
     assert '<option value="lighthouse"' in client.get("/environments/new/").text
     load_environments([])
-    with pytest.raises(EnvironmentFault, match="there is no built-in environment named 'lighthouse'"):
+    with pytest.raises(EnvironmentFault, match="unknown environment 'lighthouse'"):
         connect_environment(environment, Outbound(OutboundPolicy()))
 
 

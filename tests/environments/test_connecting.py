@@ -7,6 +7,7 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.own_verifier import UnverifiedServer
 
 OUTBOUND = Outbound(OutboundPolicy())
 
@@ -24,13 +25,14 @@ def test_a_resource_server_gets_the_limits_of_its_row():
         base_url="https://lab.example.org",
         call_timeout=7.0,
         verify_timeout=9.0,
-        verifies=False,
     )
     server = connect_environment(environment, OUTBOUND)
     assert isinstance(server, HttpResourceServer)
-    assert (server.name, server.call_timeout, server.verify_timeout, server.verifies) == ("lab", 7.0, 9.0, False)
+    assert (server.name, server.call_timeout, server.verify_timeout) == ("lab", 7.0, 9.0)
+    environment.verifies = False
+    assert isinstance(connect_environment(environment, OUTBOUND), UnverifiedServer)
 
 
 def test_a_built_in_that_is_gone_is_a_fault_of_the_environment():
-    with pytest.raises(EnvironmentFault, match="no built-in environment named 'chess'"):
+    with pytest.raises(EnvironmentFault, match="unknown environment 'chess'"):
         connect_environment(Environment(slug="old", adapter="builtin", builtin="chess"), OUTBOUND)

@@ -1,4 +1,4 @@
-"""What docs/environments.md says of writing an environment is typed here as it stands there, in a temporary folder."""
+"""Run docs/start/own_environment.md as it is written, in a temporary folder."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from apps.gym.written.registry import WRITTEN
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTER = (ROOT / "docs" / "environments.md").read_text().split("## Write your own\n")[1].split("\n## ")[0]
+CHAPTER = (ROOT / "docs" / "start" / "own_environment.md").read_text()
 
 
 def blocks(language):
@@ -71,7 +71,7 @@ def test_a_scaffold_is_made_outside_the_project_only_and_never_over_another(tmp_
     ]
     texts = [path.read_text() for path in folder.iterdir()]
     assert [word for word in ("CLASS", "NAME", "PROJECT", "FOLDER") for text in texts if word in text] == []
-    with pytest.raises(CommandError, match="is there already"):
+    with pytest.raises(CommandError, match="already exists"):
         call_command("new_environment", "harbour", into=str(tmp_path))
     with pytest.raises(CommandError, match="is inside this project"):
         call_command("new_environment", "harbour", into=str(ROOT / "apps"))

@@ -81,7 +81,7 @@ def test_a_row_without_a_prompt_is_one_for_its_verifier_alone():
         ({"moves": [{"text": 3}]}, "moves", "Expected `str`, got `int` - at `$[0].text`."),
         ({"moves": [{"calls": [{}]}]}, "moves", "missing required field `name`"),
         ({"moves": [{"text": "a"}] * 51}, "moves", "at most 50 moves"),
-        ({"moves": [], "verify": True}, "moves", "nothing to verify"),
+        ({"moves": [], "verify": True}, "moves", "Give at least one move"),
         ({"moves": [{"text": "x" * 500_001}]}, "moves", "at most 500,000 characters"),
         ({"moves": [{"calls": [{"name": "a", "arguments": {"n": 10**30}}]}]}, "moves", "cannot be sent as JSON"),
         ({"moves": [], "row": {"n": 10**30}}, "row", "cannot be sent as JSON"),
@@ -99,7 +99,7 @@ def test_what_cannot_be_played_is_said_by_field(given, field, words):
 def test_no_judge_is_asked_by_hand():
     judge = make_policy_model(slug="judge", mistake_rate=0.0)
     environment = make_environment(slug="essays", builtin="judged", judge_model=judge)
-    with pytest.raises(ValidationError, match="A judge model is asked only in a collection"):
+    with pytest.raises(ValidationError, match="A judge model runs only in a collection"):
         play([{"text": "An essay."}], environment=environment, verify=True)
     assert kinds(play([], environment=environment)) == ["session", "prompt"]
 
@@ -123,7 +123,7 @@ def test_a_verifier_that_is_wrong_is_found_out(monkeypatch):
     monkeypatch.setattr(Calculator, "verify", lambda self, response: Reward(value=1.0))
     results = prove_environment(environment=make_environment(builtin="calculator"), user=None)
     failed = {result.case.name: result.problem for result in results if not result.passed}
-    assert failed["silence"] == "the reward is 1, and should be 0"
+    assert failed["silence"] == "the reward is 1, expected 0"
     assert "solved" not in failed
 
 

@@ -81,13 +81,13 @@ def test_an_unknown_built_in_is_refused_with_the_names_there_are():
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=http_environment(adapter="builtin", builtin="chess"), user=None)
     assert caught.value.message_dict == {
-        "builtin": [f"There is no built-in environment of that name; there are: {', '.join(sorted(BUILTINS))}."]
+        "builtin": [f"Unknown built-in environment. Choose one of: {', '.join(sorted(BUILTINS))}."]
     }
 
 
 @pytest.mark.parametrize("adapter", ["builtin", "http"])
 def test_an_environment_without_a_server_is_refused(adapter):
-    with pytest.raises(ValidationError, match="Name a built-in environment or a command, or give the base URL"):
+    with pytest.raises(ValidationError, match="Choose a built-in environment or a command, or give the"):
         save_environment(environment=http_environment(adapter=adapter, builtin="", base_url=""), user=None)
 
 
@@ -147,7 +147,7 @@ def test_a_key_is_forgotten_when_there_is_no_address_any_more(settings):
 def test_a_key_that_cannot_be_read_is_a_fault_that_says_so():
     saved = save_environment(environment=http_environment(), api_key="sesame-open-1234", user=None)
     saved.api_key_encrypted = "damaged"
-    with pytest.raises(EnvironmentFault, match="lab: The stored API key cannot be read"):
+    with pytest.raises(EnvironmentFault, match="lab: The stored API key cannot be decrypted"):
         connect_environment(saved, OUTBOUND)
 
 
@@ -164,9 +164,7 @@ def test_an_mcp_server_as_a_process_is_one_that_the_operator_named(settings):
     assert (saved.command, saved.base_url, saved.server) == ("files", "", "files")
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=mcp_environment(slug="shell", command="bash"), user=None)
-    assert caught.value.message_dict == {
-        "command": ["There is no command of that name in GYMWEB_MCP_COMMANDS; there are: files."]
-    }
+    assert caught.value.message_dict == {"command": ["Unknown command. GYMWEB_MCP_COMMANDS defines: files."]}
 
 
 def test_a_process_for_each_attempt_bounds_how_many_run_at_once(settings):
@@ -174,7 +172,7 @@ def test_a_process_for_each_attempt_bounds_how_many_run_at_once(settings):
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=mcp_environment(concurrency=9), user=None)
     assert caught.value.message_dict == {
-        "concurrency": ["Each attempt starts a process: at most 8 at once (GYMWEB_MCP_PROCESSES)."]
+        "concurrency": ["Each attempt starts a process, so the maximum is 8 (GYMWEB_MCP_PROCESSES)."]
     }
 
 
@@ -203,7 +201,7 @@ def test_a_judge_of_a_worker_group_wants_an_environment_of_that_group():
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=Environment(**given), user=None)
     assert caught.value.message_dict == {
-        "judge_model": ["Only workers of the group gpu may use it: give this environment the same worker group."]
+        "judge_model": ["Only workers of the group gpu can use it. Set the same worker group in this environment."]
     }
     assert save_environment(environment=Environment(**given, worker_group="gpu"), user=None).judge_model == judge
 

@@ -86,7 +86,7 @@ def test_a_server_that_is_unwell_is_asked_again_soon_and_later_less_often(server
     server.is_well = False
     probe_due_environments()
     assert 4 < due_in(lab) <= 5
-    assert (lab.health, lab.health_message[:18]) == ("unhealthy", "GET / answered 503")
+    assert (lab.health, lab.health_message[:18]) == ("unhealthy", "GET / returned 503")
     Environment.objects.update(unwell_since=timezone.now() - timedelta(seconds=30))
     make_due()
     probe_due_environments()

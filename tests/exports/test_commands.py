@@ -69,7 +69,7 @@ def test_a_dpo_export_says_which_pair_set_it_took(collection, tmp_path):
 def test_a_pair_set_without_pairs_makes_no_file(tmp_path):
     made = make_collection()
     build_pairs(PairOrder(collection=made))
-    with pytest.raises(CommandError, match="holds no pairs"):
+    with pytest.raises(CommandError, match="has no pairs"):
         export_aside(made, "trl_dpo", tmp_path / "dpo.jsonl")
     assert list(tmp_path.iterdir()) == []
 
@@ -77,18 +77,21 @@ def test_a_pair_set_without_pairs_makes_no_file(tmp_path):
 def test_without_rows_there_is_no_file_and_it_is_said_what_became_of_them(tmp_path):
     made = make_collection()
     make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
-    (tmp_path / "sft.jsonl").write_text("of an earlier one")
+    (tmp_path / "sft.jsonl").write_text("An existing name creates its next version")
     said = export_aside(made, "trl_sft", tmp_path / "sft.jsonl")
-    assert said == "No row is left, so no file: considered 1, dropped: 1 below min reward.\n"
+    assert said == "No rows, so no file: considered 1, dropped: 1 below min reward.\n"
     assert [one.name for one in tmp_path.iterdir()] == ["sft.jsonl.manifest.json"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["export", "--collection", "0", "--format", "trl_sft", "--out", "x"], "no collection 0"),
+        (["export", "--collection", "0", "--format", "trl_sft", "--out", "x"], "There is no collection 0"),
         (["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x"], "gymweb pairs build {id}"),
-        (["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x", "--pair-set", "0"], "no pair set 0"),
+        (
+            ["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x", "--pair-set", "0"],
+            "Pair set 0 does not exist",
+        ),
         (["export", "--collection", "{id}", "--format", "trl_sft", "--out", "/dev/null/x"], "ended failed"),
     ],
 )

@@ -47,7 +47,7 @@ def test_of_a_dataset_with_splits_train_alone_is_taken_unless_others_are_named(f
     left = 4 if format in {"trl_sft", "trl_kto"} else 2
     assert written.manifest["counts"]["dropped"]["other_split"] == left
     card = (Path(written.path) / "README.md").read_text()
-    assert f"Rows by the split that their task is of in the dataset: {written.rows} of `train`." in card
+    assert f"Rows by dataset split of their task: {written.rows} of `train`." in card
     assert set(places(format, made, filters={"splits": ["validation", ""]}, **pairs)[0]) == {1, 3}
     everything, written = places(format, made, filters={"splits": []}, **pairs)
     assert (set(everything), list(written.manifest["dataset_splits"])) == ({0, 1, 2, 3}, ["", "train", "validation"])
@@ -84,9 +84,13 @@ def test_rollouts_that_are_named_are_taken_whatever_their_split():
 @pytest.mark.parametrize(
     ("splits", "filters", "says"),
     [
-        (("train", "validation", ""), {"splits": ["trian"]}, r"no task is of trian: they are of no split \(1\), train"),
-        (("", ""), {"splits": ["train"]}, "no task is of train: they are of none"),
-        (("easy", "hard", "hard"), {}, r"none is called train: hard \(2\), easy \(1\). Name those to write"),
+        (
+            ("train", "validation", ""),
+            {"splits": ["trian"]},
+            r"no task has the split trian: the tasks have no split \(1\), train",
+        ),
+        (("", ""), {"splits": ["train"]}, "no task has the split train: the tasks have no splits"),
+        (("easy", "hard", "hard"), {}, r"none is called train: hard \(2\), easy \(1\). Choose splits"),
     ],
 )
 def test_a_split_that_is_not_there_is_refused_with_those_that_are(splits, filters, says):
@@ -141,7 +145,7 @@ def test_a_form_without_any_mark_and_one_with_a_foreign_split_are_refused():
     made = attempted("train", "validation")
     order = {"format": "trl_sft", "collection": made.pk, "splits_of": made.pk}
     client = signed_in()
-    for sent, says in (({}, "Mark the splits to write."), ({"splits": "nosuch"}, "is of the split nosuch.")):
+    for sent, says in (({}, "Choose the splits to export."), ({"splits": "nosuch"}, "has no tasks of split nosuch.")):
         page = client.post(CREATE, {**order, **sent})
         assert (page.status_code, says in page.text) == (422, True)
     assert Export.objects.count() == 0

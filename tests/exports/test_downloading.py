@@ -7,7 +7,8 @@ import pytest
 from django.http import Http404
 from django.test import AsyncRequestFactory, RequestFactory
 
-from apps.exports.ranged_downloads import CHUNK_BYTES, stream_file
+from apps.exports.ranged_downloads import stream_file
+from apps.exports.tar_archives import CHUNK_BYTES
 
 CONTENT = bytes(range(256)) * 4000  # a little under 1 MB: several chunks
 

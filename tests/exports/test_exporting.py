@@ -25,6 +25,7 @@ from apps.gym import process_exit
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import message
 from apps.pairs.pair_sets import PairOrder, build_pairs
+from apps.tasks.fenced_jobs import Attempt
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 from tests.gym.traces import decode_lines, nulls, with_tokens
 
@@ -200,7 +201,7 @@ def test_the_export_keeps_the_filters_that_were_applied(collection, format, filt
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"format": "csv"}, "no format csv"),
+        ({"format": "csv"}, "Unknown format csv"),
         ({"format": "trl_dpo"}, "needs a pair set"),
         ({"format": "trl_sft", "filters": {"min_rewrd": 1}}, "no filter min_rewrd"),
         ({"format": "trl_sft", "filters": {"min_reward": "1"}}, "min_reward: Expected `float"),
@@ -261,10 +262,14 @@ def test_an_export_that_lost_three_writers_is_failed_and_says_so(collection):
     assert (export.state, export.message) == ("failed", "Its writer was lost 3 times.")
 
 
+def late_attempt(export):
+    return Attempt(Export, export.pk, 1, "writing", "queued")
+
+
 def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp_path):
     export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
-    export_jobs._write(export.pk, 1, tmp_path / "late.jsonl")
+    export_jobs._write(late_attempt(export), tmp_path / "late.jsonl")
     export.refresh_from_db()
     assert (export.state, export.attempt, export.sha256) == ("writing", 2, "")
     assert list(tmp_path.glob("*late*")) == []
@@ -297,7 +302,7 @@ def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(col
     export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
     asked_to_leave.set()
-    export_jobs._write(export.pk, 1, None)
+    export_jobs._write(late_attempt(export), None)
     export.refresh_from_db()
     assert (export.state, export.attempt) == ("writing", 2)
 

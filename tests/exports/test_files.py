@@ -155,14 +155,14 @@ def test_a_folder_with_other_files_is_never_replaced(collection, tmp_path):
     assert write_export(export=export, path=mine).state == "ready"
     assert write_export(export=export, path=mine).state == "ready"
     (mine / "thesis.tex").write_text("years of work")
-    with pytest.raises(ExportRefused, match="holds other files than those of an export"):
+    with pytest.raises(ExportRefused, match="contains other files"):
         write_export(export=export, path=mine)
     assert (mine / "thesis.tex").read_text() == "years of work"
 
 
 def test_two_splits_are_not_one_file(collection, tmp_path):
     export = queue_export(ExportOrder(format="trl_sft", collection=collection, validation_share=0.1))
-    with pytest.raises(ExportRefused, match="name a folder"):
+    with pytest.raises(ExportRefused, match="is one file, but two splits need two"):
         write_export(export=export, path=tmp_path / "rows.jsonl")
 
 
@@ -177,7 +177,7 @@ def test_a_split_without_rows_is_no_file_since_no_loader_takes_it(collection, en
     assert (only["rows"], rows, written.sha256) == (1, [only["name"]], only["sha256"])
     _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
     assert yaml.safe_load(front)["configs"][0]["data_files"] == [{"split": only["split"], "path": only["name"]}]
-    assert "All rows are on one side" in body
+    assert "All rows are in one file: there are too few prompts for a" in body
     if encoding == "jsonl":
         registry = json.loads((Path(written.path) / "dataset_info.json").read_text())
         assert [entry["file_name"] for entry in registry.values()] == [only["name"]]
@@ -190,7 +190,7 @@ def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection,
     assert (written.state, written.is_empty, written.files, written.sha256, written.bytes) == ("ready", True, [], "", 0)
     assert sorted(one.name for one in Path(written.path).iterdir()) == ["README.md", "manifest.json"]
     _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
-    assert ("configs" in yaml.safe_load(front), "No row was left, so there is no file." in body) == (False, True)
+    assert ("configs" in yaml.safe_load(front), "No rows, so there is no file." in body) == (False, True)
     assert "- 1 below min reward" in body
 
 
@@ -228,11 +228,11 @@ def test_what_a_killed_writer_left_goes_with_the_next_one_and_with_the_export(
 @pytest.mark.parametrize(
     ("name", "words", "says"),
     [
-        ("rows.jsonl", ["--validation", "0.2"], "two splits are two: name a folder"),
-        ("rows.jsonl", ["--encoding", "parquet"], "rows.jsonl is named as jsonl, and its rows would be parquet"),
-        ("rows.jsonl.gz", ["--encoding", "jsonl"], "is named as jsonl.gz, and its rows would be jsonl"),
-        ("mine", [], "holds other files than those of an export"),
-        ("mine/a.jsonl", [], "is a folder, and its name is that of one file"),
+        ("rows.jsonl", ["--validation", "0.2"], "is one file, but two splits need two"),
+        ("rows.jsonl", ["--encoding", "parquet"], "rows.jsonl has the ending of jsonl, but the encoding is parquet"),
+        ("rows.jsonl.gz", ["--encoding", "jsonl"], "has the ending of jsonl.gz, but the encoding is jsonl"),
+        ("mine", [], "contains other files"),
+        ("mine/a.jsonl", [], "is an existing folder with a file name"),
     ],
 )
 def test_a_place_where_it_cannot_be_is_refused_before_anything_is_stored(collection, tmp_path, name, words, says):

@@ -13,7 +13,7 @@ from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.rollouts.models import Rollout
-from apps.rollouts.steering.flag_resolution import resolve_flag, resolve_flags
+from apps.rollouts.steering.controls import resolve_flag, resolve_flags
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db
@@ -42,8 +42,8 @@ def test_an_export_with_a_flagged_rollout_is_refused_and_says_what_to_do(collect
         queue_export(ExportOrder(format=FORMAT, collection=collection))
     assert (refusal.value.argument, str(refusal.value)) == (
         "filters",
-        "1 rollout had credentials in the trace, and nobody has looked since. Look, and resolve the flags, or include "
-        "them with include_flagged: what was redacted stays so.",
+        "1 rollout had redacted credentials that are not reviewed. Review them and resolve the flags, or "
+        "set include_flagged. Redactions stay.",
     )
 
 
@@ -77,7 +77,7 @@ def test_a_rollout_that_is_flagged_after_the_export_was_asked_for_is_left_out(co
 
 def test_pairs_are_refused_where_one_of_their_rollouts_is_flagged(collection):
     pairs = build_pairs(PairOrder(collection=collection, rule=Rule(include_redacted=True)))
-    with pytest.raises(ExportRefused, match="1 rollout had credentials"):
+    with pytest.raises(ExportRefused, match="1 rollout had redacted credentials"):
         queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pairs))
     export = queue_export(
         ExportOrder(format="trl_dpo", collection=collection, pair_set=pairs, filters={"include_flagged": True})
@@ -101,7 +101,7 @@ def test_the_form_of_an_export_says_why_and_takes_them_when_ticked(collection, c
     client.force_login(make_user())
     form = {"format": FORMAT, "collection": collection.pk}
     refused = client.post("/exports/new/", form)
-    assert (refused.status_code, "1 rollout had credentials" in refused.content.decode()) == (422, True)
+    assert (refused.status_code, "1 rollout had redacted credentials" in refused.content.decode()) == (422, True)
     assert client.post("/exports/new/", {**form, "include_flagged": "on"}).status_code == 302
 
 
@@ -117,7 +117,7 @@ def test_the_api_lists_flagged_rollouts_and_resolves_them(collection, client):
 def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, client):
     client.force_login(make_user())
     page = client.get(f"/collections/{collection.pk}/").content.decode()
-    assert "1 rollout had credentials in its trace, and nobody has looked since." in page
+    assert "1 rollout had credentials in its trace, not reviewed yet." in page
     flagged = Rollout.objects.get(flagged=True)
     table = {"HX-Request": "true", "HX-Target": "rollout-table"}
     listed = client.get(f"/collections/{collection.pk}/?flagged=true", headers=table).content.decode()
@@ -131,7 +131,7 @@ def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, 
 
 def test_the_command_takes_them_where_it_is_told_to(collection, tmp_path):
     arguments = ["export", "--collection", str(collection.pk), "--format", FORMAT, "--out", str(tmp_path / "out.jsonl")]
-    with pytest.raises(CommandError, match="1 rollout had credentials in the trace"):
+    with pytest.raises(CommandError, match="1 rollout had redacted credentials"):
         call_command(*arguments)
     call_command(*arguments, "--include-flagged", stdout=StringIO())
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2

@@ -25,6 +25,7 @@ from apps.rollouts.reverification.reverification_jobs import (
     continue_reverification,
     queue_reverification,
 )
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
@@ -113,13 +114,13 @@ def rollout_deletion_job(collection) -> Job:
 
 
 def reverification_job(collection) -> Job:
-    row = queue_reverification(collection=collection)
+    row = queue_reverification(ReverificationOrder(collection=collection))
     page = "dashboard:reverification_detail"
     return Job(row, continue_reverification, 'INSERT INTO "rollouts_reverifiedreward"', "ready", page)
 
 
 def application_job(collection) -> Job:
-    row = queue_reverification(collection=collection)
+    row = queue_reverification(ReverificationOrder(collection=collection))
     continue_reverification()
     row.rewards.update(changed=True, fate="", new_reward=0.5, new_components={})
     apply_reverification(reverification=row)
@@ -247,7 +248,7 @@ def test_a_file_loaded_on_request_is_left_to_a_worker(collection):
 def test_words_are_indexed_later_however_often_the_database_fails(collection):
     mark_unindexed(collection.rollouts.all())
     for _ in range(5):
-        with database_fails('"rollouts_traceevent"'), pytest.raises(OperationalError):
+        with database_fails("FROM rollouts_traceevent"), pytest.raises(OperationalError):
             index_next_rollouts()
     assert set(UnindexedRollout.objects.values_list("tries", "taken_at")) == {(0, None)}
     assert index_next_rollouts()

@@ -17,6 +17,7 @@ from apps.rollouts.plans import planning, task_selection
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import continue_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
 from apps.tasks.dataset_deletion import delete_next, queue_deletion
@@ -78,7 +79,7 @@ def test_words_are_indexed(collection):
 
 
 def test_rollouts_are_verified_again(collection):
-    reverification = queue_reverification(collection=collection)
+    reverification = queue_reverification(ReverificationOrder(collection=collection))
     with commits_before_each_write():
         while continue_reverification():
             pass

@@ -9,6 +9,7 @@ from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import SessionOpened
 from apps.gym.traces.messages import nested_tools
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from tests.factories import (
     make_agent,
@@ -86,10 +87,9 @@ def test_rows_of_verl_go_to_the_agent_that_can_call_their_tools(collection):
     assert [json.loads(row["extra_info"]["tools"]) for row in rows] == [nested_tools(tools) for tools in TOOLS]
     card = rows_path(export, "README.md").read_text()
     assert "attempted by `scripted`" in card
-    assert (
-        "Attempts at 3 of the tasks were offered tools, by the task or by its environment (not the same ones in 1: "
-        "those of the first attempt count); of 2 nobody knows, since no attempt at them began: they go without tools."
-    ) in card
+    assert "had tools in attempts at 3 tasks" in card
+    assert "the first attempt: 1 tasks" in card
+    assert "2 tasks without attempts have no tools" in card
 
 
 def test_a_file_that_ends_early_counts_the_tools_of_what_is_in_it(collection):
@@ -102,6 +102,8 @@ def test_a_file_that_ends_early_counts_the_tools_of_what_is_in_it(collection):
 def test_tasks_of_imported_rollouts_go_to_the_agent_that_they_were_imported_with():
     agent_ref = {"type": "responses_api_agents", "name": "their_agent"}
     files = [as_file(stored_row(agent_ref=agent_ref), stored_row("Another?"))]
-    collection = import_rollouts(dataset=make_dataset(rows=[]), files=files, agent=make_agent(slug="ours")).collection
+    collection = import_rollouts(
+        ImportOrder(dataset=make_dataset(rows=[]), agent=make_agent(slug="ours")), files=files
+    ).collection
     _, rows = written(collection, "nemo_rl_tasks")
     assert [row["agent_ref"]["name"] for row in rows] == ["their_agent", "ours"]

@@ -12,9 +12,11 @@ from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.gym.serving.aggregating import aggregate_metrics
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from tests.factories import make_agent, make_collection, make_dataset, make_environment, make_rollout, make_trace
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS
 from tests.nemo_gym import kinds
@@ -27,7 +29,9 @@ pytestmark = [pytest.mark.django_db, needs_shared]
 
 def imported(files, environment=None):
     dataset = make_dataset(rows=[], environment=environment or make_environment())
-    return import_rollouts(dataset=dataset, files=files, agent=make_agent(slug=f"agent-{dataset.pk}")).collection
+    return import_rollouts(
+        ImportOrder(dataset=dataset, agent=make_agent(slug=f"agent-{dataset.pk}")), files=files
+    ).collection
 
 
 def exported(collection, path):
@@ -165,7 +169,7 @@ def test_verified_again_both_get_the_same_rewards(name, tmp_path):
     second = imported([as_file(*exported(first, tmp_path / "out.jsonl"))], environment)
     rewards = []
     for collection in (first, second):
-        done = finish_reverification(reverification=queue_reverification(collection=collection))
+        done = finish_reverification(reverification=queue_reverification(ReverificationOrder(collection=collection)))
         apply_reverification(reverification=done)
         finish_reverification(reverification=done)
         rewards.append(list(collection.rollouts.order_by("pk").values_list("reward", "components")))

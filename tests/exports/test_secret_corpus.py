@@ -22,6 +22,7 @@ from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import PolicyModel
 from apps.policies.policy_model_changes import save_policy_model
 from apps.reviews.comments.commenting import add_comment
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout
@@ -86,11 +87,13 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
     caplog.set_level(logging.DEBUG)
     user = make_user()
     dataset, agent = make_dataset(rows=[]), make_agent()
-    collection = import_rollouts(dataset=dataset, files=[as_file(*said_in_every_format())], agent=agent).collection
+    collection = import_rollouts(
+        ImportOrder(dataset=dataset, agent=agent), files=[as_file(*said_in_every_format())]
+    ).collection
     upload_file(dataset=dataset, stream=BytesIO(orjson.dumps(make_row(corpus(), "4"))), filename="tasks.jsonl")
     upload_file(dataset=dataset, stream=BytesIO(orjson.dumps({"note": corpus()})), filename="refused.jsonl")
     with pytest.raises(ImportRefused):
-        import_rollouts(dataset=dataset, files=[as_file({"messages": [{"role": corpus()}]})], agent=agent)
+        import_rollouts(ImportOrder(dataset=dataset, agent=agent), files=[as_file({"messages": [{"role": corpus()}]})])
     rollouts = list(Rollout.objects.filter(collection=collection))
     assert [rollout.flagged for rollout in rollouts] == [True] * 7
     add_comment(rollout=rollouts[0], text=f"Look: {corpus()}", author=user)
@@ -142,7 +145,7 @@ def _addresses(collection, rollouts, dataset):
 def test_what_a_partial_import_says_and_the_export_command_prints_and_writes_has_none(tmp_path, capsys):
     rows = [*said_in_every_format(), {"messages": [{"role": corpus()}]}]
     dataset, agent = make_dataset(rows=[]), make_agent()
-    imported = import_rollouts(dataset=dataset, files=[as_file(*rows)], agent=agent, on_error="skip")
+    imported = import_rollouts(ImportOrder(dataset=dataset, agent=agent, on_error="skip"), files=[as_file(*rows)])
     assert (imported.refused, leaked("".join(map(str, imported.errors)))) == (1, [])
     collection = imported.collection.pk
     out = tmp_path / "out.jsonl"

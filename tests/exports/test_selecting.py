@@ -252,7 +252,7 @@ def test_the_reward_that_a_person_set_counts_in_every_format_unless_the_verifier
     verifiers = export(made, "trl_sft", filters={"reward_from": "verifier"})
     assert [row["rollout_id"] for row in rows_of(verifiers)] == [bad.pk]
     assert verifiers.manifest["rewards"] == {"from": "verifier", "set_by_people": 0}
-    assert "Rewards are the verifier's, whatever people set." in (Path(verifiers.path) / "README.md").read_text()
+    assert "Rewards are from the verifier; overrides are ignored." in (Path(verifiers.path) / "README.md").read_text()
 
 
 @pytest.mark.parametrize("counting", ["override", "verifier"])
@@ -282,7 +282,14 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
     best, middle, worst = made.rollouts.order_by("id")
     pair_set.pairs.all().delete()
     for chosen, rejected in ((best, middle), (best, worst), (middle, worst)):
-        pair_set.pairs.create(task=best.task, chosen=chosen, rejected=rejected, margin=chosen.reward - rejected.reward)
+        pair_set.pairs.create(
+            task=best.task,
+            chosen=chosen,
+            rejected=rejected,
+            margin=chosen.reward - rejected.reward,
+            chosen_reward=chosen.reward,
+            rejected_reward=rejected.reward,
+        )
     written = export(made, "trl_dpo", pair_set=pair_set, filters={"per_task": 2})
     assert [row["reward_margin"] for row in rows_of(written)] == [1.0, 0.5]
     assert written.manifest["counts"]["dropped"] == {"beyond_the_best_of_its_task": 1}
@@ -291,13 +298,13 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
 @pytest.mark.parametrize(
     ("order", "why"),
     [
-        ({"filters": {"per_task": 0}}, "per_task is a whole number from 1 up"),
-        ({"filters": {"min_solve_rate": 1.5}}, "min_solve_rate is a share from 0 to 1"),
-        ({"filters": {"min_solve_rate": 0.6, "max_solve_rate": 0.5}}, "min_solve_rate is at most max_solve_rate"),
+        ({"filters": {"per_task": 0}}, "per_task must be a whole number of at least 1"),
+        ({"filters": {"min_solve_rate": 1.5}}, "min_solve_rate must be a number from 0 to 1"),
+        ({"filters": {"min_solve_rate": 0.6, "max_solve_rate": 0.5}}, "min_solve_rate must not exceed max_solve_rate"),
         ({"filters": {"splits": "train"}}, "splits: Expected `array`, got `str`"),
-        ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "has no filter min_reward; it has: drop_zero"),
+        ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "has no filter min_reward. Available: drop_zero"),
         ({"validation_share": 0.9}, "between 0 and 0.5"),
-        ({"format": "verl_sft", "encoding": "jsonl"}, "verl SFT is written as parquet"),
+        ({"format": "verl_sft", "encoding": "jsonl"}, "verl SFT is available as parquet only"),
         ({"format": "nemo_rl_dpo"}, "needs a pair set"),
     ],
 )
@@ -333,21 +340,21 @@ def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collecti
     elsewhere = make_rollout(make_collection())
     for filters, says in (
         ({"q": "rewrd:1"}, "q: at character 1"),
-        ({"rollouts": [elsewhere.pk]}, f"1 of the 1 rollouts, such as #{elsewhere.pk}, are not of this collection"),
-        ({"rollouts": [0]}, "rollouts are numbers of rollouts"),
+        ({"rollouts": [elsewhere.pk]}, f"1 of the 1 rollouts, such as #{elsewhere.pk}, belong to other collections"),
+        ({"rollouts": [0]}, "rollouts must be a list of rollout numbers"),
         ({"rollouts": ["1"]}, r"rollouts\[0\]: Expected `int`, got `str`"),
     ):
         with pytest.raises(ExportRefused, match=says):
             queue_export(ExportOrder(format="trl_sft", collection=collection, filters=filters))
     mark_unindexed([collection.rollouts.first().pk])
-    with pytest.raises(ExportRefused, match="still being indexed"):
+    with pytest.raises(ExportRefused, match="The text index of this collection is not complete"):
         queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "text:four"}))
 
 
 def test_only_flags_of_what_is_selected_refuse_an_export(collection):
     first, second = collection.rollouts.filter(reward=1.0).order_by("pk")[:2]
     collection.rollouts.filter(pk=first.pk).update(flagged=True)
-    with pytest.raises(ExportRefused, match="1 rollout had credentials"):
+    with pytest.raises(ExportRefused, match="1 rollout had redacted credentials"):
         queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "reward:1"}))
     assert queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]})).pk
 

@@ -42,11 +42,11 @@ def test_every_rollout_of_a_model_that_fails_a_third_of_its_calls_ends_with_the_
     assert set(figures["kinds"]) <= {"policy_error", "timed_out"}
     assert figures["completed"] >= 0.9 * rollouts
     assert (figures["again"] > 0, figures["max_attempt"], figures["lost"]) == (True, MAX_ATTEMPTS, 0)
-    messages = cluster.rows("SELECT DISTINCT error_kind, left(error_message, 32) FROM rollouts_rollout")
-    assert set(messages) <= {
-        ("", ""),
-        ("policy_error", "The policy model answered 500: m"),
-        ("timed_out", "The policy model did not answer "),
+    messages = cluster.rows("SELECT DISTINCT error_kind, error_message FROM rollouts_rollout")
+    assert {(kind, "500" in message, "5 s" in message) for kind, message in messages} <= {
+        ("", False, False),
+        ("policy_error", True, False),
+        ("timed_out", False, True),
     }
     assert cluster.leave(*workers) == [0, 0]
     show(**figures, seconds=round(seconds, 1))

@@ -1,4 +1,4 @@
-"""The guard that a connection asks PostgreSQL for, also with PgBouncer between, set up as docs/deploy.md says."""
+"""The idle timeout that connections request, also through PgBouncer, set up as docs/operate/scale.md says."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from tests.deadlines import DEADLINE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PGBOUNCER = shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin")
-DOCUMENTED = re.findall(r"`(ignore_startup_parameters = [\w,]+)`", (ROOT / "docs" / "deploy.md").read_text())
+DOCUMENTED = re.findall(r"`(ignore_startup_parameters = [\w,]+)`", (ROOT / "docs" / "operate" / "scale.md").read_text())
 
 
 @contextlib.contextmanager

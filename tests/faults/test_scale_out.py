@@ -199,5 +199,5 @@ def test_a_redis_that_hangs_holds_up_neither_planning_nor_working_nor_leaving(
         assert cluster.leave(web, seconds=20) == [0]
     finally:
         os.kill(layer.pid, signal.SIGCONT)
-    assert (status, json.loads(said)["missing"]) == (503, {"layer": "does not answer; pages poll meanwhile"})
+    assert (status, json.loads(said)["missing"]) == (503, {"layer": "unavailable; pages poll instead"})
     show(planning_s=round(planning, 1), readyz_s=round(asking, 1), leaving_s=round(leaving, 1))

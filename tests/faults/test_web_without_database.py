@@ -45,5 +45,5 @@ def test_a_web_process_says_503_while_postgres_is_away_and_goes_on_by_itself(
         200,
         [200] * 3,
     )
-    assert away[1][3] == "The database does not answer.\n"
-    assert "Away for a moment" in away[2][3]
+    assert away[1][3] == "The database is unavailable.\n"
+    assert "Database unavailable" in away[2][3]

@@ -21,6 +21,7 @@ def fill() -> dict[str, Any]:
     from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
     from apps.rollouts.reverification.reverification_jobs import queue_reverification
+    from apps.rollouts.reverification.reverification_spec import ReverificationOrder
     from apps.tasks.received_files import create_upload, store_file
     from apps.tasks.upload_choices import Choices
     from apps.tasks.upload_jobs import upload_file
@@ -60,7 +61,7 @@ def fill() -> dict[str, Any]:
         for form in ("trl_sft", "nemo_gym_rollouts"):
             export = queue_export(ExportOrder(format=form, collection=collection, filters={"include_flagged": True}))
             made["exports"].append(write_export(export=export))
-        queued = queue_reverification(collection=collection)
+        queued = queue_reverification(ReverificationOrder(collection=collection))
         made["reverifications"].append(finish_reverification(reverification=queued))
 
     def uploads(state: str) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from apps.gym.errors import EnvironmentFault, PolicyError
 from apps.gym.loop.agent_loop import Attempt, Harness, compose_prompt
-from apps.gym.resources.protocol import ToolOutput
+from apps.gym.resources.protocol import Session, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import conversation
 from apps.gym.traces.items import message
@@ -42,7 +42,7 @@ class Replay:
         return reply
 
 
-class Adder:
+class Adder(Session):
     """An environment that adds; `turns` are its observations."""
 
     name = "adder"

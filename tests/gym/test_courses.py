@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.protocol import Options, Preference
+from apps.gym.exporters.training_conversations import pair_conversations
 from apps.gym.pairs.pair_making import pair_group
 from apps.gym.pairs.pair_rule import Attempt, Rule
 from apps.gym.traces.courses import Parting, course_of, find_parting

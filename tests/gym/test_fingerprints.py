@@ -2,8 +2,8 @@
 
 import pytest
 
+from apps.gym.traces.courses import completion_fingerprint, prompt_fingerprint, question_fingerprint
 from apps.gym.traces.events import Prompt, SessionOpened
-from apps.gym.traces.fingerprints import completion_fingerprint, prompt_fingerprint, question_fingerprint
 from apps.gym.traces.items import message
 from tests.gym.traces import trace, turn, weather_trace
 

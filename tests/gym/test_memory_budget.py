@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from apps.gym.calls import memory_budget
@@ -30,7 +31,7 @@ def run(work):
         async with asyncio.timeout(20):
             return await work()
 
-    return asyncio.run(bounded())
+    return uvloop.run(bounded())
 
 
 async def cover(account: Account, size: int) -> Hold:
@@ -315,4 +316,4 @@ def test_a_reply_is_read_although_rollouts_that_wait_for_their_endpoint_hold_all
         await waiting
         return budget.used
 
-    assert asyncio.run(work()) == 0
+    assert uvloop.run(work()) == 0

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gym.metrics.pass_at_k import (
-    Group,
     bin_counts,
-    clustered_standard_error,
     confidence_interval,
     histogram_edges,
     mean_average_of_k,
@@ -20,6 +18,7 @@ from apps.gym.metrics.pass_at_k import (
     pass_at_k,
     sample_std,
     solve_buckets,
+    standard_error_from,
 )
 
 
@@ -60,7 +59,7 @@ def test_nothing_measured_gives_nothing():
     assert mean_pass_at_k({}) == {}
     assert solve_buckets({}) == {"never": 0, "sometimes": 0, "always": 0}
     assert sample_std(1, 0.0) is None
-    assert clustered_standard_error([Group(4, 2, 2.0)], 0.5) is None
+    assert standard_error_from(0.0, 4, 1) is None
 
 
 def test_groups_fall_into_never_sometimes_always():
@@ -69,9 +68,9 @@ def test_groups_fall_into_never_sometimes_always():
 
 
 def test_the_standard_error_counts_a_group_once_where_its_attempts_agree():
-    agreeing = [Group(8, 8, 8.0), Group(8, 0, 0.0)]
-    as_single_attempts = [Group(1, 1, 1.0), Group(1, 0, 0.0)]
-    assert clustered_standard_error(agreeing, 0.5) == clustered_standard_error(as_single_attempts, 0.5)
+    agreeing = standard_error_from(sum((total - 8 * 0.5) ** 2 for total in (8.0, 0.0)), 16, 2)
+    as_single_attempts = standard_error_from(sum((total - 0.5) ** 2 for total in (1.0, 0.0)), 2, 2)
+    assert agreeing == as_single_attempts
 
 
 def test_the_interval_is_two_standard_errors_wide_on_either_side():

@@ -1,11 +1,11 @@
 """The table of ways into private networks, with resolver and connect replaced: each is refused, nothing connects."""
 
-import asyncio
 import socket
 
 import pytest
-from aiohttp import ClientConnectionError, TCPConnector
+import uvloop
 
+from apps.gym.calls import http_client
 from apps.gym.calls.outbound import Outbound, OutboundFailed
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from tests.deadlines import DEADLINE
@@ -71,10 +71,10 @@ NUMBERS = {
 class System(Names):
     """Resolves as the system does where a number is written in another way, which is what `inet_aton` takes."""
 
-    async def resolve(self, host, port=0, family=socket.AF_UNSPEC):
+    async def __call__(self, host, port):
         if host not in self.addresses:
             self.addresses[host] = [socket.inet_ntoa(socket.inet_aton(host))]
-        return await super().resolve(host, port, family)
+        return await super().__call__(host, port)
 
 
 @pytest.fixture
@@ -82,23 +82,23 @@ def connected(monkeypatch):
     """Every address that a connection was tried to; none is made."""
     tried = []
 
-    async def connect(self, *args, addr_infos, **kwargs):
+    async def connect(addr_infos, **kwargs):
         tried.extend(info[4][0] for info in addr_infos)
-        raise ClientConnectionError("replaced")
+        raise ConnectionError("replaced")
 
-    monkeypatch.setattr(TCPConnector, "_wrap_create_connection", connect)
+    monkeypatch.setattr(http_client, "start_connection", connect)
     return tried
 
 
-def ask(url, *, policy=None, resolver=None):
+def ask(url, *, policy=None, resolve=None):
     async def talk():
-        outbound = Outbound(policy or OutboundPolicy(), resolver=resolver or System())
+        outbound = Outbound(policy or OutboundPolicy(), resolve=resolve or System())
         try:
             return await outbound.request("GET", url, timeout=DEADLINE)
         finally:
             await outbound.close()
 
-    return asyncio.run(talk())
+    return uvloop.run(talk())
 
 
 def literal(address):
@@ -109,12 +109,12 @@ def literal(address):
 @pytest.mark.parametrize("port", ["", ":8000"])
 def test_an_address_of_the_table_is_refused_as_it_is_and_behind_a_name(name, port, connected):
     address = PRIVATE[name]
-    for url, resolver in (
+    for url, resolve in (
         (f"http://{literal(address)}{port}/", None),
         (f"https://inner.example{port}/", Names(inner_example=[address])),
     ):
         with pytest.raises(OutboundRefused, match=r"GYMWEB_OUTBOUND_ALLOW|cloud metadata address"):
-            ask(url, resolver=resolver)
+            ask(url, resolve=resolve)
     assert connected == []
 
 
@@ -128,9 +128,9 @@ def test_a_number_written_in_another_way_is_refused(name, connected):
 def test_a_name_that_rebinds_is_looked_at_each_time_it_is_resolved(connected):
     names = Names(rebind_example=["93.184.216.34", "127.0.0.1"])
     with pytest.raises(OutboundFailed, match="replaced"):
-        ask("http://rebind.example/", resolver=names)
+        ask("http://rebind.example/", resolve=names)
     with pytest.raises(OutboundRefused):
-        ask("http://rebind.example/", resolver=names)
+        ask("http://rebind.example/", resolve=names)
     # What was checked is what is connected to: the name is not resolved once more in between.
     assert (connected, names.asked) == (["93.184.216.34"], ["rebind.example", "rebind.example"])
 
@@ -138,7 +138,7 @@ def test_a_name_that_rebinds_is_looked_at_each_time_it_is_resolved(connected):
 def test_of_several_addresses_the_private_ones_are_never_connected_to(connected):
     names = Names(mixed_example=[["169.254.169.254", "93.184.216.34", "::1", "10.0.0.1"]])
     with pytest.raises(OutboundFailed):
-        ask("http://mixed.example/", resolver=names)
+        ask("http://mixed.example/", resolve=names)
     assert connected == ["93.184.216.34"]
 
 
@@ -153,25 +153,25 @@ def test_a_redirect_to_an_address_of_the_table_is_refused(name):
 
 def test_a_redirect_to_a_name_behind_which_is_a_private_address_is_refused():
     with pytest.raises(OutboundRefused, match=r"inner\.example:9 is not a public address"):
-        call(redirecting(307, "http://inner.example:9/"), path="/start", resolver=Names(inner_example=["10.0.0.1"]))
+        call(redirecting(307, "http://inner.example:9/"), path="/start", resolve=Names(inner_example=["10.0.0.1"]))
 
 
 def test_the_private_addresses_behind_a_wide_allow_list_still_leave_out_metadata(connected):
     policy = OutboundPolicy(["0.0.0.0/0", "::/0", "inner.example"])
     for address in (one for name, one in PRIVATE.items() if "metadata" in name.lower()):
-        for url, resolver in (
+        for url, resolve in (
             (f"http://{literal(address)}/", None),
             ("http://inner.example/", Names(inner_example=[address])),
         ):
             with pytest.raises(OutboundRefused, match="cloud metadata address"):
-                ask(url, policy=policy, resolver=resolver)
+                ask(url, policy=policy, resolve=resolve)
     assert connected == []
 
 
 @pytest.mark.parametrize("allow", [["127.0.0.1"], ["127.0.0.0/8"], ["vllm.internal"]])
 def test_a_private_vllm_that_is_on_the_allow_list_is_called(allow):
     policy = OutboundPolicy(allow)
-    reply = call(hello, host="vllm.internal", policy=policy, resolver=Names(vllm_internal=["127.0.0.1"]))
+    reply = call(hello, host="vllm.internal", policy=policy, resolve=Names(vllm_internal=["127.0.0.1"]))
     assert reply.status == 200
 
 
@@ -179,5 +179,5 @@ def test_what_the_allow_list_names_opens_nothing_beside_it(connected):
     policy = OutboundPolicy(["vllm.internal:8000", "10.0.0.0/24"])
     for url in ("http://vllm.internal:22/", "http://other.internal:8000/"):
         with pytest.raises(OutboundRefused):
-            ask(url, policy=policy, resolver=Names(vllm_internal=["127.0.0.1"], other_internal=["10.0.1.1"]))
+            ask(url, policy=policy, resolve=Names(vllm_internal=["127.0.0.1"], other_internal=["10.0.1.1"]))
     assert connected == []

@@ -55,7 +55,7 @@ def test_a_row_that_lacks_a_gap_fails_for_good():
 
 
 def test_what_is_wrong_with_a_template_is_said_by_its_part():
-    assert find_template_problems(PromptTemplate(system="{", user="x" * 20_001)) == {
-        "system": "Single '{' encountered in format string: write a literal brace twice, {{ or }}.",
-        "user": "At most 20,000 characters.",
-    }
+    problems = find_template_problems(PromptTemplate(system="{", user="x" * 20_001))
+    assert problems.keys() == {"system", "user"}
+    assert "Single '{'" in problems["system"]
+    assert "20,000 characters" in problems["user"]

@@ -20,10 +20,10 @@ def test_all_four_kinds_make_a_rubric():
         ("clear", "Give a list"),
         ([], "Give a list"),
         ([YES] * 31, "1 to 30"),
-        (["clear"], "Criterion 1 is no object"),
-        ([YES, YES], "Criterion 2 has the key “right” of another one"),
+        (["clear"], "Criterion 1 is not an object"),
+        ([YES, YES], "Criterion 2 repeats the key “right”"),
         ([{**YES, "kind": "stars"}], "has none of the kinds"),
-        ([{**YES, "choices": ["a", "b"]}], "has nothing called “choices”"),
+        ([{**YES, "choices": ["a", "b"]}], "has an unknown setting “choices”"),
         ([{**YES, "key": "is it"}], "needs a key"),
         ([{**YES, "label": " "}], "needs a label"),
         ([{**YES, "required": "yes"}], "true or false"),
@@ -32,7 +32,7 @@ def test_all_four_kinds_make_a_rubric():
         ([{**NUMBER, "maximum": float("inf")}], "cannot be stored"),
         ([{**NUMBER, "maximum": 1e300}], "within ±9,007,199,254,740,992"),
         ([{**CHOICE, "choices": ["dry"]}], "2 to 20 choices"),
-        ([{**CHOICE, "choices": ["dry", "dry"]}], "a choice twice"),
+        ([{**CHOICE, "choices": ["dry", "dry"]}], "repeats a choice"),
     ],
 )
 def test_what_cannot_be_asked_is_said(criteria, said):

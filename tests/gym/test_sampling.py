@@ -25,8 +25,8 @@ def test_what_endpoints_take_and_what_is_theirs_to_judge_passes(sampling):
         ({"temperature": float("nan")}, "temperature must be a number from 0 to 2, not nan."),
         ({"temperature": True}, "temperature must be a number from 0 to 2, not True."),
         ({"top_p": -0.1}, "top_p must be a number from 0 to 1, not -0.1."),
-        ({"max_output_tokens": 0}, "max_output_tokens must be a whole number from 1 on, not 0."),
-        ({"max_output_tokens": 1.5}, "max_output_tokens must be a whole number from 1 on, not 1.5."),
+        ({"max_output_tokens": 0}, "max_output_tokens must be a whole number of at least 1, not 0."),
+        ({"max_output_tokens": 1.5}, "max_output_tokens must be a whole number of at least 1, not 1.5."),
         ([], 'Give a JSON object, such as {"temperature": 1.0}.'),
     ],
 )
@@ -44,11 +44,11 @@ def test_all_keys_are_looked_at_and_long_values_are_cut():
 
 @pytest.mark.parametrize("key", ["messages", "model", "input", "tools", "n", "functions"])
 def test_what_a_rollout_sends_itself_is_no_sampling(key):
-    assert find_sampling_problems({key: []}) == [f"{key} is what the rollout itself sends, and no sampling."]
+    assert find_sampling_problems({key: []}) == [f"{key} is set by the rollout and is not a sampling option."]
 
 
 def test_defaults_that_rollouts_share_hold_no_seed():
-    told = "seed is the rollout's own, made from that of its collection: here it would do nothing."
+    told = "seed has no effect here: each rollout gets its own seed from the collection."
     assert find_default_problems({"seed": 3, "top_p": 2}) == ["top_p must be a number from 0 to 1, not 2.", told]
     assert (find_default_problems({"seed": None}), find_default_problems([])) == ([], find_sampling_problems([]))
     assert find_sampling_problems({"seed": 3}) == []

@@ -88,7 +88,7 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
         (
             line_of({"input": "q", "tools": [{"type": "function", "function": {"name": "add"}}]}),
             "wrong_shape",
-            "/responses_create_params/tools/0/function must not be there: tools are flat here, all beside type",
+            "/responses_create_params/tools/0/function is not allowed. Tools are flat: all keys are next to type",
         ),
         (
             line_of({"input": "q", "tools": [{"type": "function"}]}),
@@ -113,7 +113,7 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
         (
             line_of({"input": "q", "stream": True}),
             "wrong_type",
-            "/responses_create_params/stream can only be false: replies are recorded whole",
+            "/responses_create_params/stream must be false, because streaming is not supported",
         ),
     ],
 )
@@ -223,11 +223,11 @@ def test_tags_that_are_no_list_of_texts_are_refused(tags, message):
         ({"split": "x" * 65}, "too_long", "/split must have at most 64 characters"),
         ({"split": [1]}, "wrong_type", "/split must be text or a whole number, not a list"),
         ({"split": False}, "wrong_type", "/split must be text or a whole number, not true or false"),
-        ({"id": True}, "wrong_type", "/id must be text or a whole number, since it is the row's id, not true or false"),
+        ({"id": True}, "wrong_type", "/id must be text or a whole number, because it is the row id, not true or false"),
         (
             {"id": "", "uuid": 3.0},
             "wrong_type",
-            "/uuid must be text or a whole number, since it is the row's id, not a number",
+            "/uuid must be text or a whole number, because it is the row id, not a number",
         ),
     ],
 )
@@ -304,7 +304,7 @@ def test_depth_is_bounded(levels, refused):
     ],
 )
 def test_a_name_that_stands_twice_in_one_object_is_refused(line, name):
-    assert refusal(line) == ("duplicate_key", f"the name {name!r} stands twice in one object")
+    assert refusal(line) == ("duplicate_key", f"the name {name!r} is repeated in one object")
 
 
 def test_json_within_texts_is_no_repeated_name():
@@ -335,8 +335,8 @@ def test_an_id_is_taken_as_it_is(own):
 @pytest.mark.parametrize(
     ("fields", "code", "message"),
     [
-        ({"id": "y" * 201}, "too_long", "/id must have at most 200 characters: it is the row's id"),
-        ({"uuid": " " * 201}, "too_long", "/uuid must have at most 200 characters: it is the row's id"),
+        ({"id": "y" * 201}, "too_long", "/id must have at most 200 characters (row id)"),
+        ({"uuid": " " * 201}, "too_long", "/uuid must have at most 200 characters (row id)"),
     ],
 )
 def test_an_id_that_cannot_be_stored_whole_is_refused(fields, code, message):

@@ -39,7 +39,7 @@ def test_no_tools_are_fine():
     ("tool", "problem"),
     [
         (5, "/0 must be an object with type, name, description and parameters."),
-        ({"type": "web_search"}, "/0/type must be “function”, not 'web_search': others are their provider's own."),
+        ({"type": "web_search"}, "/0/type must be “function”, not 'web_search'. Other types are provider-specific."),
         ({**ADD, "name": "a b"}, "/0/name must be 1 to 64 letters, digits, _ or -, not 'a b'."),
         ({**ADD, "name": None}, "/0/name must be 1 to 64 letters, digits, _ or -, not nothing."),
         ({**ADD, "description": 3}, "/0/description must be a text."),
@@ -56,11 +56,11 @@ def test_no_tools_are_fine():
         ),
         (
             {**ADD, "parameters": {"type": "object", "required": "a"}},
-            "/0/parameters/required is no JSON Schema: 'a' is not of type 'array'.",
+            "/0/parameters/required is not a JSON Schema: 'a' is not of type 'array'.",
         ),
         (
             {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": []}}},
-            "/0/function/parameters/properties is no JSON Schema: [] is not of type 'object'.",
+            "/0/function/parameters/properties is not a JSON Schema: [] is not of type 'object'.",
         ),
     ],
 )

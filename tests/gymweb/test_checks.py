@@ -116,8 +116,7 @@ def test_a_database_with_tables_of_a_newer_version_is_refused():
     [objection] = run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True)
     assert (objection.id, objection.hint) == (
         "gymweb.E003",
-        "Run that version, or restore a backup of this one; a database from before 0.2.0 cannot be upgraded, so start "
-        "with a new one.",
+        "Run that version, or restore a backup. Databases from before 0.2.0 cannot be upgraded; start with a new one.",
     )
     assert "9999_later" in objection.msg
 

@@ -3,7 +3,7 @@
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from gymweb.mcp_commands import read_commands
+from gymweb.environment_variables import read_commands
 
 
 def test_a_command_is_a_text_or_words_and_may_have_an_environment():
@@ -19,13 +19,13 @@ def test_a_command_is_a_text_or_words_and_may_have_an_environment():
     ("text", "told"),
     [
         ("mcp-files", "is not JSON"),
-        ('["mcp-files"]', "is an object"),
-        ('{"a b": "x"}', "is no name"),
-        ('{"a": ""}', "a text or a list of words"),
-        ('{"a": []}', "a text or a list of words"),
-        ('{"a": ["x", 1]}', "a text or a list of words"),
-        ('{"a": {"command": "x", "environment": {"K": 1}}}', "of texts"),
-        ('{"a": {"command": "x", "shell": true}}', "of texts"),
+        ('["mcp-files"]', "must be an object"),
+        ('{"a b": "x"}', "is not a valid name"),
+        ('{"a": ""}', "the command must be text or a list of words"),
+        ('{"a": []}', "the command must be text or a list of words"),
+        ('{"a": ["x", 1]}', "the command must be text or a list of words"),
+        ('{"a": {"command": "x", "environment": {"K": 1}}}', "an object of strings"),
+        ('{"a": {"command": "x", "shell": true}}', "an object of strings"),
     ],
 )
 def test_what_is_no_command_stops_the_program_and_names_the_setting(text, told):

@@ -125,14 +125,14 @@ def test_a_database_that_is_there_is_left_alone(tmp_path):
         (0o700, ""),
         (0o750, "its group"),
         (0o710, "its group"),
-        (0o755, "everybody on this machine"),
-        (0o701, "everybody on this machine"),
+        (0o755, "all users of this machine"),
+        (0o701, "all users of this machine"),
     ],
 )
 def test_a_check_says_who_else_may_read(tmp_path, settings, given, who):
     settings.VAR_DIR = tmp_path
     tmp_path.chmod(given)
-    told = f"{tmp_path} is open to {who}: tasks, rollouts and uploads in it may be read."
+    told = f"{tmp_path} is readable by {who}, including tasks, rollouts and uploads."
     assert [(one.id, one.msg) for one in run_checks()] == ([("gymweb.W002", told)] if who else [])
 
 

@@ -50,8 +50,8 @@ def test_tables_of_another_version_are_named():
         finally:
             cursor.execute("DELETE FROM django_migrations WHERE app = 'others' OR name = '9999_later'")
     problem = (
-        "the tables are of another version (9999_later was applied): run that version, or restore a backup of this "
-        "one; a database from before 0.2.0 cannot be upgraded, so start with a new one"
+        "the database belongs to another version (9999_later was applied): run that version, or restore a backup. "
+        "Databases from before 0.2.0 cannot be upgraded; start with a new one"
     )
     assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
 
@@ -60,7 +60,7 @@ def test_a_database_that_fails_is_named_without_its_address(monkeypatch, tmp_pat
     away = {"sqlite": ("NAME", str(tmp_path / "nowhere" / "rows.sqlite3")), "postgresql": ("PORT", "1")}
     monkeypatch.setitem(connection.settings_dict, *away[connection.vendor])
     # The reader's thread has a connection of its own, made from the same settings.
-    assert ready() == (503, {"ready": False, "missing": {"database": "does not answer"}})
+    assert ready() == (503, {"ready": False, "missing": {"database": "unavailable"}})
 
 
 def test_a_database_that_hangs_is_named_in_time_and_costs_one_thread(monkeypatch):
@@ -86,7 +86,7 @@ def test_a_layer_that_is_away_is_named(settings):
             "CONFIG": {"hosts": [{"address": "redis://127.0.0.1:1/0", "socket_timeout": None}]},
         }
     }
-    assert ready() == (503, {"ready": False, "missing": {"layer": "does not answer; pages poll meanwhile"}})
+    assert ready() == (503, {"ready": False, "missing": {"layer": "unavailable; pages poll instead"}})
 
 
 def test_healthz_asks_nobody(django_assert_num_queries):

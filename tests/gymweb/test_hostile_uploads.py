@@ -6,7 +6,8 @@ import pytest
 
 from scripts.hostile_uploads import GOOD, hostile_files
 from scripts.measure_uploads import send_hostile
-from scripts.measured_server import ALLOWED_GROWTH_MB, Api, prepare
+from scripts.measured_server import Api, prepare
+from scripts.measuring import ALLOWED_GROWTH_MB
 from tests.gymweb.serving import read_response, serving
 
 EXPECTED = {

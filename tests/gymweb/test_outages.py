@@ -9,7 +9,7 @@ from django.test import Client
 
 from apps.accounts.outages import is_outage, is_transient
 
-AWAY = "The database does not answer."
+AWAY = "The database is unavailable."
 
 
 def raised(error: type[Exception], cause: Exception) -> Exception:
@@ -98,5 +98,5 @@ def test_a_person_gets_a_page_of_its_own(away, client):
     client.cookies["sessionid"] = "a" * 32
     answer = client.get("/collections/")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "<h1>Away for a moment</h1>" in answer.text
+    assert "<h1>Database unavailable</h1>" in answer.text
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]

@@ -83,7 +83,7 @@ def test_an_origin_has_scheme_and_host_and_no_more(origin):
 )
 def test_a_database_that_cannot_be_one_is_refused_and_its_password_not_said(address):
     said = refusal(lambda: given(address).database(NAME, default=""))
-    assert said.startswith("GYMWEB_X is no address of a database that GymWeb knows: give postgres://NAME:PASSWORD@")
+    assert said.startswith("GYMWEB_X is not a supported database URL. Give postgres://NAME:PASSWORD@")
     assert "geheim" not in said
 
 
@@ -102,7 +102,7 @@ def test_a_database_that_cannot_be_one_is_refused_and_its_password_not_said(addr
 )
 def test_a_redis_that_cannot_be_one_is_refused_and_its_password_not_said(address):
     said = refusal(lambda: given(address).redis(NAME))
-    assert (said.startswith("GYMWEB_X is no address of a Redis: "), "geheim" in said) == (True, False)
+    assert (said.startswith("GYMWEB_X is not a Redis URL. Give redis:"), "geheim" in said) == (True, False)
 
 
 def test_addresses_that_are_right_are_read():
@@ -163,5 +163,5 @@ def test_no_file_can_be_the_folder_of_what_is_written(tmp_path):
         text=True,
         check=False,
     )
-    told = f"GYMWEB_VAR: {tmp_path}/file/var is no folder and cannot be made one: Not a directory."
+    told = f"GYMWEB_VAR: {tmp_path}/file/var cannot be created: Not a directory."
     assert (ended.returncode, ended.stderr) == (1, f"GymWeb does not start: {told}\n")

@@ -103,16 +103,16 @@ PROBLEM = {"type": "urn:gymweb:problem:too-large", "title": "Content Too Large",
     ("path", "limit", "name"),
     [
         ("/uploads/?on_error=skip", 400 * MB, "GYMWEB_MAX_BODY_BYTES"),
-        ("/other/?next=/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
-        ("/other/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
-        ("/nothing/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
+        ("/other/?next=/uploads/", 16 * MB, "limit without API key or session"),
+        ("/other/uploads/", 16 * MB, "limit without API key or session"),
+        ("/nothing/uploads/", 16 * MB, "limit without API key or session"),
     ],
 )
 def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
     connection.sendall(post_head(path, f"Content-Length: {limit + 1}", "Expect: 100-continue", KEY))
     status, headers, body = read_response(connection)
     assert (status, headers["content-type"]) == (413, "application/problem+json")
-    assert json.loads(body) == {**PROBLEM, "detail": f"This address takes bodies of at most {limit:,} bytes ({name})."}
+    assert json.loads(body) == {**PROBLEM, "detail": f"The body is larger than {limit:,} bytes ({name})."}
 
 
 def test_a_browser_whose_form_is_refused_gets_a_page(connection):
@@ -159,7 +159,7 @@ def spooled(server) -> int:
     return total
 
 
-FULL = (503, "Service Unavailable", "Too many bodies arrive at once (GYMWEB_MAX_SPOOLED_BYTES)")
+FULL = (503, "Service Unavailable", "Too many large requests (GYMWEB_MAX_SPOOLED_BYTES)")
 
 
 def test_all_bodies_together_have_a_limit_too(narrow):

@@ -15,8 +15,9 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import Upload
-from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_jobs import upload_file
 from tests.factories import make_agent
 from tests.nemo_gym import kinds, solving
 from tests.nemo_gym.attempts import needs_shared, rows_of

@@ -19,8 +19,10 @@ from apps.gym.serving.own_port import serve_port
 from apps.gym.serving.served_environment import serve_environment
 from apps.gym.serving.served_model import ServedModel
 from apps.gym.wires.scripted import ScriptedPolicy
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
@@ -122,6 +124,6 @@ def test_their_agent_gets_our_rewards_and_its_rows_are_imported_and_verified_aga
         assert "function_call_output" in kinds
     stored = [{**reply, "_ng_task_index": number, "_ng_rollout_index": 0} for number, reply in enumerate(replies)]
     dataset = make_dataset(rows=[], environment=make_environment(builtin="calculator"))
-    collection = import_rollouts(dataset=dataset, files=[as_file(*stored)], agent=make_agent()).collection
-    done = finish_reverification(reverification=queue_reverification(collection=collection))
+    collection = import_rollouts(ImportOrder(dataset=dataset, agent=make_agent()), files=[as_file(*stored)]).collection
+    done = finish_reverification(reverification=queue_reverification(ReverificationOrder(collection=collection)))
     assert (done.verified, done.changed, done.failed) == (3, 0, 0)

@@ -73,7 +73,7 @@ def test_a_pair_says_how_many_said_so_and_whether_somebody_settled_it(bench, vot
 def test_a_pair_by_reward_has_nobody_to_name(bench):
     pair = bench.make()
     assert (say_verdict(pair), pair.agreeing) == ("", None)
-    assert "What people said" not in signed_in().get(f"/pairs/{pair.pk}/").text
+    assert 'id="said-title"' not in signed_in().get(f"/pairs/{pair.pk}/").text
 
 
 def test_who_settled_it_over_which_votes_is_told_with_names(bench):
@@ -85,7 +85,7 @@ def test_who_settled_it_over_which_votes_is_told_with_names(bench):
 
     page = squeezed(signed_in().get(f"/pairs/{pair.pk}/").text)
     assert f"human verdict: {told}" in page
-    said = page[page.index("What people said") :]
+    said = page[page.index("Reviews") :]
     people = [
         said.index(words) for words in ("Rejected is better", "· ben,", "Equal", "· ann,", "Chosen is much", "· erika,")
     ]
@@ -121,14 +121,14 @@ def test_what_was_said_anew_after_the_pair_was_made_says_so(bench):
     undo_review(queue=bench.queue, user=ann)
     (row,) = signed_in().get(address).json()
     assert (row["said"], row["status"], row["is_later"]) == (None, "open", False)
-    assert "Taken back since" in signed_in().get(f"/pairs/{pair.pk}/").text
+    assert "Withdrawn" in signed_in().get(f"/pairs/{pair.pk}/").text
     bench.say(ann, bench.good)
     (row,) = signed_in().get(address).json()
     assert (row["said"], row["is_later"]) == ("rejected", True)
-    assert "Rejected is better, said after the pair was made" in signed_in().get(f"/pairs/{pair.pk}/").text
+    assert "Rejected is better, after the pair was built" in signed_in().get(f"/pairs/{pair.pk}/").text
     bench.settle(erika, bench.bad)
     settled = bench.make()
     bench.settle(erika, bench.good)
     assert "Chosen is better, replaced by a later adjudication" in signed_in().get(f"/pairs/{settled.pk}/").text
     Review.objects.filter(pk=settled.reviews[1]).delete()
-    assert "1 review that counted is there no more." in signed_in().get(f"/pairs/{settled.pk}/").text
+    assert "1 deleted review" in signed_in().get(f"/pairs/{settled.pk}/").text

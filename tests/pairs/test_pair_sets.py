@@ -38,7 +38,7 @@ from apps.reviews.queues.queue_items import fill_from_sets
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
-from apps.tasks.dataset_deletion import StillInUse
+from apps.tasks.deletion_jobs import StillInUse
 from apps.tasks.models import Dataset, DatasetVersion, Task
 from tests.exports.test_exporting import read
 from tests.factories import make_collection, make_rollout, make_trace, make_user
@@ -231,7 +231,7 @@ def test_pairs_of_the_level_step_know_their_turn_and_are_exported_so():
     assert [row[side] for side in ("chosen", "rejected")] == [
         [{"role": "assistant", "content": text}] for text in ("4", "5")
     ]
-    with pytest.raises(ExportRefused, match="are of the level step"):
+    with pytest.raises(ExportRefused, match="has pairs of level step"):
         queue_export(
             ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set, options={"level": "trajectory"})
         )
@@ -350,7 +350,7 @@ def test_a_decision_outlasts_a_version_that_did_not_make_the_pair_until_it_is_ta
 
 def test_a_rejection_says_why():
     pair_set = build_pairs(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
-    with pytest.raises(DecisionRefused, match="Say why"):
+    with pytest.raises(DecisionRefused, match="Give a reason"):
         decide_pairs(pairs=list(pair_set.pairs.all()), status="rejected")
     assert pair_set.pairs.get().status == "proposed"
 
@@ -392,7 +392,7 @@ def test_large_collections_wait_for_a_worker(monkeypatch):
     collection.refresh_from_db()
     pair_set = order_pairs(PairOrder(collection=collection))
     assert (pair_set.state, pair_set.total, pair_set.pair_count) == ("queued", 2, 0)
-    with pytest.raises(ExportRefused, match="only one that is ready"):
+    with pytest.raises(ExportRefused, match="Only a ready pair set"):
         PairSet.objects.filter(pk=pair_set.pk).update(pair_count=1)
         pair_set.refresh_from_db()
         queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set))
@@ -489,7 +489,7 @@ def test_a_set_is_deleted_with_its_pairs_unless_files_were_made_of_it():
     delete_pair_set(pair_set=gone, user=make_user())
     assert list(PairSet.objects.all()) == [kept]
     assert set(PreferencePair.objects.values_list("pair_set", flat=True)) == {kept.pk}
-    with pytest.raises(PairSetInUse, match="cancel it first"):
+    with pytest.raises(PairSetInUse, match="Cancel it first"):
         delete_pair_set(pair_set=queue_pair_set(PairOrder(collection=collection)))
 
 

@@ -112,7 +112,7 @@ def test_an_endpoint_that_has_the_model_and_calls_tools_is_healthy(server):
     stored = check(server, api_key_encrypted=encrypt_secret(KEY), sampling={"temperature": 0.2})
     assert (stored.health, stored.health_message) == (
         Health.HEALTHY,
-        "It answers, has the model and calls tools.",
+        "The endpoint responds, has the model and calls tools.",
     )
     assert states(stored) == [
         ("reachable", "ok"),
@@ -182,8 +182,8 @@ def test_vllm_tells_its_version_and_its_context_length(server):
     stored = check(server, provider="vllm")
     assert stored.health == Health.HEALTHY
     assert stored.capabilities == {"server_version": "0.32.0", "root": "/models/qwen3", "max_model_len": 640}
-    assert message_of(stored, "reachable") == "It answers, version 0.32.0."
-    assert message_of(stored, "model") == "The endpoint has the model 'qwen3'. Its context holds 640 tokens."
+    assert message_of(stored, "reachable") == "The server responds, version 0.32.0."
+    assert message_of(stored, "model") == "The endpoint has the model 'qwen3'. Its context has 640 tokens."
     # Half of a small context is the prompt's.
     assert server.requests[-1][2]["max_completion_tokens"] == 320
 
@@ -208,9 +208,9 @@ def test_captured_tokens_are_counted_or_said_to_be_missing(server):
     stored = check(server, capture_tokens=True)
     assert (stored.health, stored.health_message) == (
         Health.HEALTHY,
-        "It answers, has the model and calls tools and gives its tokens.",
+        "The endpoint responds, has the model and calls tools and returns token ids.",
     )
-    assert message_of(stored, "tokens") == "3 ids of the prompt, 2 of the reply, each of these with its logprob."
+    assert message_of(stored, "tokens") == "3 prompt ids and 2 reply ids with logprobs."
 
 
 def reply_with(call=None, **message):
@@ -223,10 +223,10 @@ def reply_with(call=None, **message):
     [
         (
             reply_with(content="blue"),
-            "The reply calls no tool although one was required: does the server have a parser for tool calls?",
+            "The reply has no tool call although one was required. Check that the server has a tool call parser.",
         ),
         (reply_with({"name": "paint"}), "The reply calls 'paint' instead of the tool 'report_color'."),
-        (reply_with({"arguments": "blue"}), "The call's arguments are no JSON object."),
+        (reply_with({"arguments": "blue"}), "The arguments of the call are not a JSON object."),
         (
             {"choices": [{"message": {"content": "Well"}, "finish_reason": "length"}]},
             "The reply was cut at 512 tokens, before it called the tool.",
@@ -245,7 +245,7 @@ def test_an_error_of_the_call_is_quoted_without_the_key(server):
     assert states(stored)[2:] == [("tool_call", "failed")] + [
         (name, "not_applicable") for name in ("usage", "tokens", "latency")
     ]
-    assert message_of(stored, "tool_call") == "The policy model answered 400: tools are off for [API key]"
+    assert message_of(stored, "tool_call") == "The policy model returned 400: tools are off for [API key]"
 
 
 def test_a_missing_model_is_named_with_those_that_are_there(server):
@@ -256,10 +256,10 @@ def test_a_missing_model_is_named_with_those_that_are_there(server):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((401, b"{}"), "The endpoint answered 401: no API key is stored."),
-        ((404, b"{}"), "The endpoint has no /models: the base URL should go up to and including /v1."),
-        ((500, b"{}"), "The endpoint answered 500."),
-        ((503, b"warming up"), "The endpoint answered 503. It says: warming up"),
+        ((401, b"{}"), "The endpoint returned 401: no API key is stored."),
+        ((404, b"{}"), "The endpoint has no /models. Give the base URL with /v1."),
+        ((500, b"{}"), "The endpoint returned 500."),
+        ((503, b"warming up"), "The endpoint returned 503. Message: warming up"),
         ((200, b"<html>"), "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"),
         ((200, b"[]"), "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"),
         ((200, b'{"data": []}'), "The endpoint has no model 'qwen3'; it has: none."),
@@ -275,9 +275,9 @@ def test_a_refused_key_is_told_from_a_missing_one_and_shown_nowhere(server):
     stored = check(server, api_key_encrypted=encrypt_secret(KEY))
     assert (stored.health, stored.health_message) == (
         Health.UNHEALTHY,
-        "The endpoint answered 401: the stored API key was refused. It says: bad key [API key]",
+        "The endpoint returned 401: the stored API key was rejected. Message: bad key [API key]",
     )
-    assert message_of(stored, "tool_call") == "Not tried: the endpoint lets nobody in."
+    assert message_of(stored, "tool_call") == "Not checked: the endpoint rejects all requests."
     assert len(server.requests) == 1
 
 
@@ -310,7 +310,7 @@ def test_an_endpoint_that_may_not_be_called_names_the_setting(server, settings):
 def test_a_key_that_cannot_be_read_is_said(server):
     health, message = probe(server, api_key_encrypted="damaged")
     assert health == Health.UNHEALTHY
-    assert "Enter it again" in message
+    assert "cannot be decrypted: GYMWEB_SECRET_KEY has changed" in message
 
 
 def test_the_scripted_model_is_always_ready():
@@ -334,7 +334,7 @@ def test_an_endpoint_that_does_not_tell_its_tokens_holds_no_limits(server, usage
     server.answers["/v1/chat/completions"] = 200, {**CHAT, "usage": usage}
     stored = check(server)
     assert (stored.health, ("usage", "failed") in states(stored)) == (Health.UNHEALTHY, True)
-    assert message_of(stored, "usage").startswith("The reply does not tell how many tokens it read and wrote")
+    assert message_of(stored, "usage").startswith("The reply has no token counts, so token and cost limits do")
 
 
 def test_what_an_endpoint_says_of_itself_is_stored_without_the_key(server):

@@ -53,7 +53,10 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        ({"provider": "azure"}, {"api_version": ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]}),
+        (
+            {"provider": "azure"},
+            {"api_version": ["Azure OpenAI needs an API version, for example 2025-04-01-preview."]},
+        ),
         (
             {"provider": "openai", "more_base_urls": ["https://b.example/v1"]},
             {"more_base_urls": ["Only vLLM and other compatible servers have several base URLs."]},
@@ -63,8 +66,8 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
             {"extra_headers": {"Authorization": "Bearer x"}},
             {
                 "extra_headers": [
-                    "Authorization belongs into the API key, which is kept encrypted: write {api_key} where its "
-                    "value needs it."
+                    "Authorization is secret. Enter it as the API key, which is stored encrypted, and write {api_key} "
+                    "into the value."
                 ]
             },
         ),
@@ -79,43 +82,43 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         *(
             (
                 {"extra_headers": {name: "1"}},
-                {"extra_headers": [f"{name} is written by the HTTP client, and cannot be set."]},
+                {"extra_headers": [f"{name} is set by the HTTP client and cannot be changed."]},
             )
             for name in ("Host", "content-length", "Transfer-Encoding", "Content-Encoding", "Connection", "EXPECT")
         ),
-        ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is no name of a header."]}),
+        ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is not a valid header name."]}),
         (
             {"renamed_fields": {"max_completion_tokens": 3}},
-            {"renamed_fields": ["This must be a JSON object from the names of fields to other names."]},
+            {"renamed_fields": ["This must be a JSON object of field names and new names."]},
         ),
         (
             {"provider": "openai", "capture_tokens": True},
-            {"capture_tokens": ["OpenAI gives no token ids: only vLLM and servers like it do."]},
+            {"capture_tokens": ["OpenAI does not return token ids. Use vLLM or a compatible server."]},
         ),
         ({"extra_body": [1]}, {"extra_body": ["This must be a JSON object."]}),
         *(
             (
                 {"extra_body": {name: []}},
-                {"extra_body": [f"{name} is what the rollout itself sends, and cannot be set."]},
+                {"extra_body": [f"{name} is set by the rollout and cannot be changed."]},
             )
             for name in ("messages", "model", "input", "tools", "n")
         ),
         (
             {"extra_body": {"stream": True}, "wire": "responses"},
-            {"extra_body": ["A streamed reply is read over Chat Completions only."]},
+            {"extra_body": ["Streaming needs Chat Completions."]},
         ),
         (
             {"renamed_fields": {"messages": "model", "a": "b", "c": "b"}},
             {
                 "renamed_fields": [
-                    f"No field can be renamed to {name}: another one has that name." for name in ("b", "model")
+                    f"No field can be renamed to {name}, because this name is in use." for name in ("b", "model")
                 ]
             },
         ),
         *(
             (
                 {"base_url": f"https://a.example/v1{end}"},
-                {"base_url": ["A base URL has no query and no fragment; a key belongs into the API key."]},
+                {"base_url": ["A base URL must not have a query or fragment. Put keys into the API key field."]},
             )
             for end in ("?api_key=abc", "#there")
         ),

@@ -174,7 +174,7 @@ def test_headers_that_only_sound_like_secrets_are_fine():
 def test_a_key_that_no_header_can_carry_is_refused(key):
     with pytest.raises(ValidationError) as wrong:
         save_policy_model(policy_model=endpoint(), api_key=key, user=None)
-    assert wrong.value.message_dict == {"api_key": ["A key is one line of ASCII characters: it is sent in a header."]}
+    assert wrong.value.message_dict == {"api_key": ["A key must be one line of ASCII characters."]}
     assert not PolicyModel.objects.exists()
 
 
@@ -213,8 +213,8 @@ def test_a_credential_among_headers_and_in_the_body_is_refused_and_said_where_it
         saved(**{field: extras})
     (message,) = refused.value.message_dict[field]
     assert message == (
-        f"{next(iter(extras))} holds what looks like a credential: enter it as the API key, which is kept encrypted, "
-        "and write {api_key} into the header that needs it."
+        f"{next(iter(extras))} looks like a credential. Enter it as the API key, which is stored encrypted, "
+        "and write {api_key} into the header."
     )
 
 

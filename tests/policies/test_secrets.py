@@ -16,7 +16,7 @@ def test_a_secret_comes_back_and_is_not_in_its_stored_form():
 def test_a_secret_stored_under_another_secret_key_says_what_to_do(settings):
     stored = encrypt_secret("sk-secret")
     settings.SECRET_KEY = "another-secret-key-of-forty-characters-!"
-    with pytest.raises(SecretUnreadable, match=r"GYMWEB_SECRET_KEY .* Enter it again") as caught:
+    with pytest.raises(SecretUnreadable, match=r"GYMWEB_SECRET_KEY .* Enter the key again") as caught:
         decrypt_secret(stored)
     assert isinstance(caught.value, PolicyError)
 

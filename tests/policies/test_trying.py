@@ -111,7 +111,7 @@ def test_what_the_endpoint_refuses_is_the_end_of_the_trial_without_its_key(serve
     assert isinstance(error, ErrorRaised)
     assert (error.kind, error.message) == (
         "policy_error",
-        "The policy model answered 401: Incorrect API key provided: [API key]",
+        "The policy model returned 401: Incorrect API key provided: [API key]",
     )
     assert (trial.captured, trial.cost) == (None, 0.0)
 
@@ -139,7 +139,7 @@ def test_a_key_that_cannot_be_read_is_said(server):
 @pytest.mark.parametrize(
     ("change", "field", "problem"),
     [
-        ({"prompt": " "}, "prompt", "Write what the model is to answer."),
+        ({"prompt": " "}, "prompt", "Enter a prompt."),
         ({"system": "x" * 200_001}, "system", "Give at most 200,000 characters."),
         ({"tools": [{"name": "a b"}]}, "tools", "/0/name must be 1 to 64 letters, digits, _ or -, not 'a b'."),
         ({"sampling": {"temperature": 3}}, "sampling", "temperature must be a number from 0 to 2, not 3."),

@@ -58,7 +58,7 @@ def test_agreement_with_each_other_and_with_the_reward():
     # A verifier that asks its judge about some attempts only: what a judge gave is no agreement with verifiers.
     Rollout.objects.filter(reward=0.0).update(judge_calls=0)
     (mixed,) = read_against_rewards(queue)
-    assert (mixed.name, mixed.same, mixed.compared) == ("a verifier's reward and a judge's", 17, 20)
+    assert (mixed.name, mixed.same, mixed.compared) == ("rewards of verifier and judge", 17, 20)
 
 
 def test_what_two_say_who_differ_is_counted_whichever_side_it_was():

@@ -60,7 +60,7 @@ def test_what_was_skipped_on_its_queues_page_can_be_said_and_what_was_settled_th
     judge_compared(rollout_ids=[first, second], user=lead, answer=Answer(choice="a"), token="one")
     queue = Queue.objects.get(created_by=lead)
     adjudicate_item(item=queue.items.get(), user=lead, answer=Answer(choice="equal"))
-    with pytest.raises(CannotReview, match="settled"):
+    with pytest.raises(CannotReview, match="adjudicated"):
         judge_compared(rollout_ids=[first, second], user=lead, answer=Answer(choice="b"), token="two")
     other = make_user(Role.ENGINEER)
     judge_compared(rollout_ids=[first, second], user=other, answer=Answer(choice="a"), token="three")

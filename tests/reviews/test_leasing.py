@@ -81,7 +81,7 @@ def test_who_lost_an_item_takes_it_up_again_when_it_is_free():
 @pytest.mark.django_db
 def test_a_skipped_item_is_for_others_and_says_why():
     queue, ann = make_queue(pairs=1), annotator()
-    with pytest.raises(CannotReview, match="Say why"):
+    with pytest.raises(CannotReview, match="Give a reason"):
         skip_item(review=claim(queue, ann), user=ann, reason=" ")
     assert skip_item(review=claim(queue, ann), user=ann, reason="not my language").skip_reason == "not my language"
     assert claim_item(queue=queue, user=ann) is None
@@ -113,7 +113,7 @@ def test_an_item_that_loses_a_rollout_while_somebody_has_it_ends_with_a_word_and
     other = judge(queue, annotator())
     held = claim(queue, ann)
     held.item.entries.first().rollout.delete()
-    with pytest.raises(CannotReview, match=r"has been deleted\. What you wrote is kept"):
+    with pytest.raises(CannotReview, match=r"has been deleted\. Your text is kept"):
         say(held, "b", note="so")
     held.refresh_from_db()
     assert (held.status, held.draft) == ("open", {"choice": "b", "note": "so"})

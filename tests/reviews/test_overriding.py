@@ -49,7 +49,7 @@ def test_withdrawn_it_no_longer_stands_and_says_who_withdrew_it(ada, rollout):
     given = override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
     ended = withdraw_override(override=given, user=ada)
     assert (ended.ended_how, ended.ended_by, read_overrides([rollout.pk])) == ("withdrawn", ada, {})
-    with pytest.raises(OverrideEnded, match="withdrawn already"):
+    with pytest.raises(OverrideEnded, match="was already withdrawn"):
         withdraw_override(override=given, user=ada)
     actions = AuditEntry.objects.filter(noun="reward_override").order_by("id").values_list("action", flat=True)
     assert list(actions) == ["reward_override.create", "reward_override.withdraw"]
@@ -62,9 +62,9 @@ def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(
     client.force_login(ada)
     refused = client.post(f"/api/v1/reward-overrides/{first.pk}/withdraw/")
     assert (refused.status_code, refused.json()["type"][-14:]) == (409, "override-ended")
-    assert f"{second.pk} stands now, with 0.5" in refused.json()["detail"]
+    assert f"{second.pk} is now active with reward  0.5" in refused.json()["detail"]
     page = client.post(f"/reward-overrides/{first.pk}/withdraw/", follow=True).content.decode()
-    assert f"{second.pk} stands now, with 0.5" in page
+    assert f"{second.pk} is now active with reward  0.5" in page
     assert read_overrides([rollout.pk])[rollout.pk].id == second.pk
 
 
@@ -74,7 +74,7 @@ def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(
         (float("nan"), "so", "finite number"),
         (float("inf"), "so", "finite number"),
         (-1e40, "so", "within ±9,007,199,254,740,992"),
-        (1.0, "  ", "Say why"),
+        (1.0, "  ", "Give a reason"),
         (1.0, "x" * 2_001, "at most 2,000 characters"),
     ],
 )

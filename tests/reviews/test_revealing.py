@@ -34,7 +34,7 @@ def test_what_shares_a_rollout_with_an_item_that_is_still_to_be_judged_tells_not
 
 
 def test_a_queue_that_reveals_has_no_hidden_repeats_and_one_that_was_made_before_keeps_them_hidden():
-    with pytest.raises(QueueRefused, match="no hidden repeats") as refused:
+    with pytest.raises(QueueRefused, match="A queue that shows results cannot have hidden repeats,") as refused:
         make_queue(reveals=True, repeat_share=0.5)
     assert refused.value.argument == "repeat_share"
     queue, ann = make_queue(pairs=2, repeat_share=0.5), annotator()

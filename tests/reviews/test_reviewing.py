@@ -59,10 +59,10 @@ def test_undone_it_counts_nothing_until_it_is_submitted_again():
 
 def test_only_ones_own_last_review_is_undone():
     queue, ann = make_queue(), annotator()
-    with pytest.raises(CannotReview, match="nothing to undo"):
+    with pytest.raises(CannotReview, match="Nothing to undo: you have not submitted a review here"):
         undo_review(queue=queue, user=ann)
     judge(queue, annotator())
-    with pytest.raises(CannotReview, match="nothing to undo"):
+    with pytest.raises(CannotReview, match="Nothing to undo: you have not submitted a review here"):
         undo_review(queue=queue, user=ann)
     first, second = judge(queue, ann), judge(queue, ann)
     assert undo_review(queue=queue, user=ann).pk == second.pk
@@ -77,9 +77,9 @@ def test_asked_for_twice_by_name_one_review_is_taken_back_and_never_another():
     assert [(each.pk, each.status) for each in taken] == [(second.pk, "open")] * 2
     assert Review.objects.get(pk=first.pk).status == "submitted"
     say(second, "b")
-    with pytest.raises(CannotReview, match="is not the last that you ended here"):
+    with pytest.raises(CannotReview, match="is not your last review in this queue"):
         undo_review(queue=queue, user=ann, wanted=first.pk)
-    with pytest.raises(CannotReview, match="is not the last"):
+    with pytest.raises(CannotReview, match="is not your last review in this queue"):
         undo_review(queue=queue, user=ann, wanted=judge(queue, annotator()).pk)
 
 
@@ -118,7 +118,7 @@ def test_what_can_be_undone_is_what_undoing_takes():
     assert undoable(queue, ann) is None
     # Ended for them, such as when a rollout was deleted: not by them, and not theirs to take back.
     Review.objects.filter(pk=claim(queue, ann).pk).update(status="skipped", slot=None, skip_reason="Gone.")
-    with pytest.raises(CannotReview, match="undone no more"):
+    with pytest.raises(CannotReview, match="Your last review can no longer be undone"):
         undo_review(queue=queue, user=ann)
 
 
@@ -136,7 +136,7 @@ def test_a_hidden_repeat_that_came_at_once_keeps_nobody_from_taking_the_first_an
 
 def test_nobody_submits_for_somebody_else():
     review = claim(make_queue(), annotator())
-    with pytest.raises(CannotReview, match="somebody else's"):
+    with pytest.raises(CannotReview, match="This review belongs to another reviewer"):
         submit_review(review=review, user=annotator(), token="t", answer=Answer(choice="a"))
 
 
@@ -212,7 +212,7 @@ def test_an_adjudication_stands_and_what_people_said_is_kept():
 
 def test_what_nobody_reviewed_is_not_adjudicated():
     item = make_queue().items.first()
-    with pytest.raises(CannotReview, match="Nobody has reviewed"):
+    with pytest.raises(CannotReview, match="This item has no reviews to adjudicate"):
         adjudicate_item(item=item, user=make_user(Role.ENGINEER), answer=Answer(choice="a"))
 
 

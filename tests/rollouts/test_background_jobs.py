@@ -3,12 +3,16 @@
 import asyncio
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 
+from apps.accounts.job_declarations import BackgroundJob, background_job, load_job
+from apps.agents.models import Agent
+from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.notifications import WORKER_CHANNEL
 from tests.deadlines import wait_until_async
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.usefixtures("migrated")
 asked: list[int] = []
@@ -37,3 +41,38 @@ def test_a_worker_does_background_jobs_unless_told_to_leave_them(settings, backg
 
     async_to_sync(work)()
     assert len(asked) == times
+
+
+@background_job(waiting=lambda: Agent.objects.filter(slug="wanted"))
+def note_wanted() -> bool:
+    asked.append(2)
+    return False
+
+
+def test_a_job_runs_only_while_it_has_rows(settings):
+    settings.WORKER_BACKGROUND_JOBS = [
+        "tests.rollouts.test_background_jobs.note",
+        "tests.rollouts.test_background_jobs.note_wanted",
+    ]
+    asked.clear()
+
+    async def work() -> None:
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=1)
+        working = asyncio.create_task(worker.handle())
+        await wait_until_async(lambda: asked.count(1) >= 2)
+        assert 2 not in asked
+        await sync_to_async(make_agent)(slug="wanted")
+        await wait_until_async(lambda: 2 in asked)
+        worker.stop()
+        await working
+
+    async_to_sync(work)()
+
+
+def test_every_job_of_the_settings_is_declared_and_an_empty_installation_has_nothing_for_most(settings):
+    jobs = [load_job(path) for path in settings.WORKER_BACKGROUND_JOBS]
+    assert [job.path for job in jobs] == settings.WORKER_BACKGROUND_JOBS
+    assert [job.path for job in jobs if job == BackgroundJob(job.path, job.work)] == []
+    waiting = BackgroundJobs(settings.WORKER_BACKGROUND_JOBS, group="", in_database=sync_to_async)._waiting()
+    assert set(waiting.values()) == {False}
+    assert len(waiting) == len([job for job in jobs if job.waiting])

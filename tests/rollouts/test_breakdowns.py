@@ -5,9 +5,9 @@ import statistics
 
 import pytest
 
-from apps.rollouts.metrics.breakdowns import break_down
 from apps.rollouts.metrics.collection_comparison import CannotContrast, contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS
 from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
@@ -150,7 +150,7 @@ def test_the_settings_that_differ_are_named(dataset):
 
 
 def test_collections_of_different_datasets_are_not_contrasted(dataset):
-    with pytest.raises(CannotContrast, match="are of different datasets"):
+    with pytest.raises(CannotContrast, match="Choose two collections of one dataset"):
         contrast_collections(make_collection(dataset=dataset), make_collection())
 
 

@@ -1,6 +1,7 @@
 """Circuit breakers: an endpoint that keeps failing holds its rollouts back instead of failing them."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -31,17 +32,26 @@ def test_failures_in_a_row_open_and_a_success_between_them_does_not():
     breakers, endpoint = Breakers(), Endpoint("policy_model", 1)
     for outcome in ("server_error", "timed_out", "ok", "unreachable", "refused", "throttled"):
         breakers.observe(endpoint, outcome, "no")
-    assert (breakers.holds(endpoint), breakers.take_turns()) == (False, {})
+    with breakers.turns() as turns:
+        assert (breakers.holds(endpoint), turns) == (False, {})
     breakers.observe(endpoint, "malformed", "not JSON")
-    assert (breakers.holds(endpoint), breakers.take_turns()) == (True, {endpoint: Turn(False, 3, "not JSON")})
+    with breakers.turns() as turns:
+        assert (breakers.holds(endpoint), turns) == (True, {endpoint: Turn(False, 3, "not JSON")})
 
 
 def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
-    breakers, endpoint = Breakers(), Endpoint("policy_model", 1)
-    breakers.learn([endpoint])
-    breakers.observe(endpoint, "ok", "")
-    breakers.return_turns({endpoint: Turn(False, 3, "old"), Endpoint("environment", 1): Turn(False, 3, "kept")})
-    assert breakers.take_turns() == {endpoint: Turn(True), Endpoint("environment", 1): Turn(False, 3, "kept")}
+    breakers, endpoint, other = Breakers(), Endpoint("policy_model", 1), Endpoint("environment", 1)
+    for one in (endpoint, other, endpoint, other, endpoint, other):
+        breakers.observe(one, "malformed", "old")
+    with suppress(OSError), breakers.turns() as turns:
+        assert turns == {endpoint: Turn(False, 3, "old"), other: Turn(False, 3, "old")}
+        breakers.learn([endpoint])
+        breakers.observe(endpoint, "ok", "")
+        raise OSError
+    with breakers.turns() as turns:
+        assert turns == {endpoint: Turn(True), other: Turn(False, 3, "old")}
+    with breakers.turns() as turns:
+        assert turns == {}
 
 
 def test_an_open_breaker_leaves_no_slots_until_a_rollout_tries_its_endpoint():

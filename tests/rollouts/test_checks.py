@@ -136,8 +136,11 @@ def test_no_worker_starts_beside_one_of_another_host_on_sqlite(tmp_path, started
         (["--seats", "-5"], "argument --seats: '-5' is not a whole number from 1 to 100000"),
         (["--seats", "0"], "argument --seats: '0' is not a whole number from 1 to 100000"),
         (["--seats", "1e3"], "argument --seats: '1e3' is not a whole number from 1 to 100000"),
-        (["--group", "Übel x"], "argument --group: 'Übel x' is no group: up to 64 letters, digits, hyphens and"),
-        (["--group", "x" * 65], "is no group"),
+        (
+            ["--group", "Übel x"],
+            "argument --group: 'Übel x' is not a group name: use up to 64 letters, digits, hyphens and",
+        ),
+        (["--group", "x" * 65], "is not a group name: use up to 64 letters, digits, hyphens"),
     ],
 )
 def test_a_worker_is_not_started_with_options_that_cannot_be(options, complaint):

@@ -100,7 +100,7 @@ def test_whom_it_waits_for_is_said_until_that_worker_is_gone(capsys):
     idle = make_worker(host=socket.gethostname(), trouble="the disk is full", lease_expires_at=soon)
     call_command("collect", *words())
     said = capsys.readouterr()
-    assert said.err == f"Left to {idle}, which claims nothing: the disk is full.\n"
+    assert said.err == f"Running on {idle}, which cannot claim rollouts: the disk is full.\n"
     assert json.loads(said.out)["completed"] == 1
 
 
@@ -137,7 +137,7 @@ def test_an_earlier_collection_is_cloned_or_resumed(capsys):
         call_command("collect", "--clone", "999")
     with pytest.raises(CommandError, match="needs --resume-from"):
         call_command("collect", *words("--only-failed"))
-    with pytest.raises(CommandError, match="Name --dataset"):
+    with pytest.raises(CommandError, match="Give --dataset"):
         call_command("collect", "--model", make_policy_model().slug)
     with pytest.raises(CommandError, match="is not a name with a number"):
         call_command("collect", *words("--split-repeats", "train"))

@@ -29,7 +29,7 @@ def collect(model, *words):
 
 def test_collect_ends_with_the_limit_that_paused_it(quick, capsys):
     with pytest.raises(
-        CommandError, match=r"is paused after \d+ of 300 rollouts, since its tokens are used up: raise or remove"
+        CommandError, match=r"is paused after \d+ of 300 rollouts because the token limit is reached: raise or remove"
     ):
         collect(
             make_policy_model(mistake_rate=0),
@@ -51,11 +51,11 @@ def test_collect_says_which_endpoint_holds_it_back(quick, capsys):
     model = PolicyModel.objects.create(
         slug="gone", name="Gone", base_url="http://127.0.0.1:9/v1", model_name="x", max_tries=1
     )
-    with pytest.raises(CommandError, match="its time is used up"):
+    with pytest.raises(CommandError, match="the time limit is reached"):
         collect(model, "--max-seconds", "2")
     said = capsys.readouterr().err
-    assert re.search(r"Held back by policy model Gone: \d+ calls failed in a row: ", said)
-    assert said.count("Held back by") == 1
+    assert re.search(r"Waiting for policy model Gone: \d+ calls failed in a row: ", said)
+    assert said.count("Waiting for") == 1
     assert Breaker.objects.get().policy_model == model
 
 

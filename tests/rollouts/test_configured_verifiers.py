@@ -21,6 +21,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
 from tests.rollouts.finished import finish_reverification
@@ -144,7 +145,8 @@ def test_an_environment_with_a_verifier_that_cannot_be_is_refused_with_the_place
     with pytest.raises(ValidationError) as refused:
         declared(verifier={"type": "numeric", "absolute_tolerance": -1, "time_limt": 3})
     assert refused.value.message_dict["verifier"] == [
-        "/time_limt is not a parameter of it: did you mean time_limit? there are expected, expected_field, extract, "
+        "/time_limt is an unknown parameter: did you mean time_limit? parameters are "
+        "expected, expected_field, extract, "
         "pattern, time_limit, absolute_tolerance, relative_tolerance.",
         "/absolute_tolerance is -1: give a number of 0 or more.",
     ]
@@ -199,7 +201,7 @@ def test_what_is_stored_is_scored_by_another_verifier_without_asking_the_model_a
     assert collection.mean_reward == 0.0
     environment.verifier = {"type": "numeric"}
     save_environment(environment=environment, user=make_user())
-    done = finish_reverification(reverification=queue_reverification(collection=collection))
+    done = finish_reverification(reverification=queue_reverification(ReverificationOrder(collection=collection)))
     finish_reverification(reverification=apply_reverification(reverification=done))
     rollout = Rollout.objects.get()
     assert (rollout.reward, rollout.components) == (1.0, {"numeric_correctness": 1.0})

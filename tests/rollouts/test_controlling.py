@@ -10,8 +10,8 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
+from apps.rollouts.engine.claimed_work import look_around
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.surroundings import look_around
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import give_up_lease, live_workers, take_lease
 from apps.rollouts.models import Collection, Rollout, Worker
@@ -169,7 +169,7 @@ def test_a_cancel_that_comes_after_everything_ended_says_so_and_leaves_what_was_
     controls._cancel_queued(stale)  # of a canceller whose UPDATE found it completed, before the retry
     assert Rollout.objects.filter(status="queued").count() == 4
     record([end(claim) for claim in claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)])
-    with pytest.raises(CannotSteer, match="is completed: nothing of it is left to cancel"):
+    with pytest.raises(CannotSteer, match="is completed: no rollouts are left to cancel"):
         cancel_collection(collection=collection)
 
 
@@ -177,7 +177,7 @@ def test_a_retry_that_a_limit_would_stop_is_refused_and_one_of_an_old_collection
     collection = plan(repeats=1, max_tokens=100)
     claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
     record([end(claim, "failed", input_tokens=30) for claim in claims])
-    with pytest.raises(CannotSteer, match="its tokens are used up: raise or remove its limit of tokens"):
+    with pytest.raises(CannotSteer, match="the token limit is reached: raise or remove the token limit"):
         retry_failed(collection=collection)
     adjust_collection(collection=collection, changes={"max_tokens": None, "max_seconds": 60})
     long_ago = timezone.now() - timedelta(days=8)

@@ -123,13 +123,13 @@ def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_c
     assert len(api.get("/api/v1/rollouts/?lacks_usage=false").json()["results"]) == 1
 
     pages = signed_in("viewer")
-    told = "3 replies did not tell their tokens, which count neither as tokens nor as cost"
+    told = "3 replies have no token counts, so limits and cost leave them out"
     page = pages.get(f"/collections/{collection.pk}/").text
     assert f"{told}: its limits of tokens and cost cannot hold." in page
     table = pages.get(f"/rollouts/?collection={collection.pk}&usage=missing").text
     assert [f'<a href="/rollouts/{pk}/?list=' in table for pk in counts] == [pk in lacking for pk in counts]
-    assert table.count("1 not told") == 3
-    assert "1 not told" in pages.get(f"/rollouts/{lacking[0]}/").text
+    assert table.count("1 unknown") == 3
+    assert "1 unknown" in pages.get(f"/rollouts/{lacking[0]}/").text
 
 
 def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
@@ -137,9 +137,9 @@ def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
     rollout = Rollout.objects.get()
     assert (collection.calls_without_usage, rollout.calls_without_usage) == (0, 0)
     pages = signed_in("viewer")
-    assert "tell their tokens" not in pages.get(f"/collections/{collection.pk}/").text
+    assert "some replies have no token counts" not in pages.get(f"/collections/{collection.pk}/").text
     assert "not told</span>" not in pages.get(f"/rollouts/{rollout.pk}/").text
-    assert "No rollout passes these filters." in pages.get("/rollouts/?usage=missing").text
+    assert "No rollouts match these filters." in pages.get("/rollouts/?usage=missing").text
 
 
 def test_a_servers_own_word_for_the_end_of_its_reply_stands_in_the_trace():

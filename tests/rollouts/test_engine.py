@@ -258,7 +258,8 @@ def test_the_embedded_scripted_model_says_what_it_is():
 
 
 def test_an_uploaded_file_is_collected_as_it_was_uploaded():
-    from apps.tasks.upload_jobs import create_dataset, upload_file
+    from apps.tasks.dataset_changes import create_dataset
+    from apps.tasks.upload_jobs import upload_file
 
     dataset = create_dataset(slug="up", name="Up", environment=Environment.objects.get(slug="calculator"))
     line = b'{"responses_create_params": {"input": "What is 5 * 5?"}, "expected_answer": "25"}\n'

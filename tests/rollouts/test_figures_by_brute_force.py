@@ -10,9 +10,9 @@ from math import comb
 import pytest
 
 from apps.gym.metrics.paired_comparison import mcnemar
-from apps.rollouts.metrics.breakdowns import break_down
 from apps.rollouts.metrics.collection_comparison import contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_row
@@ -92,7 +92,7 @@ TAGS = ["easy", "hard", 'say "no"', "back\\nslash\\\\", "größer"]
 
 
 def mark(collection, seed):
-    """Splits, tags, versions, components and what was used, drawn for a stored collection."""
+    """Return the remaining limits. `elsewhere` is the number of rollouts per collection on other workers."""
     draw = random.Random(seed)
     for task in collection.version.tasks.all():
         task.split, task.tags = draw.choice(["", "train", "test"]), draw.sample(TAGS, draw.randint(0, 3))

@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from apps.rollouts.engine import background_jobs
+from apps.accounts.job_declarations import background_job
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import WORKER_CHANNEL
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 done: list[str] = []
 
 
+@background_job(on_full_disk=True)
 def free() -> bool:
     done.append("free")
     return False
@@ -30,9 +31,8 @@ def store() -> bool:
     return False
 
 
-def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, monkeypatch, full_disk):
+def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, full_disk):
     settings.WORKER_BACKGROUND_JOBS = ["tests.rollouts.test_full_disk.free", "tests.rollouts.test_full_disk.store"]
-    monkeypatch.setattr(background_jobs, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
     dataset = make_dataset([make_row()])
     mine, paused = (
         plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3))
@@ -45,7 +45,7 @@ def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, 
         working = asyncio.create_task(worker.handle())
         try:
             # In the second round every job has been asked once.
-            await wait_until_async(lambda: done.count("free") > 1 and "is full" in worker._trouble)
+            await wait_until_async(lambda: done.count("free") > 1 and "is full" in worker._identity.trouble)
             begun = await Rollout.objects.filter(attempt__gt=0).acount()
             seen = set(done)
             full_disk.free()

@@ -4,7 +4,7 @@ import pytest
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.merging import ConfigRefused
 from apps.gym.gymconfig.pasted_files import join_texts
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import stored_key
@@ -33,9 +33,9 @@ def test_everything_is_registered_and_told():
         "created policy model policy_model https://api.openai.com/v1",
         "created dataset lab-train",
         "created dataset lab-example",
-        "skipped tasks lab-train resources_servers/lab/data/train.jsonl is not on this machine; "
-        "it is to be had from Hugging Face lab/tasks train.jsonl",
-        "skipped tasks lab-example resources_servers/lab/data/example.jsonl is not on this machine",
+        "skipped tasks lab-train resources_servers/lab/data/train.jsonl is not on this server; "
+        "download it from Hugging Face lab/tasks train.jsonl",
+        "skipped tasks lab-example resources_servers/lab/data/example.jsonl is not on this server",
     ]
     lab = Environment.objects.get(slug="lab")
     assert (lab.adapter, lab.base_url, lab.description) == ("http", "http://127.0.0.1:8123", "Tools of the lab")
@@ -91,7 +91,7 @@ def test_a_server_without_an_address_is_refused_with_what_to_do_and_nothing_is_w
     with pytest.raises(ConfigRefused) as refused:
         register(LAB.replace(", host: 0.0.0.0, port: 8123", ""))
     assert str(refused.value) == (
-        "lab.yaml: lab.resources_servers.lab: has neither host nor port: start it, and say where: "
+        "lab.yaml: lab.resources_servers.lab: has no host and port. Start it and give its address: "
         "lab=URL (in a terminal: gymweb import config --address lab=URL)"
     )
     assert not Environment.objects.filter(slug="lab").exists()
@@ -107,7 +107,7 @@ def test_a_gymnasium_agent_makes_a_gymnasium_server():
 
 def test_a_harness_of_its_own_is_left_out_and_said():
     lines = register(LAB.replace("simple_agent:", "codex_agent:"))
-    assert lines[1].startswith("skipped agent lab_codex_agent codex_agent is a harness of its own")
+    assert lines[1].startswith("skipped agent lab_codex_agent codex_agent is an external harness")
 
 
 def test_a_dataset_of_another_environment_is_refused():

@@ -6,10 +6,10 @@ import time
 import pytest
 from django.db import connection, transaction
 
-from apps.rollouts.engine import heartbeats
+from apps.rollouts.engine import worker_leases
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.heartbeats import Heartbeat
 from apps.rollouts.engine.worker_leases import (
+    Heartbeat,
     Vitals,
     live_workers,
     reap_leases,
@@ -48,7 +48,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(heartbeats, "time", clock)
+    monkeypatch.setattr(worker_leases, "time", clock)
     return clock
 
 
@@ -60,8 +60,8 @@ def beat(clock, monkeypatch, renew):
         done.append("beat")
         return renew(done.count("beat"))
 
-    monkeypatch.setattr(heartbeats, "renew_lease", count)
-    monkeypatch.setattr(heartbeats, "reap_leases", lambda: done.append("reap"))
+    monkeypatch.setattr(worker_leases, "renew_lease", count)
+    monkeypatch.setattr(worker_leases, "reap_leases", lambda: done.append("reap"))
     beating = Heartbeat(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
     beating._stop = clock
     beating.start()
@@ -70,7 +70,7 @@ def beat(clock, monkeypatch, renew):
 
 
 def test_after_a_beat_that_failed_the_next_one_takes_nothing_from_others(clock, monkeypatch):
-    """The database was away for everybody: whoever is back first must leave the others time to renew."""
+    """The database was away for all users: whoever is back first must leave the others time to renew."""
 
     def renew(number):
         if number == 2:

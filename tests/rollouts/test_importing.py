@@ -14,11 +14,13 @@ from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.tokens import restore_tokens
 from apps.policies.models import PolicyModel
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.plans.planning import QUIET, sweep_plans
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_policy_model, make_user
 from tests.rollouts.finished import finish_reverification
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.django_db
 def import_these(*files, dataset=None, **options):
     dataset = dataset or make_dataset(rows=[])
     agent = Agent.objects.order_by("pk").first() or make_agent()
-    return import_rollouts(dataset=dataset, files=files, agent=agent, **options)
+    return import_rollouts(ImportOrder(dataset=dataset, agent=agent, **options), files=files)
 
 
 def rollouts_of(imported):
@@ -190,7 +192,7 @@ BAD_LINES = {
         "/reward_components must be an object"
     ),
     b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": 1, "reward": 0}': (
-        "the name 'reward' stands twice in one object"
+        "the name 'reward' is repeated in one object"
     ),
     b'{"responses_create_params": {"input": "x"}, "reward": 1e400}': "a number that is not finite",
     b'{"responses_create_params": {"input": "x"}, "n": ' + b"[" * 300 + b"]" * 300 + b"}": "deeper than 100 levels",
@@ -218,7 +220,7 @@ def test_the_same_rollout_of_the_same_task_twice_in_a_file_is_refused():
     with pytest.raises(ImportRefused) as refused:
         import_these(as_file(*rows))
     assert [(error.line, error.code, error.message) for error in refused.value.errors] == [
-        (3, "duplicate_index", "/_ng_rollout_index with _ng_task_index 3 this is the rollout of line 1 again")
+        (3, "duplicate_index", "/_ng_rollout_index with _ng_task_index 3 repeats the rollout of line 1")
     ]
     imported = import_these(as_file(*rows), on_error="skip")
     assert ([rollout.reward for rollout in rollouts_of(imported)], imported.refused) == ([1.0, 1.0], 1)
@@ -252,7 +254,7 @@ def test_packed_files_are_imported_as_what_they_hold(pack):
 
 def test_a_packed_file_that_was_cut_off_is_refused_with_its_name():
     packed = gzip.compress(as_file(stored_row(), stored_row("b")).stream.read())
-    with pytest.raises(ImportRefused, match="the gzip data ends before its end") as refused:
+    with pytest.raises(ImportRefused, match="the gzip data is truncated") as refused:
         import_these(File("rollouts.jsonl.gz", BytesIO(packed[:-20])), on_error="skip")
     [error] = refused.value.errors
     assert (error.file, error.code, Collection.objects.count()) == ("rollouts.jsonl.gz", "cut_off", 0)
@@ -288,7 +290,7 @@ def test_the_same_files_with_another_model_agent_or_name_are_another_collection(
 
     def imported(**options):
         files = [as_file(stored_row())]
-        return import_rollouts(dataset=dataset, files=files, **{"agent": agent, **options})
+        return import_rollouts(ImportOrder(dataset=dataset, **{"agent": agent, **options}), files=files)
 
     plain = imported()
     for options in ({"policy_model": model}, {"agent": other_agent}, {"name": "Second"}, {"format": "nemo_gym"}):
@@ -307,7 +309,7 @@ def test_an_import_that_died_half_way_is_swept_away_and_can_be_made_again(monkey
     # As a process leaves it that is gone before its last chunk.
     quiet = timezone.now() - 2 * QUIET
     Collection.objects.update(state=Collection.State.PLANNING, touched_at=quiet)
-    with pytest.raises(ImportRefused, match="being imported already"):
+    with pytest.raises(ImportRefused, match="are already being imported as"):
         import_these(as_file(stored_row()), dataset=dataset)
     assert sweep_plans()
     assert (Collection.objects.count(), Rollout.objects.count(), TraceEvent.objects.count()) == (0, 0, 0)
@@ -401,7 +403,9 @@ def test_odd_output_is_kept_and_shown(output, client):
 
 def test_what_holds_a_zero_byte_is_verified_again_too():
     [rollout] = rollouts_of(import_these(as_file(stored_row(answer="\\boxed{4\x00}", reward=1.0))))
-    done = finish_reverification(reverification=queue_reverification(collection=rollout.collection))
+    done = finish_reverification(
+        reverification=queue_reverification(ReverificationOrder(collection=rollout.collection))
+    )
     done = finish_reverification(reverification=apply_reverification(reverification=done))
     rollout.refresh_from_db()
     assert (done.state, done.applied, rollout.reward) == ("applied", 1, 0.0)

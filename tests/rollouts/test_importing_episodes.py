@@ -5,6 +5,7 @@ import pytest
 from apps.gym.traces.events import ErrorRaised, ModelCall, ToolResult, Verification
 from apps.gym.traces.items import text_of
 from apps.gym.traces.tokens import restore_tokens
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout
@@ -65,7 +66,7 @@ def episode(*traces, **fields):
 
 
 def rollouts_of(*rows):
-    imported = import_rollouts(dataset=make_dataset(rows=[]), files=[as_file(*rows)], agent=make_agent())
+    imported = import_rollouts(ImportOrder(dataset=make_dataset(rows=[]), agent=make_agent()), files=[as_file(*rows)])
     return list(Rollout.objects.filter(collection=imported.collection).select_related("task").order_by("pk"))
 
 
@@ -129,15 +130,15 @@ def test_of_several_agents_the_one_that_is_trained_counts():
 
 
 BAD = {
-    "two that are trained": (episode(trace(), trace()), "not_one_trace", "/traces holds 2 traces of agents"),
+    "two that are trained": (episode(trace(), trace()), "not_one_trace", "/traces has 2 traces of trained agents"),
     "none": (episode(), "not_one_trace", "/traces holds no trace"),
     "a circle": (episode(trace(nodes=[node(0, "user", "x")])), "wrong_type", "/traces/0/nodes/0/parent must be"),
     "nodes that are none": (episode(trace(nodes=[7])), "wrong_type", "/traces/0/nodes must be a list of nodes"),
-    "nobody sampled": (episode(trace(nodes=nodes()[:2])), "no_attempt", "/traces/0/nodes has no message"),
+    "nobody sampled": (episode(trace(nodes=nodes()[:2])), "no_attempt", "/traces/0/nodes has no sampled message"),
     "nobody asked": (
         episode(trace(nodes=[node(None, "assistant", "x", sampled=True)])),
         "no_prompt",
-        "/traces/0/nodes begins with the model",
+        "/traces/0/nodes starts with the model",
     ),
     "a reward": (episode(trace(rewards={"r": {"score": "1"}})), "reward", "/traces/0/rewards/r must have a score"),
     "a role": (

@@ -5,10 +5,12 @@ import pytest
 
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.items import text_of
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from tests.factories import make_agent, make_dataset, make_environment, make_user
 from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file, stored_row
@@ -21,7 +23,9 @@ CALL = {"id": "call_7", "type": "function", "function": {"name": "add", "argumen
 
 
 def import_these(*files, dataset=None, **given):
-    return import_rollouts(dataset=dataset or make_dataset(rows=[]), files=list(files), agent=make_agent(), **given)
+    return import_rollouts(
+        ImportOrder(dataset=dataset or make_dataset(rows=[]), agent=make_agent(), **given), files=list(files)
+    )
 
 
 def rollouts_of(imported):
@@ -184,7 +188,9 @@ def test_what_was_imported_is_verified_again_here():
     """Their answer is our expected answer, so that an environment of ours scores the same attempt."""
     dataset = make_dataset(rows=[], environment=make_environment())
     imported = import_these(as_file(result(0), result(1, "5", 1.0)), dataset=dataset)
-    done = finish_reverification(reverification=queue_reverification(collection=imported.collection))
+    done = finish_reverification(
+        reverification=queue_reverification(ReverificationOrder(collection=imported.collection))
+    )
     apply_reverification(reverification=done)
     finish_reverification(reverification=done)
     assert [rollout.reward for rollout in rollouts_of(imported)] == [1.0, 0.0]
@@ -267,9 +273,9 @@ def test_functions_of_the_older_format_become_tools():
 
 
 BAD = {
-    "no shape": ({"text": "x"}, "unknown_shape", "this is no stored rollout: give responses_create_params"),
-    "no completion": (result(completion=None), "missing", "/completion is missing: what the model said"),
-    "no prompt": (result(prompt=[]), "empty", "/prompt is empty: what the model was asked"),
+    "no shape": ({"text": "x"}, "unknown_shape", "this is not a stored rollout. Give responses_create_params"),
+    "no completion": (result(completion=None), "missing", "/completion is missing. Give the reply"),
+    "no prompt": (result(prompt=[]), "empty", "/prompt is empty. Give the prompt"),
     "no reward": (result(reward=None), "reward", "/reward must be a number from -1e+100 to 1e+100, not "),
     "a reward that is too large": (
         log({"role": "assistant", "content": "x"}, reward=1e308),
@@ -285,10 +291,10 @@ BAD = {
     "a call that is text": (
         result(completion=[{"role": "assistant", "tool_calls": ["{oops"]}]),
         "not_json",
-        "/completion/0/tool_calls/0 is text that holds no JSON: a tool call",
+        "/completion/0/tool_calls/0 is not JSON: a tool call",
     ),
-    "nobody asked": ({"messages": [{"role": "assistant", "content": "x"}]}, "no_prompt", "/messages begins with"),
-    "nobody answered": ({"messages": QUESTION}, "no_attempt", "upload such rows as tasks"),
+    "nobody asked": ({"messages": [{"role": "assistant", "content": "x"}]}, "no_prompt", "/messages starts with"),
+    "nobody answered": ({"messages": QUESTION}, "no_attempt", "Upload these rows as tasks"),
     "no messages": ({"messages": []}, "empty", "/messages is empty"),
     "messages as text": ({"messages": 7}, "wrong_type", "/messages must be a list of messages"),
     "a message as text": ({"messages": ["x"]}, "wrong_type", "/messages/0 must be a message"),

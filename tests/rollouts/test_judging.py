@@ -26,6 +26,7 @@ from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
@@ -331,7 +332,9 @@ def test_what_a_judge_failed_at_is_verified_again_and_nothing_else():
         planned = await sync_to_async(plan)(judge=model, rows=rows, environment=compares, repeats=1)
         collection = await finish_collection(planned, progress=lambda _: None)
         before, asked, mended = (collection.completed, collection.failed), len(judge.asked), True
-        queued = await sync_to_async(queue_reverification)(collection=collection, filters={"judge_failures": True})
+        queued = await sync_to_async(queue_reverification)(
+            ReverificationOrder(collection=collection, filters={"judge_failures": True})
+        )
         done = await asyncio.to_thread(_finish_apart, queued)
         await runner.cleanup()
         return before, done, len(judge.asked) - asked
@@ -365,7 +368,7 @@ def test_a_rollout_whose_time_ends_while_it_is_judged_tells_what_the_judge_was_a
     rollout = Rollout.objects.get()
     assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "timed_out", None)
     (asked,) = [event for event in rollout.trace() if isinstance(event, JudgeCall)]
-    assert asked.problem == "the attempt ended before it answered"
+    assert asked.problem == "the attempt ended before an answer"
     assert (collection.failed, rollout.judge_calls) == (1, 1)
 
 

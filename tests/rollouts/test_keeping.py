@@ -172,15 +172,13 @@ def test_the_pages_say_what_is_measured_and_show_what_was(collection):
     assert "Measuring 1 rollouts…" in client.get(page).text
     assert 'hx-trigger="every 2s"' in client.get(results, headers={"HX-Request": "true"}).text
     assert '<meta http-equiv="refresh" content="5">' in client.get(results).text
-    assert (
-        "A worker measures the rollouts of this model." in client.get(f"/models/{collection.policy_model.slug}/").text
-    )
+    assert "A worker is computing these figures." in client.get(f"/models/{collection.policy_model.slug}/").text
     while measure_wanted():
         pass
     assert "1 rewarded of 1 rollouts" in client.get(page).text
     add(collection, 0.0)
     old = client.get(page).text
-    assert old.count("newer figures are being measured") == 2
+    assert old.count("being updated") == 2
     assert 'data-settled="false" data-fresh="false"' in old
     assert 'data-live="/ws/' in old
     figures = {"HX-Request": "true", "HX-Target": "collection-figures"}

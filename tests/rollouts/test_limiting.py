@@ -89,7 +89,7 @@ def test_a_spent_limit_must_be_raised_before_the_collection_goes_on():
     collection = plan(max_tokens=10)
     claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=Slots(1))
     record([end(claims[0], output_tokens=10)])
-    with pytest.raises(CannotSteer, match="its tokens are used up: raise or remove"):
+    with pytest.raises(CannotSteer, match="the token limit is reached: raise or remove"):
         resume_collection(collection=collection)
     adjust_collection(collection=collection, changes={"max_tokens": 1000})
     assert resume_collection(collection=collection).state == "running"

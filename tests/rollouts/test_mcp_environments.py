@@ -93,7 +93,7 @@ def test_without_a_verifier_rollouts_say_what_is_missing(way):
     assert (collection.completed, collection.failed) == (0, 6)
     rollout = Rollout.objects.first()
     assert rollout.error_kind == "verifier_error"
-    assert "neither the environment nor the task's row has a verifier" in rollout.error_message
+    assert "neither the environment nor the task row has a verifier" in rollout.error_message
 
 
 def test_a_command_that_the_operator_took_away_fails_its_rollouts_and_its_check(settings):

@@ -7,12 +7,11 @@ import pytest
 from django.db import OperationalError
 
 from apps.gym.calls.memory_budget import MemoryBudget
-from apps.gym.traces.events import Prompt
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult
 from apps.gym.traces.items import message
 from apps.rollouts.engine import outbox as outbox_module
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.outbox import Outbox
-from apps.rollouts.engine.recording import record_batch
 from tests.deadlines import DEADLINE, wait_until_async
 from tests.rollouts.work import end
 
@@ -30,8 +29,12 @@ class Database:
         self.ends = []
         self.again = []
 
-    async def run(self, work, *, events, ends, now, again):
-        assert work is record_batch
+    async def run(self, work, **kwargs):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(outbox_module, "record_batch", self.record)
+            return work(**kwargs)
+
+    def record(self, *, events, ends, now, again):
         self.again.append(again)
         if not self.up:
             raise OperationalError("disk full")
@@ -54,7 +57,7 @@ def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
             outbox.keep_event(claim(number), Prompt(items=[]))
             outbox.keep_end(end(claim(number)))
         await wait_until_async(lambda: len(database.again) >= 2)
-        assert (outbox.backlog, outbox.trouble) == (500, "The database does not take results: disk full")
+        assert (outbox.backlog, outbox.trouble) == (500, "The database rejects results: disk full")
         assert outbox.waiting_ids() == set(range(500))
         database.up = True
         outbox.stop()
@@ -117,3 +120,34 @@ def test_memory_of_stored_events_is_given_back_exactly_whatever_their_characters
         return memory.used
 
     assert asyncio.run(work()) == 0
+
+
+def test_a_credential_counts_until_the_end_of_its_attempt_over_all_batches(quick):
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+
+    async def work():
+        database = Database()
+        database.up = True
+        outbox = Outbox(in_database=database.run, changed=lambda _: None)
+        running = asyncio.create_task(outbox.run())
+
+        async def stored(number):
+            await wait_until_async(lambda: len(database.events) == number)
+
+        outbox.keep_event(claim(1), ToolResult(call_id="c", name="read", output=secret))
+        outbox.keep_event(claim(2), ModelCall(seen=0, items=[], tokens=b"ids"))
+        await stored(2)
+        outbox.keep_event(claim(1), ModelCall(seen=1, items=[], tokens=b"ids"))
+        outbox.keep_event(claim(2), ModelCall(seen=1, items=[], tokens=b"ids"))
+        await stored(4)
+        outbox.forget(claim(2))
+        outbox.keep_end(end(claim(1)))
+        outbox.keep_end(end(claim(3), "failed", error_message=f"refused {secret}"))
+        outbox.stop()
+        await running
+        assert [(event[0], event[5]) for event in database.events] == [(1, None), (2, b"ids"), (1, None), (2, b"ids")]
+        assert [one.redactions for one in database.ends] == [{"github_token": 1}, {"github_token": 1}]
+        assert secret not in str(database.events) + str(database.ends)
+        assert outbox._redactions == {}
+
+    asyncio.run(work())

@@ -9,16 +9,15 @@ from django.core.exceptions import ValidationError
 from apps.accounts.models import AuditEntry
 from apps.gym.traces.items import message
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
-from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
 from apps.rollouts.plans.estimates import estimate_plan
-from apps.rollouts.plans.plan_spec import Plan
+from apps.rollouts.plans.plan_spec import Plan, change_plan, plan_again, plan_rest
 from apps.rollouts.plans.planning import PlanConflict, plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts
-from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
-from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.controls import CannotSteer, archive_collection, restore_collection
 from apps.rollouts.steering.local_worker import finish_collection
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, queue_deletion
+from apps.tasks.dataset_deletion import queue_deletion
+from apps.tasks.deletion_jobs import AlreadyBeingDeleted
 from apps.tasks.models import Task
 from tests.factories import (
     make_agent,
@@ -76,7 +75,7 @@ def test_a_plan_makes_the_rollouts_it_chose_and_counts_them_before(dataset, fiel
 
 
 def test_filters_that_leave_nothing_say_so(dataset):
-    with pytest.raises(NothingToCollect, match="has what the filters ask for"):
+    with pytest.raises(NothingToCollect, match="matches the filters"):
         plan_collection(Plan(**plan(dataset, tags=["nobody"])))
     assert Collection.objects.count() == 0
 
@@ -144,7 +143,7 @@ def test_a_plan_that_cannot_be_is_refused_by_its_field(dataset, fields, field):
 
 
 def test_an_earlier_collection_has_to_be_of_the_same_dataset(earlier):
-    with pytest.raises(ValidationError, match="is of another dataset"):
+    with pytest.raises(ValidationError, match="uses another dataset"):
         plan_collection(Plan(**plan(make_dataset(), resume_from=earlier)))
 
 
@@ -172,12 +171,12 @@ def test_without_any_an_estimate_goes_by_the_words_of_the_tasks(dataset):
     found = estimate_plan(Plan(**plan(dataset, sampling={"max_output_tokens": 100}, limit=2)))
     assert (found.output_tokens, found.seconds, found.based_on) == (200, None, [])
     assert found.input_tokens > 10
-    assert found.basis.startswith("Guessed: nothing like it has run. The words of 6 tasks")
+    assert found.basis.startswith("Rough estimate without earlier rollouts: the words of 6 tasks")
 
 
 def test_only_what_has_ended_can_be_archived_and_it_comes_back():
     running, done = make_collection(), make_collection(state="completed")
-    with pytest.raises(CannotSteer, match="only what has ended can be archived"):
+    with pytest.raises(CannotSteer, match="only finished collections can be archived"):
         archive_collection(collection=running)
     for _ in range(2):
         assert archive_collection(collection=done).is_archived
@@ -210,7 +209,7 @@ def test_a_deleted_collection_is_gone_with_all_it_had():
 
 
 def test_a_collection_that_goes_on_is_not_deleted():
-    with pytest.raises(CannotSteer, match="cancel it before it is deleted"):
+    with pytest.raises(CannotSteer, match="Cancel it first"):
         queue_collection_deletion(collection=make_collection())
     assert CollectionDeletion.objects.count() == 0
 
@@ -269,7 +268,7 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
 def test_a_collection_that_resumes_another_has_no_version_of_its_own(earlier, dataset):
     make_next_version(dataset, [make_row()])
     assert plan_collection(Plan(**plan(dataset, resume_from=earlier))).version == earlier.version
-    with pytest.raises(ValidationError, match="leave the version out"):
+    with pytest.raises(ValidationError, match="Leave the version empty"):
         plan_collection(Plan(**plan(dataset, resume_from=earlier, version=2)))
 
 
@@ -293,5 +292,5 @@ def test_only_unsolved_tasks_are_planned_and_a_clone_plans_the_same(dataset, ear
 
 def test_unsolved_tasks_are_those_of_the_same_version(dataset, earlier):
     make_next_version(dataset, [make_row()])
-    with pytest.raises(ValidationError, match=r"this plan of .*@v2"):
+    with pytest.raises(ValidationError, match=r"this plan uses .*@v2"):
         plan_collection(Plan(**plan(dataset, unsolved_in=earlier)))

@@ -11,8 +11,14 @@ from apps.accounts.api_keys import create_api_key, revoke_api_key, still_may
 from apps.accounts.permissions import Permission
 from apps.rollouts.models import Collection
 from apps.rollouts.streams import rollout_stream
-from apps.rollouts.streams.rollout_stream import RolloutStream
-from apps.rollouts.streams.stream_readers import COME_BACK, begin_reading, expect_reader, leave_unread, sweep_left
+from apps.rollouts.streams.rollout_stream import (
+    COME_BACK,
+    RolloutStream,
+    begin_reading,
+    expect_reader,
+    leave_unread,
+    sweep_left,
+)
 from tests.factories import make_user
 from tests.rollouts.work import plan
 

@@ -19,6 +19,7 @@ from apps.policies.installation_redactor import forget_redactor, fresh_redactor
 from apps.policies.models import PolicyModel, Provider, RedactionPattern
 from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.engine.trace_redaction import clean_end, clean_event
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.plan_spec import Plan
@@ -138,7 +139,7 @@ def test_no_credential_of_an_imported_rollout_is_stored():
     )
     forget_redactor()
     row = stored_row(corpus())
-    imported = import_rollouts(dataset=make_dataset(rows=[]), files=[as_file(row)], agent=make_agent())
+    imported = import_rollouts(ImportOrder(dataset=make_dataset(rows=[]), agent=make_agent()), files=[as_file(row)])
     assert leaked(everything_stored()) == []
     rollout = Rollout.objects.get(collection=imported.collection)
     assert (rollout.flagged, rollout.redactions["jwt"] >= 1) == (True, True)

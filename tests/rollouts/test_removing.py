@@ -13,7 +13,7 @@ from apps.rollouts.search.word_index import mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
+from apps.tasks.deletion_jobs import AlreadyBeingDeleted, StillInUse
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db
@@ -80,16 +80,16 @@ def test_rollouts_are_chosen_by_how_they_ended(collection, chosen, left):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({}, "Say which rollouts"),
-        ({"text": "x"}, "Rollouts are not chosen by text: by ids, status"),
+        ({}, "To delete all of them, delete the collection"),
+        ({"text": "x"}, "Unknown selection: text: by ids, status"),
         ({"status": "queued"}, "status is one of completed, failed, cancelled"),
-        ({"min_reward": "much"}, "min_reward is a finite number"),
-        ({"min_reward": float("nan")}, "min_reward is a finite number"),
-        ({"flagged": 1}, "flagged is true or false"),
-        ({"ids": []}, "ids are a list"),
-        ({"ids": ["1"]}, "ids are numbers"),
-        ({"ids": [2**62]}, "No rollout of this collection"),
-        ({"min_reward": 7.0}, "No rollout of this collection"),
+        ({"min_reward": "much"}, "min_reward must be a finite number"),
+        ({"min_reward": float("nan")}, "min_reward must be a finite number"),
+        ({"flagged": 1}, "flagged must be true or false"),
+        ({"ids": []}, "ids must be a list of 1 to"),
+        ({"ids": ["1"]}, "ids must be rollout numbers"),
+        ({"ids": [2**62]}, "No finished rollouts of this collection"),
+        ({"min_reward": 7.0}, "No finished rollouts of this collection"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(collection, chosen, said):
@@ -100,19 +100,19 @@ def test_a_choice_that_cannot_be_is_refused(collection, chosen, said):
 
 def test_rollouts_of_another_collection_stay(collection):
     other = make_rollout(make_collection(state="completed", total=1, completed=1))
-    with pytest.raises(RemovalRefused, match="No rollout of this collection"):
+    with pytest.raises(RemovalRefused, match="No finished rollouts of this collection"):
         queue_rollout_deletion(collection=collection, chosen={"ids": [other.pk]})
 
 
 def test_a_collection_that_goes_on_keeps_its_rollouts(collection):
     Collection.objects.filter(pk=collection.pk).update(state="running", finished_at=None)
-    with pytest.raises(CannotSteer, match="cancel it before rollouts of it are deleted"):
+    with pytest.raises(CannotSteer, match="Cancel it before deleting rollouts"):
         queue_rollout_deletion(collection=collection, chosen={"status": "failed"})
 
 
 def test_pairs_keep_both_of_their_rollouts(collection):
     build_pairs(PairOrder(collection=collection))
-    with pytest.raises(StillInUse, match=r"1 pair set made of .* would lose their rollouts"):
+    with pytest.raises(StillInUse, match=r"is used by 1 pair set"):
         queue_rollout_deletion(collection=collection, chosen={"status": "failed"})
 
 
@@ -129,9 +129,9 @@ def test_one_rollout_is_deleted_from_its_page(collection, client):
     rollout = collection.rollouts.get(reward=0.5)
     assert f"/rollouts/{rollout.pk}/delete/" in client.get(f"/rollouts/{rollout.pk}/").text
     going = client.post(f"/rollouts/{rollout.pk}/delete/")["Location"]
-    assert "A worker does it" in client.get(going).text
+    assert "A worker deletes" in client.get(going).text
     delete_next_collection()
-    assert "All of it is gone." in client.get(going).text
+    assert "Everything is deleted." in client.get(going).text
     assert client.get(f"/rollouts/{rollout.pk}/").status_code == 404
     assert client.get(f"/collections/{collection.pk}/").status_code == 200
     client.force_login(make_user(Role.ANNOTATOR))
@@ -141,16 +141,16 @@ def test_one_rollout_is_deleted_from_its_page(collection, client):
 def test_what_passes_the_filter_of_the_table_is_deleted_from_the_page_of_the_collection(collection, client):
     client.force_login(make_user())
     address = f"/collections/{collection.pk}/"
-    assert "Delete all that pass this filter" not in client.get(address).text
+    assert "Delete all matching rollouts" not in client.get(address).text
     page = client.get(f"{address}?status=completed&max_reward=0.5").text
     assert '<input type="hidden" name="q" value="status:completed reward:&lt;=0.5">' in page
     assert client.post(f"{address}delete-rollouts/", {"status": "completed", "max_reward": "0.5"}).status_code == 302
     delete_next_collection()
     assert figures(collection) == (2, 1, 1, 1, 1.0)
     nothing = client.post(f"{address}delete-rollouts/", {"status": "nonsense"}, follow=True).text
-    assert "This filter is not understood, so nothing is deleted." in nothing
+    assert "Invalid filter. Nothing was deleted." in nothing
     without = client.post(f"{address}delete-rollouts/", {}, follow=True).text
-    assert "Say which rollouts" in without
+    assert "To delete all of them, delete the collection" in without
     assert collection.rollouts.count() == 2
 
 
@@ -169,7 +169,7 @@ def test_rollouts_are_deleted_by_the_api(collection, client):
     delete_next_collection()
     assert figures(collection) == (2, 2, 0, 2, 1.25)
     refused = client.post(url, {}, content_type="application/json")
-    assert (refused.status_code, "Say which rollouts" in refused.text) == (400, True)
+    assert (refused.status_code, "To delete all of them, delete the collection" in refused.text) == (400, True)
     huge = client.post(url, '{"min_reward": 1' + "0" * 400 + "}", content_type="application/json")
     assert huge.status_code == 400
     entries = AuditEntry.objects.filter(user=user, action="collection.rollouts_deleted").order_by("pk")
@@ -201,7 +201,7 @@ def test_rollouts_are_deleted_by_a_filter_in_words(collection, client):
     client.force_login(make_user())
     url = f"/api/v1/collections/{collection.pk}/delete_rollouts/"
     wrong = client.post(url, {"q": "rewrd:1"}, content_type="application/json")
-    assert (wrong.status_code, "Do you mean reward:?" in wrong.text) == (400, True)
+    assert (wrong.status_code, "Did you mean reward:?" in wrong.text) == (400, True)
     assert client.post(url, {"q": " "}, content_type="application/json").status_code == 400
     going = client.post(url, {"q": "reward:<0.3 status:completed"}, content_type="application/json")
     assert (going.status_code, going.json()["total"]) == (202, 1)
@@ -211,6 +211,6 @@ def test_rollouts_are_deleted_by_a_filter_in_words(collection, client):
 
 def test_nothing_is_deleted_by_words_that_are_not_indexed_yet(collection):
     mark_unindexed(collection.rollouts.all())
-    with pytest.raises(RemovalRefused, match="still being indexed"):
+    with pytest.raises(RemovalRefused, match="The text index of this collection is not complete"):
         queue_rollout_deletion(collection=collection, chosen={"q": "-text:anything"})
     assert queue_rollout_deletion(collection=collection, chosen={"q": "reward:<0.3"}).total == 1

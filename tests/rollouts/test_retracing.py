@@ -27,7 +27,7 @@ def test_one_that_runs_for_the_second_time_after_it_lost_its_worker():
 
 def test_one_that_its_worker_gave_back_waits():
     rollout = make_rollout(make_collection(), status="queued", attempt=1, finished_at=None, **OPEN)
-    assert told(rollout) == [(1, "cut_off", "its worker was lost or gave it back")]
+    assert told(rollout) == [(1, "cut_off", "its worker was lost or released it")]
 
 
 def test_one_that_was_queued_again_after_a_failure_waits_and_says_what_failed():

@@ -1,4 +1,5 @@
 import asyncio
+from unittest.mock import AsyncMock
 
 import orjson
 import pytest
@@ -9,14 +10,15 @@ from apps.environments.models import Adapter
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym import process_exit
-from apps.gym.environments.exact_match.environment import ExactMatch
+from apps.gym.environments.single_turn import ExactMatch
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.inprocess import InProcessServer, InProcessSession
 from apps.gym.traces.events import ErrorRaised, JudgeCall, Verification
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import Collection, Reverification, Rollout
-from apps.rollouts.reverification.ownership import QUIET, Owner
+from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.rescoring import GIVEN_UP
 from apps.rollouts.reverification.reverification_jobs import (
     CannotApply,
@@ -26,7 +28,9 @@ from apps.rollouts.reverification.reverification_jobs import (
     continue_reverification,
     queue_reverification,
 )
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.reverification.reward_changes import compare_rewards
+from apps.tasks.fenced_jobs import QUIET
 from tests.deadlines import DEADLINE
 from tests.factories import (
     make_agent,
@@ -46,11 +50,13 @@ State = Reverification.State
 
 def imported(*rows, **environment):
     dataset = make_dataset(rows=[], environment=make_environment(**environment))
-    return import_rollouts(dataset=dataset, files=[as_file(*rows)], agent=make_agent()).collection
+    return import_rollouts(ImportOrder(dataset=dataset, agent=make_agent()), files=[as_file(*rows)]).collection
 
 
 def reverified(collection, *, apply=False, **options):
-    done = finish_reverification(reverification=queue_reverification(collection=collection, **options))
+    done = finish_reverification(
+        reverification=queue_reverification(ReverificationOrder(collection=collection, **options))
+    )
     if apply:
         done = finish_reverification(reverification=apply_reverification(reverification=done))
     return done
@@ -104,6 +110,7 @@ def test_only_judge_failures_are_verified_again_where_that_is_asked():
 def test_filters_choose_by_reward_and_stop_reason():
     collection = imported(*three_rows())
     assert reverified(collection, filters={"max_reward": 0.5}).total == 1
+    assert reverified(collection, filters={"max_reward": 0}).total == 1
     assert reverified(collection, filters={"min_reward": 0.5, "stop_reason": "answered"}).total == 2
 
 
@@ -138,18 +145,18 @@ def test_what_was_verified_again_is_exported_with_its_new_reward(tmp_path):
 @pytest.mark.parametrize("filters", [*BAD_FILTERS, {"min_reward": 7.0}])
 def test_filters_that_cannot_be_or_leave_nothing_are_refused(filters):
     with pytest.raises(ReverifyRefused):
-        queue_reverification(collection=imported(stored_row()), filters=filters)
+        queue_reverification(ReverificationOrder(collection=imported(stored_row()), filters=filters))
 
 
 def test_an_environment_that_verifies_nothing_is_refused():
-    with pytest.raises(ReverifyRefused, match="leaves the judgement to people"):
-        queue_reverification(collection=imported(stored_row(), verifies=False))
+    with pytest.raises(ReverifyRefused, match="has no verifier"):
+        queue_reverification(ReverificationOrder(collection=imported(stored_row(), verifies=False)))
 
 
 @pytest.fixture
 def stateful(monkeypatch):
     """The verifier reads how often its session's tool was called, as one of a stateful environment does."""
-    monkeypatch.setattr(ExactMatch, "verify_needs_state", True, raising=False)
+    monkeypatch.setattr(InProcessServer, "reverify_mode", AsyncMock(return_value="unsupported"))
     calls = []
     monkeypatch.setattr(ExactMatch, "call_tool", lambda self, name, arguments: calls.append((name, arguments)) or "ok")
     return calls
@@ -158,7 +165,7 @@ def stateful(monkeypatch):
 def test_a_verifier_that_needs_live_state_is_refused_unless_forced(stateful):
     collection = imported(stored_row())
     with pytest.raises(ReverifyRefused, match="needs the state of the attempt") as refused:
-        queue_reverification(collection=collection)
+        queue_reverification(ReverificationOrder(collection=collection))
     assert refused.value.argument == "force"
     assert reverified(collection, force=True).verified == 1
 
@@ -179,7 +186,7 @@ def test_a_replay_makes_the_recorded_tool_calls_again_in_their_order(stateful):
 def test_a_server_that_cannot_be_reached_is_told_when_it_is_asked_for():
     collection = imported(stored_row(), adapter=Adapter.HTTP, builtin="", base_url="http://127.0.0.1:9")
     with pytest.raises(ReverifyRefused, match=r"127\.0\.0\.1"):
-        queue_reverification(collection=collection)
+        queue_reverification(ReverificationOrder(collection=collection))
 
 
 def test_a_verification_that_fails_keeps_the_old_reward_and_says_why(monkeypatch):
@@ -217,7 +224,7 @@ def test_an_environment_that_fails_all_the_time_is_given_up(monkeypatch):
     monkeypatch.setattr(InProcessServer, "seed_session", fail)
     done = reverified(collection)
     assert (done.state, done.verified) == (State.FAILED, 0)
-    assert done.message == f"EnvironmentFault: given up after {GIVEN_UP} failures in a row: gone"
+    assert done.message == f"EnvironmentFault: stopped after {GIVEN_UP} failures in a row: gone"
 
 
 def test_a_rollout_that_changed_meanwhile_is_left_as_it_is():
@@ -233,7 +240,7 @@ def test_applying_twice_is_once_and_a_cancelled_one_is_not_applied():
     collection = imported(*three_rows())
     done = reverified(collection, apply=True)
     assert apply_reverification(reverification=done).state == State.APPLIED
-    dropped = cancel_reverification(reverification=queue_reverification(collection=collection))
+    dropped = cancel_reverification(reverification=queue_reverification(ReverificationOrder(collection=collection)))
     assert finish_reverification(reverification=dropped).state == State.CANCELLED
     with pytest.raises(CannotApply):
         apply_reverification(reverification=dropped)
@@ -243,7 +250,7 @@ def test_applying_twice_is_once_and_a_cancelled_one_is_not_applied():
 
 def test_a_worker_does_what_waits_as_a_background_job():
     collection = imported(*three_rows())
-    queued = queue_reverification(collection=collection, user=make_user())
+    queued = queue_reverification(ReverificationOrder(collection=collection), user=make_user())
     assert [continue_reverification(), continue_reverification()] == [True, False]
     queued.refresh_from_db()
     assert queued.state == State.READY
@@ -254,7 +261,7 @@ def test_a_worker_does_what_waits_as_a_background_job():
 
 def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     collection = imported(*three_rows())
-    queued = queue_reverification(collection=collection)
+    queued = queue_reverification(ReverificationOrder(collection=collection))
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
 
     def leave():
@@ -274,7 +281,7 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
 
 def test_a_worker_turns_to_its_other_background_jobs_now_and_then(monkeypatch):
     collection = imported(*three_rows())
-    queued = queue_reverification(collection=collection)
+    queued = queue_reverification(ReverificationOrder(collection=collection))
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
     monkeypatch.setattr("apps.rollouts.reverification.reward_application.CHUNK", 1)
     monkeypatch.setattr("apps.rollouts.reverification.reverification_jobs.TURN_SECONDS", 0.0)
@@ -294,7 +301,7 @@ def test_a_worker_turns_to_its_other_background_jobs_now_and_then(monkeypatch):
 
 def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
     collection = imported(*three_rows())
-    queued = queue_reverification(collection=collection)
+    queued = queue_reverification(ReverificationOrder(collection=collection))
     ended = []
 
     async def think(self, response):
@@ -318,7 +325,7 @@ def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
 
 
 def test_three_lost_workers_fail_it():
-    queued = queue_reverification(collection=imported(stored_row()))
+    queued = queue_reverification(ReverificationOrder(collection=imported(stored_row())))
     quiet = timezone.now() - 2 * QUIET
     Reverification.objects.filter(pk=queued.pk).update(state=State.VERIFYING, attempt=3, touched_at=quiet)
     assert not continue_reverification()
@@ -341,7 +348,7 @@ def test_rollouts_that_never_reached_their_verifier_are_left_alone():
     make_rollout(collection)
     make_rollout(collection, status="failed", error_kind="policy_error", reward=None, stop_reason="")
     make_rollout(collection, status="cancelled", reward=None, stop_reason="")
-    assert queue_reverification(collection=collection).total == 1
+    assert queue_reverification(ReverificationOrder(collection=collection)).total == 1
 
 
 def test_the_session_is_closed_after_a_verification(monkeypatch):

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 import pytest
 
 from apps.environments.models import Adapter
+from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
 from apps.rollouts.reverification.reverification_jobs import ReverifyRefused, queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS, STALE
@@ -23,11 +25,13 @@ pytestmark = [pytest.mark.django_db, needs_shared]
 
 def imported(name, environment):
     dataset = make_dataset(rows=[], environment=environment)
-    return import_rollouts(dataset=dataset, files=shared_files(name), agent=make_agent()).collection
+    return import_rollouts(ImportOrder(dataset=dataset, agent=make_agent()), files=shared_files(name)).collection
 
 
 def new_rewards(collection, **options):
-    done = finish_reverification(reverification=queue_reverification(collection=collection, **options))
+    done = finish_reverification(
+        reverification=queue_reverification(ReverificationOrder(collection=collection, **options))
+    )
     assert (done.state, done.failed) == (Reverification.State.READY, 0), list(done.rewards.values("error_message"))
     return list(done.rewards.order_by("rollout_id").values_list("new_reward", flat=True))
 
@@ -48,7 +52,7 @@ def test_components_come_back_with_their_names():
     name = "example_tool_call_multireward"
     environment = make_environment(adapter=Adapter.DECLARED, builtin="", verifier=KINDS[name])
     collection = imported(name, environment)
-    done = finish_reverification(reverification=queue_reverification(collection=collection))
+    done = finish_reverification(reverification=queue_reverification(ReverificationOrder(collection=collection)))
     assert done.changed == 0
     for reward in done.rewards.all():
         assert reward.new_components == reward.old_components != {}
@@ -85,8 +89,8 @@ def test_counted_state_is_verified_again_by_a_replay_of_the_calls(settings):
     name = "example_session_state_mgmt"
     with faithful(kinds.SESSION_STATE) as url:
         collection = imported(name, far(url))
-        with pytest.raises(ReverifyRefused, match="does not say that it needs no state"):
-            queue_reverification(collection=collection)
+        with pytest.raises(ReverifyRefused, match="does not declare that it needs no state"):
+            queue_reverification(ReverificationOrder(collection=collection))
         assert new_rewards(collection, replay=True) == [row["reward"] for row in shared_rows(name)]
         # Without its calls every session stands where it was seeded.
         assert set(new_rewards(collection, force=True)) == {0.0}
@@ -98,7 +102,7 @@ def test_turns_of_a_gymnasium_server_are_verified_again_by_a_replay_of_the_steps
     with faithful(kinds.MULTI_TURN) as url:
         collection = imported(name, far(url, Adapter.GYMNASIUM))
         with pytest.raises(ReverifyRefused, match="needs the state of the attempt"):
-            queue_reverification(collection=collection)
+            queue_reverification(ReverificationOrder(collection=collection))
         assert new_rewards(collection, replay=True) == [row["reward"] for row in shared_rows(name)]
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.gym.metrics.pass_at_k import Z_95, Group, clustered_standard_error, confidence_interval
+from apps.gym.metrics.pass_at_k import Z_95, confidence_interval, standard_error_from
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row
@@ -105,12 +105,9 @@ def test_the_figures_are_those_of_the_rewards_taken_one_by_one(attempts):
     for version, each in found.items():
         mine = [(task, reward) for task, said, reward in attempts if said == version]
         mean = fmean(reward for _, reward in mine)
-        groups = [
-            Group(len(group), 0, sum(group))
-            for task in range(3)
-            if (group := [reward for of, reward in mine if of == task])
-        ]
-        error = clustered_standard_error(groups, mean)
+        groups = [group for task in range(3) if (group := [reward for of, reward in mine if of == task])]
+        squares = sum((sum(group) - len(group) * mean) ** 2 for group in groups)
+        error = standard_error_from(squares, len(mine), len(groups))
         assert each.mean_reward == pytest.approx(mean, rel=1e-9, abs=1e-9)
         assert each.solved == sum(reward >= 1.0 for _, reward in mine)
         if error is None:

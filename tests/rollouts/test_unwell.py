@@ -68,7 +68,7 @@ def test_rollouts_wait_for_a_server_that_is_unwell_and_go_on_when_it_is_well():
         waiting, holds = async_to_sync(work)(server, collection)
     assert waiting == 3
     assert len(holds) == 1
-    assert holds[0].startswith("environment Lab: its server is unwell: GET / answered 503")
+    assert holds[0].startswith("environment Lab: its server is unhealthy: GET / returned 503")
     assert "next health check" in holds[0]
     collection.refresh_from_db()
     assert (collection.completed, collection.failed, collection.retried) == (3, 0, 0)
@@ -89,7 +89,7 @@ def test_the_page_of_the_collection_says_what_it_waits_for():
     collection = plan("http://127.0.0.1:9")
     Environment.objects.filter(pk=collection.environment_id).update(
         health="unhealthy",
-        health_message="GET / answered 503",
+        health_message="GET / returned 503",
         health_checked_at=timezone.now(),
         unwell_since=timezone.now(),
         probe_due_at=timezone.now() + timedelta(minutes=10),
@@ -97,9 +97,9 @@ def test_the_page_of_the_collection_says_what_it_waits_for():
     client = Client()
     client.force_login(make_user(role="viewer"))
     page = client.get(f"/collections/{collection.pk}/").content.decode()
-    assert "Held back by environment Lab: its server is unwell: GET / answered 503; next health check in" in page
+    assert "Waiting for environment Lab: its server is unhealthy: GET / returned 503; next health check in" in page
     (held,) = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
-    assert held.startswith("environment Lab: its server is unwell: GET / answered 503; next health check in")
+    assert held.startswith("environment Lab: its server is unhealthy: GET / returned 503; next health check in")
     assert "held_back_by" not in client.get("/api/v1/collections/").json()["results"][0]
     page = client.get("/environments/lab/").content.decode()
-    assert "it gets no new rollouts until a check finds it well" in page
+    assert "No new rollouts start until a check succeeds" in page

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from scripts.measured_server import MB, _children, _tree_rss
+from scripts.measured_server import _children, _tree_rss
+from scripts.measuring import MB
 
 FORKED = """
 import os, sys, time

@@ -60,7 +60,7 @@ def test_the_teacher_is_rewarded_by_the_real_verifier_and_never_shows_a_held_out
         row["expected_answer"] = str(value_of(expression))
         assert not Sum(expression=expression).is_held_out
         answer = message("assistant", chat[-1]["content"])
-        assert Calculator(row, seed=0).verify({"output": [answer]}).value == 1.0
+        assert Calculator(row).verify({"output": [answer]}).value == 1.0
         assert {turn.message["role"] for turn in turns if turn.learned} == {"assistant"}
         assert turns[-1].learned
 

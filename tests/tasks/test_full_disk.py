@@ -16,9 +16,10 @@ from apps.gym.tasks.files import parquet
 from apps.gym.tasks.files.file_limits import Limits
 from apps.gym.tasks.files.row_source import open_rows
 from apps.tasks import rejected_rows, upload_jobs, version_loading
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import DatasetVersion, Task, Upload
 from apps.tasks.received_files import store_file
-from apps.tasks.upload_jobs import create_dataset, discard_upload, load_now, load_queued_upload, upload_file
+from apps.tasks.upload_jobs import discard_upload, load_now, load_queued_upload, upload_file
 from tests.factories import make_environment, make_row, make_user
 
 pytestmark = pytest.mark.django_db

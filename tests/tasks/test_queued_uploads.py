@@ -14,21 +14,14 @@ from django.utils import timezone
 from apps.accounts.disk_space import DiskFull
 from apps.gym import process_exit
 from apps.tasks import received_files, rejected_rows, upload_cleanup, upload_jobs, version_loading
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import Task, Upload
 from apps.tasks.received_files import PartTooLarge, create_upload, store_file
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import preview_upload
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_cleanup import sweep_files, sweep_uploads
-from apps.tasks.upload_jobs import (
-    NotWaiting,
-    create_dataset,
-    discard_upload,
-    load_now,
-    load_queued_upload,
-    queue_upload,
-    upload_file,
-)
+from apps.tasks.upload_jobs import NotWaiting, discard_upload, load_now, load_queued_upload, queue_upload, upload_file
 from tests.factories import make_environment, make_row
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +82,7 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
     upload = load_now(upload=queue_upload(upload=upload, choices=choices))
     assert (upload.state, upload.version.task_count, upload.version.note) == ("ready", 5, "odd ones")
     assert [path.suffix for path in uploads_dir.iterdir()] == [".jsonl"]
-    with pytest.raises(NotWaiting, match="was not kept"):
+    with pytest.raises(NotWaiting, match="the file was deleted"):
         queue_upload(upload=upload, choices=Choices())
 
 
@@ -97,7 +90,7 @@ def test_rollouts_that_are_uploaded_as_tasks_are_told_apart(dataset):
     attempted = {**make_row("1+1?", "2"), "response": {"output": []}, "reward": 1.0}
     upload = store(dataset, orjson.dumps(attempted), draft=True)
     (told,) = preview_upload(upload=upload).notes
-    assert told.startswith("These rows hold attempts with rewards: Collections → Import")
+    assert told.startswith("These rows contain attempts with rewards. To import them")
     assert load_now(upload=queue_upload(upload=upload, choices=Choices(check_only=True))).message.endswith(told)
     assert preview_upload(upload=store(dataset, orjson.dumps(make_row("1+1?", "2")), draft=True)).notes == []
 
@@ -106,16 +99,14 @@ def test_columns_that_a_found_mapping_leaves_out_are_told_in_the_preview_and_by_
     content = b"question,choices,answer\n" + b"Which?,a or b,\n" * 60 + b"Which?,a or b,a\n"
     upload = store(dataset, content, draft=True, filename="a.csv")
     preview = preview_upload(upload=upload)
-    told = (
-        "Not in the prompt, though named like a part of it: choices. They stay with the tasks as fields; map the "
-        "columns to change that."
-    )
-    assert (preview.mapping, preview.notes) == ({"input": "question", "expected_answer": "answer"}, [told])
+    assert preview.mapping == {"input": "question", "expected_answer": "answer"}
+    (told,) = preview.notes
+    assert "not mapped: choices." in told
     assert [(one["path"], one["example"], one["rows"]) for one in preview.columns] == [
         ("question", "Which?", 50), ("choices", "a or b", 50), ("answer", "", 0),
     ]  # fmt: skip
     upload = load_now(upload=queue_upload(upload=upload, choices=Choices(mapping=preview.mapping, check_only=True)))
-    assert upload.message.endswith(f"cannot verify those. {told}")
+    assert upload.message.endswith(told)
     own = {"user": "{question} {choices}", "expected_answer": "answer"}
     upload = load_now(upload=queue_upload(upload=upload, choices=Choices(mapping=own)))
     assert told not in upload.message
@@ -125,7 +116,7 @@ def test_columns_that_a_found_mapping_leaves_out_are_told_in_the_preview_and_by_
 def test_an_answer_that_no_sampled_row_has_is_told(dataset):
     rows = [{"question": f"Is {n} odd?"} for n in range(60)] + [{"question": "Is 7 odd?", "answer": "yes"}]
     upload = load_now(upload=store(dataset, b"\n".join(json.dumps(row).encode() for row in rows)))
-    assert "Not the expected answer, though named like one: answer." in upload.message
+    assert "Columns that look like expected answers but are not mapped: answer." in upload.message
 
 
 def test_verl_rows_of_two_splits_do_not_replace_each_other(dataset):
@@ -188,7 +179,7 @@ def test_a_checked_file_that_cannot_be_read_to_its_end_is_rejected(dataset):
     load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.errors[0]["code"]) == ("rejected", "cut_off")
-    assert preview_upload(upload=upload).problem == "The file is not here (any more)."
+    assert preview_upload(upload=upload).problem == "The file is missing."
 
 
 def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(dataset, monkeypatch):
@@ -257,7 +248,7 @@ def test_a_database_that_goes_away_is_not_the_files_fault(dataset, monkeypatch):
     Upload.objects.filter(pk=upload.pk).update(retry_at=timezone.now(), failing_since=an_hour_ago)
     load_queued_upload()
     upload.refresh_from_db()
-    assert (upload.state, upload.message) == ("failed", "Loading broke off; the log says why. Upload the file again.")
+    assert (upload.state, upload.message) == ("failed", "Loading failed; see the server log. Upload the file again.")
     assert (Task.objects.count(), dataset.versions.count()) == (0, 0)
 
 
@@ -274,7 +265,7 @@ def test_a_file_that_is_gone_is_said_so(dataset, uploads_dir):
     load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.message) == (
-        "failed", "The received file is gone: web process and worker must share GYMWEB_VAR.",
+        "failed", "The uploaded file is missing. Web process and worker must share GYMWEB_VAR.",
     )  # fmt: skip
 
 
@@ -306,7 +297,7 @@ def test_more_refused_rows_than_can_be_kept_end_the_reading(dataset, monkeypatch
     monkeypatch.setattr(rejected_rows, "MAX_REJECTS_BYTES", 2000)
     upload = upload_file(dataset=dataset, stream=io.BytesIO(b"nonsense\n" * 1000), filename="a.jsonl")
     assert (upload.errors[0]["code"], upload.over_limit, upload.rejected < 100) == (
-        "too_many_bad_rows", "refused rows", True,
+        "too_many_bad_rows", "rejected rows", True,
     )  # fmt: skip
 
 

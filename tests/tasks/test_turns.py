@@ -13,13 +13,14 @@ import pytest
 from django.db import connection
 
 from apps.tasks import version_loading
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.dataset_deletion import delete_next, queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 from apps.tasks.received_files import store_file
 from apps.tasks.task_marks import mark_tasks
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_cleanup import sweep_uploads
-from apps.tasks.upload_jobs import create_dataset, load_now, load_queued_upload, upload_file
+from apps.tasks.upload_jobs import load_now, load_queued_upload, upload_file
 from apps.tasks.upload_turns import DatasetIsBusy
 from tests.deadlines import DEADLINE
 from tests.factories import make_environment, make_row
@@ -142,9 +143,9 @@ def test_while_a_file_is_loading_others_wait_and_the_database_is_free(dataset, m
             first = pool.submit(hold)
             assert slow.is_read.wait(60)
             second = pool.submit(follow)
-            with pytest.raises(DatasetIsBusy, match="Another file is being loaded into sums: wait for its end"):
+            with pytest.raises(DatasetIsBusy, match="Another upload to sums is in progress"):
                 load(dataset, "impatient", patience=0)
-            assert Upload.objects.get(state="failed").message.startswith("Another file is being loaded into sums")
+            assert Upload.objects.get(state="failed").message.startswith("Another upload to sums is in progress")
             waits = store(dataset, "queued")
             assert load_queued_upload() is False
             # Whoever is not of this dataset writes as ever.

@@ -41,9 +41,9 @@ def test_bad_lines_are_printed_and_nothing_is_stored(tmp_path, uploads_dir):
     path.write_bytes(GOOD + b"[]\n")
     out, err = upload(str(path), "--dataset", "sums", "--environment", "adding")
     reason = "the line holds a list, not a JSON object"
-    assert out == f"exit 1: 1 of 2 lines was refused, so nothing was stored. Line 2: {reason}"
+    assert out == f"exit 1: 1 of 2 lines was rejected, so nothing was stored. Line 2: {reason}"
     rejected = uploads_dir / f"{Upload.objects.get().pk}.rejected.jsonl"
-    assert err == f"line 2: {reason}\nAll refused lines: {rejected}\n"
+    assert err == f"line 2: {reason}\nAll rejected lines: {rejected}\n"
     assert Task.objects.count() == 0
 
 
@@ -51,7 +51,7 @@ def test_skip_stores_the_good_lines(tmp_path):
     path = tmp_path / "tasks.jsonl"
     path.write_bytes(b"[]\n" * 101 + GOOD)
     out, err = upload(str(path), "--dataset", "sums", "--environment", "adding", "--on-error", "skip")
-    assert out == "sums@v1: 1 tasks, 101 lines refused\n"
+    assert out == "sums@v1: 1 tasks, 101 lines rejected\n"
     assert "line 100: the line holds a list, not a JSON object\n… and 1 more lines\n" in err
 
 
@@ -65,7 +65,7 @@ def test_what_is_missing_or_does_not_fit_is_said(tmp_path):
     assert upload(str(path), "--dataset", "sums")[0] == f"exit 1: {path} cannot be read: No such file or directory"
     path.write_bytes(GOOD)
     assert upload(str(path), "--dataset", "sums")[0] == (
-        "exit 1: There is no dataset sums yet: name its environment with --environment."
+        "exit 1: There is no dataset sums yet. Give its environment with --environment."
     )
     unknown = upload(str(path), "--dataset", "sums", "--environment", "nowhere")[0]
     assert unknown.startswith("exit 1: There is no environment nowhere. Known: ")

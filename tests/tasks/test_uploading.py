@@ -14,12 +14,13 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.tasks import version_loading
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import DatasetVersion, Task, Upload
 from apps.tasks.received_files import NotReceiving, PartTooLarge, WrongOffset, append_part, create_upload, finish_parts
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_cleanup import sweep_uploads
-from apps.tasks.upload_jobs import create_dataset, load_now, upload_file
+from apps.tasks.upload_jobs import load_now, upload_file
 from tests.factories import make_environment, make_row, make_user
 
 pytestmark = pytest.mark.django_db
@@ -104,7 +105,7 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
     entry = {"line": line, "pointer": pointer, "code": code, "message": message}
     assert (upload.state, upload.lines, upload.accepted, upload.rejected) == ("rejected", 3, 0, 1)
     assert upload.errors == [entry]
-    assert upload.message == f"1 of 3 lines was refused, so nothing was stored. Line 2: {message}"
+    assert upload.message == f"1 of 3 lines was rejected, so nothing was stored. Line 2: {message}"
     assert upload.version is None
     assert stored() == (0, 0)
     assert orjson.loads(rejected_path(upload).read_bytes()) == {**entry, "text": bad[:2048].decode(errors="replace")}
@@ -114,8 +115,8 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
 @pytest.mark.parametrize("on_error", ["reject", "skip"])
 def test_a_file_without_rows_is_an_error(dataset, content, on_error):
     upload = load(dataset, content, on_error=on_error)
-    assert (upload.state, upload.message) == ("rejected", "The file holds no rows.")
-    assert upload.errors == [{"line": 1, "pointer": "", "code": "empty_file", "message": "the file holds no rows"}]
+    assert (upload.state, upload.message) == ("rejected", "The file has no rows.")
+    assert upload.errors == [{"line": 1, "pointer": "", "code": "empty_file", "message": "the file has no rows"}]
     assert stored() == (0, 0)
 
 
@@ -168,7 +169,7 @@ def test_a_crash_in_the_middle_leaves_nothing_visible(dataset, monkeypatch):
         upload_file(dataset=dataset, stream=Breaks(jsonl(*[make_row()] * 50)), filename="tasks.jsonl")
     upload = Upload.objects.get()
     assert (upload.state, upload.version, stored()) == ("failed", None, (0, 0))
-    assert upload.message == "Loading broke off; the log says why. Upload the file again."
+    assert upload.message == "Loading failed; see the server log. Upload the file again."
 
 
 def make_half_loaded(dataset, *, quiet: timedelta) -> Upload:
@@ -329,12 +330,12 @@ def test_where_the_server_verifies_a_field_of_that_name_is_its_own(dataset):
     [
         ({"type": "multiple_choice"}, {"options": ["a", "b"], "expected_answer": "cat"}, "'CAT', not the letter"),
         ({"type": "multiple_choice"}, {"options": ["a", "b"], "expected_answer": 0}, "'0', not the letter"),
-        ({"type": "numeric"}, {"expected_answer": "four"}, "is no number: 'four'"),
+        ({"type": "numeric"}, {"expected_answer": "four"}, "is not a number: 'four'"),
         ({"type": "instructions"}, {"instruction_id_list": ["punctuation:no_comma"], "kwargs": ["x"]}, "an object"),
         (
             {"type": "hybrid", "components": [{"name": "right", "verifier": {"type": "numeric"}}]},
             {"expected_answer": "four"},
-            "is no number: 'four'",
+            "is not a number: 'four'",
         ),
     ],
 )
@@ -381,6 +382,6 @@ def test_what_the_refusal_of_a_whole_file_quotes_of_it_holds_no_credential(datas
     token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
     content = f"question,{token},{token}\nq,1,2\n".encode()
     upload = upload_file(dataset=dataset, stream=io.BytesIO(content), filename="rows.csv")
-    told = "two columns are called [REDACTED:github_token]"
+    told = "the column name [REDACTED:github_token] is repeated"
     assert upload.errors == [{"line": 1, "pointer": "", "code": "bad_header", "message": told}]
     assert upload.message == f"{told.capitalize().replace('redacted', 'REDACTED')}. Nothing was stored."

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.tasks import unchanged_rows, version_loading
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import DatasetVersion
 from apps.tasks.upload_choices import Choices
-from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_jobs import upload_file
 from apps.tasks.version_differences import KINDS, count_changes, find_changes
 from tests.factories import make_environment, make_row
 

@@ -16,15 +16,16 @@ from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.tasks import dataset_deletion, unchanged_rows, version_loading
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, delete_next, queue_deletion
+from apps.tasks.dataset_changes import create_dataset
+from apps.tasks.dataset_deletion import delete_next, queue_deletion
+from apps.tasks.deletion_jobs import AlreadyBeingDeleted, StillInUse
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.received_files import DatasetIsBeingDeleted, store_file
 from apps.tasks.task_marks import MarkRefused, mark_tasks
+from apps.tasks.unchanged_rows import read_rows
 from apps.tasks.upload_choices import ChoiceRefused, Choices
-from apps.tasks.upload_jobs import create_dataset, load_queued_upload, upload_file
+from apps.tasks.upload_jobs import load_queued_upload, upload_file
 from apps.tasks.version_differences import changed_fields, count_changes, find_changes, with_counterparts
-from apps.tasks.version_metrics import measure_next_version
-from apps.tasks.version_rows import read_rows
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_row, make_user
 
 pytestmark = pytest.mark.django_db
@@ -114,10 +115,10 @@ def test_duplicates_are_kept_skipped_or_refused_as_was_chosen(dataset):
     refused = load(dataset, *rows, on_duplicate="reject")
     assert (refused.state, [(e["line"], e["code"], e["message"]) for e in refused.errors]) == (
         "rejected",
-        [(3, "duplicate", "the id 1 stands in line 1 already"), (4, "duplicate", "the id 2 stands in line 2 already")],
+        [(3, "duplicate", "the id 1 is already in line 1"), (4, "duplicate", "the id 2 is already in line 2")],
     )
     refused = load(dataset, make_row("a"), make_row("a"), on_duplicate="reject", on_error="skip")
-    assert (refused.accepted, refused.errors[0]["message"]) == (1, "the same row stands in line 1 already")
+    assert (refused.accepted, refused.errors[0]["message"]) == (1, "the same row is already in line 1")
 
 
 def test_an_upsert_replaces_in_place_adds_at_the_end_and_leaves_the_rest(dataset, monkeypatch):
@@ -303,7 +304,7 @@ def test_a_retired_task_is_left_out_of_new_collections(dataset):
 
 
 def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):
-    monkeypatch.setattr("apps.tasks.version_rows.CHUNK_ROWS", 2)
+    monkeypatch.setattr("apps.tasks.unchanged_rows.CHUNK_ROWS", 2)
     rows = [row(n) for n in range(5)]
     version = load(dataset, *rows).version
 
@@ -311,26 +312,6 @@ def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):
         return b"".join([chunk async for chunk in read_rows(version=version)])
 
     assert [json.loads(line) for line in async_to_sync(collect)().splitlines()] == rows
-
-
-def test_a_version_made_without_hashes_is_measured_once(dataset):
-    version = load(dataset, row(1), row(2)).version
-    loaded = list(version.tasks.order_by("index").values_list("key", "row_hash"))
-    metrics = version.metrics
-    Task.objects.update(key="", row_hash="")
-    DatasetVersion.objects.update(metrics=None)
-    assert (measure_next_version(), measure_next_version()) == (True, False)
-    version.refresh_from_db()
-    assert list(version.tasks.order_by("index").values_list("key", "row_hash")) == loaded
-    assert version.metrics == metrics
-
-
-def test_an_upload_against_a_version_without_hashes_measures_it_first(dataset):
-    load(dataset, row(1), row(2))
-    Task.objects.update(key="", row_hash="")
-    DatasetVersion.objects.update(metrics=None)
-    upload = load(dataset, row(1), row(2, "new"), mode="upsert")
-    assert (upload.counts["unchanged"], upload.counts["updated"], upload.version.task_count) == (1, 1, 2)
 
 
 def test_a_version_is_deleted_in_chunks_and_its_number_never_comes_back(dataset, monkeypatch):
@@ -365,7 +346,7 @@ def test_a_dataset_is_deleted_with_its_versions_uploads_and_files(dataset, uploa
 
 def test_a_dataset_into_which_a_file_is_loaded_is_not_deleted(dataset):
     store_file(dataset=dataset, stream=io.BytesIO(orjson.dumps(row(1))), filename="a.jsonl")
-    with pytest.raises(AlreadyBeingDeleted, match="wait for its end"):
+    with pytest.raises(AlreadyBeingDeleted, match="Wait until it is finished"):
         queue_deletion(dataset=dataset)
     load_queued_upload()
     assert queue_deletion(dataset=dataset).total == 1
@@ -375,7 +356,7 @@ def test_what_collections_were_made_of_is_not_deleted(dataset):
     load(dataset, row(1))
     make_collection(dataset=dataset)
     for version in (None, dataset.latest_version()):
-        with pytest.raises(StillInUse, match=r"1 collection made of .* would lose their tasks: delete it first"):
+        with pytest.raises(StillInUse, match=r"is used by 1 collection\. Delete it first"):
             queue_deletion(dataset=dataset, version=version)
     assert (Deletion.objects.count(), Task.objects.ready().count()) == (0, 1)
 
@@ -391,7 +372,7 @@ def test_a_collection_that_began_meanwhile_stops_the_deletion_and_all_comes_back
     deletion.refresh_from_db()
     version.refresh_from_db()
     assert (deletion.state, version.state, Task.objects.count()) == ("failed", "ready", 1)
-    assert "1 collection made of" in deletion.message
+    assert "1 collection" in deletion.message
 
 
 def test_a_deletion_whose_worker_was_lost_is_taken_up_again(dataset):

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from apps.gym.exporters.hermes import completion_text, prompt_text
 from apps.gym.exporters.protocol import Options
-from apps.gym.exporters.training_conversations import attempt_conversation
+from apps.gym.exporters.training_conversations import attempt_conversation, completion_text, prompt_text
 from apps.gym.traces.events import ToolResult
 from tests.gym.exporters.attempts import ARGUMENTS, SEEN, attempt, paris
 from tests.gym.traces import call, said, thought, trace, turn

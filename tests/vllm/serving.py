@@ -17,11 +17,12 @@ from typing import Any
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.wires.dialect import PLAIN, Dialect
-from apps.gym.wires.openai_http import HttpPolicy, Wire
+from apps.gym.wires.openai_http import Wire
 from apps.gym.wires.protocol import Ask, Reply
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.faults.installation import ROOT, Installation, Program, wait_until
+from tests.plain_policies import plain_policy
 
 TINY = ROOT / "examples" / "tiny_policy"
 SERVED = re.compile(r"is served at \S+ \(pid (\d+)\)\.")
@@ -101,7 +102,7 @@ class Vllm:
     async def ask(self, *asks: Ask, wire: Wire, dialect: Dialect = PLAIN) -> list[Reply]:
         """Replies to asks, one after the other, as GymWeb's own client has them."""
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
-        policy = HttpPolicy.plain(
+        policy = plain_policy(
             outbound, base_urls=[self.base_url], model_name=self.name, wire=wire, dialect=dialect, max_tries=2
         )
         try:

@@ -16,7 +16,7 @@ from apps.rollouts.models import TraceEvent
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
-from scripts.mock_model import TOOL_TOKENS, USAGE
+from scripts.mock_replies import TOOL_TOKENS, USAGE
 from tests.factories import make_agent, make_dataset, make_row, make_user
 from tests.gym.traces import decode_lines
 from tests.walk.processes import process

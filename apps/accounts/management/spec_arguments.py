@@ -24,7 +24,7 @@ def add_arguments(
 
 
 def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the spec that were given. Raises CommandError for a row that does not exist."""
+    """Return the values of the spec that were given. Raise CommandError for a row that does not exist."""
     given = {}
     for name, field in spec_fields(spec).items():
         if name in options:
@@ -36,7 +36,7 @@ def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_row(model: Any, key: str) -> Any:
-    """Return the row by its slug or number. Raises CommandError with the slugs that exist."""
+    """Return the row by its slug or number. Raise CommandError with the slugs that exist."""
     has_slug = any(field.name == "slug" for field in model._meta.fields)
     rows = getattr(model.objects, "present", model.objects.all)()
     if found := rows.filter(**{"slug" if has_slug else "pk": key}).first():
@@ -49,7 +49,7 @@ def find_row(model: Any, key: str) -> Any:
 
 
 def describe_problems(error: ValidationError, spec: type) -> str:
-    """Return one line a problem, with the argument it is about."""
+    """Return one line per problem, with its argument."""
     by_field = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     return "\n".join(
         (f"--{name.replace('_', '-')}: " if name in spec_fields(spec) else f"{name}: " if name else "") + message

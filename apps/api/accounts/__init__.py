@@ -1,1 +1,1 @@
-"""People, API keys, saved views, redaction patterns and the audit log."""
+"""Users, API keys, saved views, redaction patterns and the audit log."""

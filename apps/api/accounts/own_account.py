@@ -1,4 +1,4 @@
-"""Who is calling, what they may do, and their API keys."""
+"""The calling user, their permissions, and their API keys."""
 
 from datetime import timedelta
 from http import HTTPStatus
@@ -8,18 +8,17 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.api_keys import create_api_key, revoke_api_key
 from apps.accounts.models import KEY_STATES, ApiKey, Role, Scope
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 
 DEFAULT_DAYS = 90
-"""As of the command: who wants a key for ever says so."""
+"""Same default as the command. Keys without expiry must be requested explicitly."""
 
 
 class MeSerializer(serializers.Serializer[Any]):
@@ -28,11 +27,11 @@ class MeSerializer(serializers.Serializer[Any]):
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=Scope.choices),
         allow_null=True,
-        help_text="Of the key; null in a session.",
+        help_text="Scopes of the key; null in a session.",
     )
     permissions = serializers.ListField(
         child=serializers.ChoiceField(choices=[str(one) for one in Permission]),
-        help_text="What the role has, and with a key one of its scopes too.",
+        help_text="Permissions of the role, limited to the scopes of the key.",
     )
 
 
@@ -42,7 +41,7 @@ class MeViewSet(TableViewSet):
 
     @extend_schema(responses=MeSerializer, operation_id="me")
     def show(self, request: Request) -> Response:
-        """Who is calling, and what they may do: the first thing a program asks."""
+        """Return the calling user and their permissions."""
         person, api_key = self.person, request.auth
         return Response(
             {
@@ -63,7 +62,7 @@ class ApiKeySerializer(DeclaredFields, serializers.ModelSerializer[ApiKey]):
         allow_null=True,
         min_value=1,
         max_value=3650,
-        help_text="Left out: 90 days; null: for ever.",
+        help_text="Default: 90 days. Null: never expires.",
     )
 
     class Meta:
@@ -85,19 +84,18 @@ class ApiKeySerializer(DeclaredFields, serializers.ModelSerializer[ApiKey]):
 
 
 class NewApiKeySerializer(ApiKeySerializer):
-    token = serializers.CharField(read_only=True, help_text="The key itself. It is shown this once.")
+    token = serializers.CharField(read_only=True, help_text="The key. It is shown only once.")
 
     class Meta(ApiKeySerializer.Meta):
         fields = [*ApiKeySerializer.Meta.fields, "token"]
 
 
-class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
-    """One's own API keys, in a session: a key can neither list nor revoke nor create keys."""
+class ApiKeyViewSet(RowViewSet):
+    """The user's API keys. Requires a session: a key can neither list, create nor revoke keys."""
 
     queryset = ApiKey.objects.none()
     serializer_class = ApiKeySerializer
-    lookup_value_regex = "[0-9]+"
-    # The answer holds the key, which nothing may keep.
+    # The response contains the key, which must not be stored.
     unrepeatable = frozenset({"create"})
     permissions = {
         "list": Permission.OWN_ACCOUNT,
@@ -111,10 +109,8 @@ class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=ApiKeySerializer, responses={201: NewApiKeySerializer})
     def create(self, request: Request) -> Response:
-        """A new key, whose token is shown this once. A session is needed: no key makes another."""
-        wanted = ApiKeySerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        given = dict(wanted.validated_data)
+        """Create a key. Its token is shown only in this response. Requires a session."""
+        given = self.read_body(ApiKeySerializer)
         days = given.pop("days", DEFAULT_DAYS)
         expires_at = timezone.now() + timedelta(days=days) if days else None
         api_key, token = create_api_key(user=self.person, **given, expires_at=expires_at, by=self.person)
@@ -126,5 +122,5 @@ class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(responses=ApiKeySerializer)
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a key: it is refused from now on, and stays in the list."""
+        """Revoke a key. It is rejected from now on and stays in the list."""
         return Response(ApiKeySerializer(revoke_api_key(api_key=self.get_object(), user=self.person)).data)

@@ -1,4 +1,4 @@
-"""People and their roles, for admins in a session: no key reaches other people's accounts."""
+"""Users and roles, for admins in a session: no key can change accounts."""
 
 from http import HTTPStatus
 from typing import Any
@@ -7,18 +7,15 @@ import django_filters
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.invitations import invite_person
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
-from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link, invite_person
 from apps.accounts.user_accounts import edit_user
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 
 
@@ -42,51 +39,42 @@ class InvitationSerializer(DeclaredFields, serializers.ModelSerializer[User]):
 
 class LinkSerializer(serializers.Serializer[Any]):
     person = PersonSerializer()
-    link = serializers.URLField(help_text="Signs in once. It is shown this once.")
+    link = serializers.URLField(help_text="One-time sign-in link. It is shown only once.")
 
 
 class PersonFilter(django_filters.FilterSet):
     role = django_filters.ChoiceFilter(choices=Role.choices)
     is_active = django_filters.BooleanFilter()
 
-    class Meta:
-        model = User
-        fields: list[str] = []
 
-
-class PersonViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class PersonViewSet(RowViewSet):
     queryset = User.objects.all()
     serializer_class = PersonSerializer
     filterset_class = PersonFilter
-    lookup_value_regex = "[0-9]+"
     permissions = dict.fromkeys(["list", "retrieve", "create", "partial_update", "link"], Permission.ACCOUNTS)
-    # The answer holds a link that signs in, which nothing may keep.
+    # The response contains a sign-in link, which must not be stored.
     unrepeatable = frozenset({"create", "link"})
 
     @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
-        """Invite somebody: an account without a password, and the link that opens it."""
-        wanted = InvitationSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        person, token = invite_person(**{"role": Role.VIEWER, **wanted.validated_data}, by=self.person)
+        """Invite a user: create an account without a password, and a one-time sign-in link."""
+        person, token = invite_person(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.person)
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change the role or the e-mail address, close the account or open it again."""
+        """Change the role or the e-mail address, or close or reopen the account."""
         person = self.get_object()
-        wanted = PersonEditSerializer(person, data=request.data, partial=True)
-        wanted.is_valid(raise_exception=True)
-        fields = {"role": person.role, "is_active": person.is_active, **wanted.validated_data}
+        wanted = self.read_body(PersonEditSerializer, person, partial=True)
+        fields = {"role": person.role, "is_active": person.is_active, **wanted}
         return Response(PersonSerializer(edit_user(person=person, **fields, by=self.person)).data)
 
-    @extend_schema(request=None, responses={201: LinkSerializer})
-    @action(detail=True, methods=["post"])
+    @operation(responses={201: LinkSerializer})
     def link(self, request: Request, pk: str) -> Response:
-        """A new one-time link, for who forgot the password."""
+        """Create a one-time sign-in link for a user who forgot their password."""
         person = self.get_object()
         if not person.is_active:
-            raise NotFound("This account is closed.")
+            raise NotFound("This account is deactivated.")
         return self._answer_link(person, create_sign_in_link(user=person, by=self.person))
 
     def _answer_link(self, person: User, token: str) -> Response:

@@ -1,4 +1,4 @@
-"""What this installation takes for a credential besides the built-in rules, and a text to try it on."""
+"""Custom redaction patterns, and a test of redaction on a text."""
 
 from http import HTTPStatus
 from typing import Any
@@ -6,49 +6,42 @@ from typing import Any
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import CreateModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.policies.installation_redactor import fresh_redactor
+from apps.policies.installation_redactor import MAX_SAMPLE, delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import RedactionPattern
-from apps.policies.redaction_patterns import MAX_SAMPLE, delete_pattern, save_pattern
 
 
 class RedactionPatternSerializer(DeclaredFields, serializers.ModelSerializer[RedactionPattern]):
     class Meta:
         model = RedactionPattern
         fields = ["id", "kind", "text", "least", "created_at"]
-        # One that is there already is told by the operation, in the words of the page.
+        # Duplicates are rejected by the operation, with the same message as on the page.
         validators: list[Any] = []
 
 
 class SampleSerializer(DeclaredFields, serializers.Serializer[Any]):
-    sample = serializers.CharField(max_length=MAX_SAMPLE, trim_whitespace=False, help_text="It is not stored.")
+    sample = serializers.CharField(max_length=MAX_SAMPLE, trim_whitespace=False, help_text="Not stored")
 
 
 class TriedSerializer(serializers.Serializer[Any]):
-    clean = serializers.CharField(help_text="The text as it would be stored.")
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many were taken out, by kind.")
+    clean = serializers.CharField(help_text="The text after redaction.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Number of redactions by kind.")
 
 
 class RedactionPatternFilter(django_filters.FilterSet):
     kind = django_filters.ChoiceFilter(choices=RedactionPattern.Kind.choices)
 
-    class Meta:
-        model = RedactionPattern
-        fields: list[str] = []
 
-
-class RedactionPatternViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class RedactionPatternViewSet(CreateModelMixin, RowViewSet):
     queryset = RedactionPattern.objects.all()
     serializer_class = RedactionPatternSerializer
     filterset_class = RedactionPatternFilter
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.CONFIGURE,
         "retrieve": Permission.CONFIGURE,
@@ -58,20 +51,16 @@ class RedactionPatternViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMix
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:
-        pattern = RedactionPattern(**serializer.validated_data)
-        serializer.instance = save_pattern(pattern=pattern, user=self.person)
+        serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.person)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete a pattern. What was redacted by it stays so."""
+        """Delete a pattern. Redacted text stays redacted."""
         delete_pattern(pattern=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(request=SampleSerializer, responses=TriedSerializer)
-    @action(detail=False, methods=["post"], url_path="try")
+    @operation(detail=False, url_path="try", request=SampleSerializer, responses=TriedSerializer)
     def attempt(self, request: Request) -> Response:
-        """What redaction makes of a text, with the patterns as they are now."""
-        sample = SampleSerializer(data=request.data)
-        sample.is_valid(raise_exception=True)
-        clean, counts = fresh_redactor().redact_text(sample.validated_data["sample"])
+        """Test redaction on a text with the current patterns."""
+        clean, counts = fresh_redactor().redact_text(self.read_body(SampleSerializer)["sample"])
         return Response(TriedSerializer({"clean": clean, "counts": counts}).data)

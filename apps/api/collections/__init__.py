@@ -1,1 +1,1 @@
-"""Collections: plan, steer, follow, import, stream and measure them."""
+"""Collections: plan, control, follow, import, stream and measure."""

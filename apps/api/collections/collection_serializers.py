@@ -1,4 +1,4 @@
-"""What the API says of a collection: in lists, and of one."""
+"""Serializers of collections, for lists and for one collection."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ MOVING = frozenset(
         "output_tokens", "judge_tokens", "calls_without_usage", "cost", "started_at", "finished_at", "held_back_by",
     }
 )  # fmt: skip
-"""What changes by itself while a collection runs."""
+"""Fields that change by themselves while a collection runs."""
 
 
 class CollectionDetailSerializer(CollectionSerializer):

@@ -4,7 +4,6 @@ from typing import Any
 
 import django_filters
 from drf_spectacular.utils import extend_schema
-from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +17,7 @@ from apps.api.collections.figure_serializers import MetricsSerializer
 from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
 from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
+from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import SlugFilter
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet
@@ -32,14 +32,10 @@ class CollectionFilter(django_filters.FilterSet):
     agent = SlugFilter("agent")
     policy_model = SlugFilter("policy_model")
     archived = django_filters.ChoiceFilter(
-        choices=[("true", "only those in the archive"), ("all", "those too")],
+        choices=[("true", "only archived collections"), ("all", "include archived collections")],
         method="filter_archived",
-        label="Left out: without those in the archive.",
+        label="Default: exclude archived collections.",
     )
-
-    class Meta:
-        model = Collection
-        fields: list[str] = []
 
     def filter_archived(self, queryset: CollectionQuerySet, name: str, value: str) -> CollectionQuerySet:
         return queryset.filter(archived_at__isnull=False) if value == "true" else queryset
@@ -79,7 +75,7 @@ class CollectionViewSet(
         "contrast": Permission.READ,
     }
 
-    # A plan keeps its key: the same again answers with the collection as it is now, for as long as it is there.
+    # Plans store their key: a repeated request returns the current collection, as long as it exists.
     own_repeats = frozenset({"create", "clone"})
     problems = {"contrast": {409}}
 
@@ -92,22 +88,23 @@ class CollectionViewSet(
 
     @extend_schema(responses={202: CollectionDeletionSerializer})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete it with its rollouts, traces and pairs: a worker does it, and the answer's address tells how far."""
+        """Delete the collection with its rollouts, traces and pairs.
+
+        A worker does it; poll the URL of the response for progress.
+        """
         return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.person))
 
-    @extend_schema(request=ChosenSerializer, responses={202: CollectionDeletionSerializer})
-    @action(detail=True, methods=["post"])
+    @operation(request=ChosenSerializer, responses={202: CollectionDeletionSerializer})
     def delete_rollouts(self, request: Request, pk: str) -> Response:
-        """Delete some of its rollouts, with their traces and comments, once it has ended: a worker does it, and the
-        answer's address tells how far. The collection stays and counts what is left."""
-        asked = ChosenSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        chosen = dict(asked.validated_data)
+        """Delete some rollouts of a finished collection, with traces and comments.
+
+        A worker does it; poll the URL of the response for progress. The collection stays and updates its counters.
+        """
+        chosen = self.read_body(ChosenSerializer)
         return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.person))
 
-    @extend_schema(responses=MetricsSerializer)
-    @action(detail=True)
+    @operation("get", responses=MetricsSerializer)
     def metrics(self, request: Request, pk: str) -> Response:
-        """Rewards, pass@k, solve buckets, stop reasons and errors."""
+        """Return rewards, pass@k, solve buckets, stop reasons and errors."""
         figures = fresh_figures(self.get_object())
         return Response(MetricsSerializer({**vars(figures.metrics), "as_of": figures.as_of}).data)

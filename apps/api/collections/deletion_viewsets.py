@@ -1,14 +1,13 @@
-"""Deletions of collections and of rollouts: how far they are, and how they ended."""
+"""Progress and results of deletions of collections and rollouts."""
 
 from http import HTTPStatus
 from typing import Any, get_args
 
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.pagination import MAX_KEY
 from apps.gym.errors import ErrorKind
@@ -22,9 +21,7 @@ ERROR_KINDS = get_args(ErrorKind)
 
 class CollectionDeletionSerializer(serializers.ModelSerializer[CollectionDeletion]):
     collection = serializers.PrimaryKeyRelatedField[Any](read_only=True)
-    chosen = serializers.DictField(
-        read_only=True, help_text="Which of its rollouts are deleted; empty: all, and the collection with them."
-    )
+    chosen = serializers.DictField(read_only=True, help_text="Rollouts to delete; empty: all, and the collection.")
 
     class Meta:
         model = CollectionDeletion
@@ -32,7 +29,7 @@ class CollectionDeletionSerializer(serializers.ModelSerializer[CollectionDeletio
 
 
 class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """All that is given has to hold."""
+    """Selects rollouts that match all given fields."""
 
     ids = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=MAX_KEY), required=False, max_length=MAX_IDS
@@ -43,18 +40,17 @@ class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
     min_reward = serializers.FloatField(required=False)
     max_reward = serializers.FloatField(required=False)
     flagged = serializers.BooleanField(required=False)
-    lacks_usage = serializers.BooleanField(required=False, help_text="Has replies that did not tell their tokens.")
-    q = serializers.CharField(required=False, max_length=MAX_LENGTH, help_text="A filter, as `?q=` of the rollouts.")
+    lacks_usage = serializers.BooleanField(required=False, help_text="Has replies without token counts.")
+    q = serializers.CharField(required=False, max_length=MAX_LENGTH, help_text="A rollout filter, as in `?q=`.")
 
 
 def answer_deletion(deletion: CollectionDeletion) -> Response:
-    """202 with the address that tells how far it is."""
+    """Return 202 with the URL to poll for progress."""
     address = {"Location": f"/api/v1/collection-deletions/{deletion.pk}/"}
     return Response(CollectionDeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
 
 
-class CollectionDeletionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class CollectionDeletionViewSet(RowViewSet):
     queryset = CollectionDeletion.objects.all()
     serializer_class = CollectionDeletionSerializer
-    lookup_value_regex = "[0-9]+"
     permissions = {"list": Permission.READ, "retrieve": Permission.READ}

@@ -1,33 +1,33 @@
-"""Collections while they run and afterwards: their limits, pausing, trying again, cancelling, the archive."""
+"""Control collections: limits, pause, resume, retry, cancel, archive."""
 
 from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.collections.collection_serializers import MOVING, CollectionDetailSerializer, CollectionSerializer
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.errors import ErrorKind
 from apps.rollouts.plans.plan_spec import Limits
-from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.controls import (
     adjust_collection,
+    archive_collection,
     cancel_collection,
     pause_collection,
+    resolve_flags,
+    restore_collection,
     resume_collection,
     retry_failed,
 )
-from apps.rollouts.steering.flag_resolution import resolve_flags
 
 
 @spec_serializer(Limits, partial=True)
 class LimitsSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """What may be set when a collection is planned and while it runs."""
+    """Options that are set at planning time and can be changed while the collection runs."""
 
 
 class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -35,74 +35,64 @@ class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
         child=serializers.ChoiceField(choices=get_args(ErrorKind)),
         required=False,
         allow_empty=False,
-        help_text="Only the rollouts that failed with one of these; left out: all that failed.",
+        help_text="Only rollouts that failed with one of these error kinds. Default: all failed rollouts.",
     )
 
 
 class QueuedSerializer(serializers.Serializer[Any]):
-    queued = serializers.IntegerField(help_text="Rollouts that were queued again.")
+    queued = serializers.IntegerField(help_text="Number of rollouts queued again.")
 
 
 class ResolvedSerializer(serializers.Serializer[Any]):
-    resolved = serializers.IntegerField(help_text="Rollouts that were flagged.")
+    resolved = serializers.IntegerField(help_text="Number of rollouts whose flags were resolved.")
 
 
 class SteeringActions(TableViewSet):
-    """The part of the viewset of collections that steers them."""
+    """Actions of the collection viewset that control it."""
 
     @extend_schema(request=LimitsSerializer, responses=CollectionSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change priority, concurrency and limits, while it runs too. A limit that is null is none."""
+        """Change priority, concurrency and limits, also while it is running. Null removes a limit."""
         collection = self.get_object()
         context = {"shown": CollectionDetailSerializer(collection).data, "moving": MOVING}
-        limits = LimitsSerializer(data=request.data, partial=True, context=context)
-        limits.is_valid(raise_exception=True)
-        changed = adjust_collection(collection=collection, changes=dict(limits.validated_data), user=self.person)
+        limits = self.read_body(LimitsSerializer, partial=True, context=context)
+        changed = adjust_collection(collection=collection, changes=dict(limits), user=self.person)
         return Response(CollectionSerializer(changed).data)
 
-    @extend_schema(request=None, responses=CollectionSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CollectionSerializer)
     def pause(self, request: Request, pk: str) -> Response:
-        """Claim no more of it; what runs goes on to its end."""
+        """Pause: no more rollouts start, and running ones finish."""
         return Response(CollectionSerializer(pause_collection(collection=self.get_object(), user=self.person)).data)
 
-    @extend_schema(request=None, responses=CollectionSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CollectionSerializer)
     def resume(self, request: Request, pk: str) -> Response:
-        """Claim of it again. Where a limit paused it, the limit has to be raised first."""
+        """Resume a paused collection. If a limit paused it, raise the limit first."""
         return Response(CollectionSerializer(resume_collection(collection=self.get_object(), user=self.person)).data)
 
-    @extend_schema(request=RetrySerializer, responses=QueuedSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(request=RetrySerializer, responses=QueuedSerializer)
     def retry(self, request: Request, pk: str) -> Response:
-        """Queue the failed rollouts again, all or by error kind; their earlier attempts stay readable."""
-        asked = RetrySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        kinds = asked.validated_data.get("error_kinds", [])
+        """Queue failed rollouts again, all or by error kind. Earlier attempts stay readable."""
+        kinds = self.read_body(RetrySerializer).get("error_kinds", [])
         queued = retry_failed(collection=self.get_object(), error_kinds=kinds, user=self.person)
         return Response(QueuedSerializer({"queued": queued}).data)
 
-    @extend_schema(request=None, responses=ResolvedSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=ResolvedSerializer)
     def resolve_flags(self, request: Request, pk: str) -> Response:
         """Confirm that the redactions of its ended rollouts were checked. Exports include these rollouts again."""
         resolved = resolve_flags(collection=self.get_object(), user=self.person)
         return Response(ResolvedSerializer({"resolved": resolved}).data)
 
-    @extend_schema(request=None, responses=CollectionSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CollectionSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
         """Cancel queued rollouts at once, and running rollouts within two seconds."""
         return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.person)).data)
 
-    @extend_schema(request=None, responses=CollectionSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CollectionSerializer)
     def archive(self, request: Request, pk: str) -> Response:
-        """Lists leave it out from now on; nothing of it changes."""
+        """Archive: hide the collection from lists. Nothing else changes."""
         return Response(CollectionSerializer(archive_collection(collection=self.get_object(), user=self.person)).data)
 
-    @extend_schema(request=None, responses=CollectionSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CollectionSerializer)
     def restore(self, request: Request, pk: str) -> Response:
-        """Lists show it again."""
+        """Restore: show the collection in lists again."""
         return Response(CollectionSerializer(restore_collection(collection=self.get_object(), user=self.person)).data)

@@ -1,4 +1,4 @@
-"""Online collection: task rows in, rollouts out in the order in which they end, as one NDJSON answer."""
+"""Online collection: task rows in, finished rollouts out, in one NDJSON response."""
 
 import hashlib
 import threading
@@ -24,12 +24,13 @@ from apps.agents.models import Agent
 from apps.api.collections.steering_actions import LimitsSerializer
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.file_answers import NdjsonRenderer
 from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.problems import Problem
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.environments.models import Environment
 from apps.gym.redaction.shortening import cut
-from apps.policies.address_models import find_addressed
+from apps.policies.model_registration import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.plan_spec import Plan
@@ -43,56 +44,61 @@ PRIORITY = -100
 PROVIDERS = [(one.value, one.label) for one in (Provider.VLLM, Provider.COMPATIBLE)]
 RETRY_SECONDS = 5
 SHOWN = 10
-"""How many of the wrong ids a message names."""
+"""Maximum number of unknown ids in an error message."""
 
 
 class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """A model server without a key. It is registered as a policy model at its first use."""
+    """A model server without a key. It is registered as a policy model on first use."""
 
-    base_url = serializers.CharField(max_length=500, help_text="Up to and including /v1.")
-    model_name = serializers.CharField(max_length=200, help_text="The name the endpoint knows it by.")
+    base_url = serializers.CharField(max_length=500, help_text="With /v1.")
+    model_name = serializers.CharField(max_length=200, help_text="Model name at the endpoint.")
     provider = serializers.ChoiceField(choices=PROVIDERS, default=Provider.VLLM.value)
     wire = serializers.ChoiceField(choices=Wire.choices, default=Wire.CHAT)
-    capture_tokens = serializers.BooleanField(default=True, help_text="Token ids and logprobs of every reply.")
+    capture_tokens = serializers.BooleanField(default=True, help_text="Capture token ids and logprobs of every reply.")
     version = serializers.CharField(
         max_length=200,
         required=False,
         allow_blank=True,
-        help_text="The weights that answer from now on; recorded with every rollout.",
+        help_text="Version of the weights, recorded with every rollout.",
     )
 
 
 @spec_serializer(Plan, "sampling", "repeats", "seed")
 class StreamRequestSerializer(LimitsSerializer):
     rows = serializers.ListField(
-        child=serializers.DictField(), required=False, allow_empty=False, help_text="Tasks, as lines of a task file."
+        child=serializers.DictField(), required=False, allow_empty=False, help_text="Task rows, as in a task file."
     )
     environment = serializers.SlugRelatedField(
-        slug_field="slug", queryset=Environment.objects.all(), required=False, help_text="That the rows belong to."
+        slug_field="slug", queryset=Environment.objects.all(), required=False, help_text="Environment of the rows."
     )
     task_ids = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
         required=False,
         allow_empty=False,
-        help_text="Instead of rows: tasks of one version of a dataset.",
+        help_text="Instead of rows: ids of tasks of one dataset version.",
     )
     policy_model = serializers.SlugRelatedField(
-        slug_field="slug", queryset=PolicyModel.objects.all(), required=False, help_text="A registered one."
+        slug_field="slug",
+        queryset=PolicyModel.objects.all(),
+        required=False,
+        help_text="Slug of a registered policy model.",
     )
-    endpoint = EndpointSerializer(required=False, help_text="Instead of policy_model.")
+    endpoint = EndpointSerializer(required=False, help_text="Endpoint to use instead of policy_model.")
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), required=False)
     group = serializers.BooleanField(
-        default=False, help_text="All repeats of a task together, when the last has ended."
+        default=False, help_text="Send all repeats of a task together, when the last one has finished."
     )
     keep = serializers.BooleanField(
-        default=False, help_text="The collection goes on where the stream breaks off or its time is up."
+        default=False, help_text="The collection continues after the stream ends or disconnects."
     )
-    seconds = serializers.IntegerField(min_value=1, default=3600, help_text="After which the stream ends.")
+    seconds = serializers.IntegerField(
+        min_value=1, default=3600, help_text="Maximum duration of the stream in seconds."
+    )
     priority = serializers.IntegerField(
-        min_value=-1000, max_value=1000, default=PRIORITY, help_text="Workers claim smaller numbers first."
+        min_value=-1000, max_value=1000, default=PRIORITY, help_text="Smaller numbers run first."
     )
 
-    max_seconds = None  # `seconds` in its place
+    max_seconds = None  # replaced by `seconds`
 
     def validate_seconds(self, seconds: int) -> int:
         if seconds > settings.STREAM_SECONDS:
@@ -104,19 +110,19 @@ class StreamRequestSerializer(LimitsSerializer):
         if ("rows" in attrs) == ("task_ids" in attrs):
             errors["rows"] = "Give either rows or task_ids."
         if ("environment" in attrs) != ("rows" in attrs):
-            errors["environment"] = "Rows need the environment that they belong to; task_ids have theirs."
+            errors["environment"] = "Give environment with rows, and only with rows."
         if ("policy_model" in attrs) == ("endpoint" in attrs):
             errors["policy_model"] = "Give either policy_model or endpoint."
         number = len(attrs.get("rows") or attrs.get("task_ids") or ()) * attrs["repeats"]
         if number > settings.STREAM_ROLLOUTS:
             errors["repeats"] = (
-                f"These are {number:,} rollouts; one stream has at most {settings.STREAM_ROLLOUTS:,} "
+                f"The request has {number:,} rollouts; a stream has at most {settings.STREAM_ROLLOUTS:,} "
                 "(GYMWEB_STREAM_ROLLOUTS)."
             )
         if "agent" not in attrs:
             attrs["agent"] = Agent.objects.filter(slug="default").first()
             if attrs["agent"] is None:
-                errors["agent"] = "There is no agent named default: name one."
+                errors["agent"] = "No agent named default exists. Give an agent."
         if errors:
             raise serializers.ValidationError(errors)
         return attrs
@@ -129,15 +135,8 @@ class TooManyStreams(Problem):
         super().__init__(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail)
 
 
-class NdjsonRenderer(JSONRenderer):
-    """Lets a client say that it accepts NDJSON; the lines are made elsewhere."""
-
-    media_type = NDJSON
-    format = "ndjson"
-
-
 class StreamResponse(StreamingHttpResponse):
-    """Counts as open until it is closed, which Django does too where the client has gone away."""
+    """Counts as open until closed. Django also closes it when the client disconnects."""
 
     open: "WeakSet[StreamResponse]" = WeakSet()
     counting = threading.Lock()
@@ -209,15 +208,15 @@ class StreamViewSet(TableViewSet):
         parameters=[PLAN_KEY],
     )
     def stream(self, request: Request) -> StreamResponse:
-        """Run tasks at priority and send each rollout as it ends: one JSON object a line, empty lines between them as
-        signs of life. The first line is the collection, the last says why the stream ended. Whoever goes away cancels
-        what is left, unless `keep` is set."""
-        asked = StreamRequestSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        """Run tasks with high priority and stream each finished rollout as a line of JSON. Empty lines are keep-alives.
+
+        The first line is the collection, the last one the reason for the end. Disconnecting cancels the remaining
+        rollouts unless `keep` is set.
+        """
+        asked = self.read_body(StreamRequestSerializer)
         if StreamResponse.is_full():
-            detail = f"This process has {settings.STREAMS} streams open (GYMWEB_STREAMS)."
-            raise TooManyStreams(detail)
-        fields = dict(asked.validated_data)
+            raise TooManyStreams(f"This process has {settings.STREAMS} streams open (GYMWEB_STREAMS).")
+        fields = dict(asked)
         grouped, keep, seconds = fields.pop("group"), fields.pop("keep"), fields.pop("seconds")
         collection = self._plan(request, fields, seconds)
         stream = RolloutStream(
@@ -233,7 +232,7 @@ class StreamViewSet(TableViewSet):
 
     def _plan(self, request: Request, fields: dict[str, Any], seconds: int) -> Collection:
         key = read_key(request)
-        # How the rollouts are sent is no part of what is collected.
+        # Streaming options are not part of the plan.
         content = {
             name: value for name, value in dict(request.data).items() if name not in {"group", "keep", "seconds"}
         }
@@ -265,7 +264,7 @@ class StreamViewSet(TableViewSet):
             raise serializers.ValidationError({"endpoint": wrong.message_dict}) from wrong
 
     def _tasks(self, fields: dict[str, Any]) -> tuple[DatasetVersion, list[int] | None]:
-        """The version, and the tasks of it; None for all."""
+        """Return the version and its tasks; None for all tasks."""
         rows, environment, ids = (fields.pop(name, None) for name in ("rows", "environment", "task_ids"))
         if ids is None:
             try:
@@ -278,11 +277,13 @@ class StreamViewSet(TableViewSet):
                 raise Problem(HTTPStatus.BAD_REQUEST, "invalid", str(wrong), errors=errors) from wrong
         found = dict(Task.objects.ready().active().filter(pk__in=ids).order_by().values_list("pk", "version_id"))
         if unknown := [pk for pk in ids if pk not in found][:SHOWN]:
-            message = f"There are no such tasks, or they are retired: {', '.join(map(str, unknown))}."
+            message = f"Unknown or retired tasks: {', '.join(map(str, unknown))}."
             raise serializers.ValidationError({"task_ids": message})
         if len(set(ids)) < len(ids):
-            raise serializers.ValidationError({"task_ids": "A task stands there twice: use repeats."})
+            raise serializers.ValidationError({"task_ids": "A task id is repeated. Use repeats instead."})
         if len(set(found.values())) > 1:
-            raise serializers.ValidationError({"task_ids": "These tasks belong to several versions of datasets."})
+            raise serializers.ValidationError(
+                {"task_ids": "These tasks belong to several dataset versions. Give tasks of one version."}
+            )
         version = DatasetVersion.objects.select_related("dataset").get(pk=found[ids[0]])
         return version, ids

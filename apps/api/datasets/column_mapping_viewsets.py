@@ -1,15 +1,14 @@
-"""Saved column mappings: how files of certain columns become tasks."""
+"""Saved column mappings of uploads."""
 
 from http import HTTPStatus
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
+from apps.api.framework.base_viewsets import SlugViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping
 from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
@@ -17,7 +16,7 @@ from apps.tasks.models import ColumnMapping
 
 
 class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[ColumnMapping]):
-    mapping = serializers.DictField(help_text="Paths and templates; see docs/datasets.md.")
+    mapping = serializers.DictField(help_text="Paths and templates; see docs/use/datasets.md.")
 
     class Meta:
         model = ColumnMapping
@@ -31,11 +30,9 @@ class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[Column
         return given
 
 
-class ColumnMappingViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class ColumnMappingViewSet(SlugViewSet):
     queryset = ColumnMapping.objects.all()
     serializer_class = ColumnMappingSerializer
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ_TASKS,
         "retrieve": Permission.READ_TASKS,
@@ -45,17 +42,10 @@ class ColumnMappingViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, R
         "destroy": Permission.UPLOAD,
     }
 
-    def perform_create(self, serializer: serializers.BaseSerializer[ColumnMapping]) -> None:
-        self._save(serializer, ColumnMapping())
-
-    def perform_update(self, serializer: serializers.BaseSerializer[ColumnMapping]) -> None:
-        self._save(serializer, self.get_object())
-
-    def _save(self, serializer: serializers.BaseSerializer[ColumnMapping], mapping: ColumnMapping) -> None:
-        assign(mapping, serializer.validated_data)
-        serializer.instance = save_mapping(mapping, user=self.person)
+    def save(self, row: ColumnMapping, api_key: str | None) -> ColumnMapping:
+        return save_mapping(row, user=self.person)
 
     def destroy(self, request: Request, slug: str) -> Response:
-        """Forget a mapping; uploads keep the one they were made with."""
+        """Delete a mapping. Uploads keep the mapping with which they were loaded."""
         delete_mapping(mapping=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)

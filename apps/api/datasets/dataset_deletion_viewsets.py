@@ -1,14 +1,13 @@
-"""Deletions: datasets and versions on their way out."""
+"""Deletions of datasets and versions."""
 
 from http import HTTPStatus
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet
 from apps.tasks.models import Deletion
 
 
@@ -25,8 +24,7 @@ def accept_deletion(deletion: Deletion) -> Response:
     return Response(DeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
 
 
-class DeletionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class DeletionViewSet(RowViewSet):
     queryset = Deletion.objects.select_related("dataset")
     serializer_class = DeletionSerializer
-    lookup_value_regex = "[0-9]+"
     permissions = {"list": Permission.READ_TASKS, "retrieve": Permission.READ_TASKS}

@@ -19,7 +19,7 @@ from apps.accounts.permissions import Permission
 from apps.api.datasets.dataset_deletion_viewsets import DeletionSerializer, accept_deletion
 from apps.api.datasets.upload_viewsets import WAIT, ChoicesSerializer, UploadSerializer, answer_upload
 from apps.api.datasets.version_actions import VersionActions, VersionSerializer
-from apps.api.framework.base_viewsets import SLUG
+from apps.api.framework.base_viewsets import SLUG, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_body
@@ -28,11 +28,12 @@ from apps.api.framework.upload_options import Options, describe_form, read_optio
 from apps.environments.models import Environment
 from apps.gym.specs import spec_fields
 from apps.gym.strict_json import JsonRefused, load_strict
+from apps.tasks.dataset_changes import create_dataset, rename_dataset
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.received_files import create_upload, store_file
 from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices, choose_filename, read_shares
-from apps.tasks.upload_jobs import create_dataset, rename_dataset, upload_file
+from apps.tasks.upload_jobs import upload_file
 from apps.tasks.upload_turns import ANSWER_SECONDS
 
 MAX_DESCRIPTION = 10_000
@@ -41,9 +42,9 @@ MAX_DESCRIPTION = 10_000
 class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
     environment = serializers.SlugRelatedField(slug_field="slug", queryset=Environment.objects.all())
     version_count = serializers.IntegerField(
-        read_only=True, help_text="Of those that are ready; they stand at `versions/` below it."
+        read_only=True, help_text="Number of ready versions. List them at `versions/`."
     )
-    latest_version = serializers.SerializerMethodField(help_text="The newest that is ready; null before the first.")
+    latest_version = serializers.SerializerMethodField(help_text="Latest ready version; null before the first.")
     description = serializers.CharField(allow_blank=True, required=False, max_length=MAX_DESCRIPTION)
 
     class Meta:
@@ -61,13 +62,13 @@ class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
 
     @extend_schema_field(VersionSerializer(allow_null=True))
     def get_latest_version(self, dataset: Dataset) -> dict[str, Any] | None:
-        # As `with_newest` has read it.
+        # Set by `with_newest`.
         newest: list[DatasetVersion] = dataset.newest_versions  # type: ignore[attr-defined]
         return VersionSerializer(newest[0]).data if newest else None
 
 
 def with_newest(datasets: QuerySet[Dataset]) -> QuerySet[Dataset]:
-    """With what a row says of the versions, of which there may be any number: one query more for a page of them."""
+    """Prefetch the newest versions of the datasets, with one query per page."""
     ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
     counted = ready.filter(dataset=OuterRef("pk")).order_by().values("dataset").annotate(n=Count("pk")).values("n")
     newest = ready.order_by("-number").select_related("base").defer("metrics", "base__metrics")[:1]
@@ -84,15 +85,15 @@ class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
 @spec_serializer(Choices, "check_only")
 class PartsSerializer(ChoicesSerializer):
     filename = serializers.CharField(max_length=255, default="rows.jsonl")
-    draft = serializers.BooleanField(default=False, help_text="Wait for a mapping when all parts are there.")
+    draft = serializers.BooleanField(default=False, help_text="Wait for a mapping after the last part.")
 
 
 CHOICES = {name: make_parameter(field) for name, field in spec_fields(Choices).items()}
 
 
 UPLOAD_PARAMETERS = [
-    OpenApiParameter("environment", str, description="Makes the dataset, if there is none, for this one."),
-    OpenApiParameter("filename", str, description="The file's name; by default the one that comes with a form."),
+    OpenApiParameter("environment", str, description="Creates a missing dataset with this environment."),
+    OpenApiParameter("filename", str, description="File name. Default: the file name of the form field."),
     OpenApiParameter("draft", bool, default=False, description="Wait for a mapping instead of loading."),
     WAIT,
     *CHOICES.values(),
@@ -101,13 +102,13 @@ UPLOAD_OPTIONS = frozenset(one.name for one in UPLOAD_PARAMETERS)
 
 
 def read_choices(options: Options) -> Choices:
-    """How to load a file."""
+    """Return how to load a file."""
     given: dict[str, Any] = {name: options[name] for name in CHOICES if name in options}
     if given.get("mapping", "").lstrip().startswith("{"):
         try:
             given["mapping"] = load_strict(given["mapping"])
         except JsonRefused as refusal:
-            what = "This is not JSON: " if refusal.code == "not_json" else ""
+            what = "Invalid JSON: " if refusal.code == "not_json" else ""
             raise options.refuse("mapping", f"{what}{refusal.message.rstrip('.')}.") from None
     if "split_seed" in given:
         text = given["split_seed"]
@@ -128,10 +129,6 @@ def read_choices(options: Options) -> Choices:
 class DatasetFilter(django_filters.FilterSet):
     environment = SlugFilter("environment")
     name = django_filters.CharFilter(field_name="name", lookup_expr="icontains")
-
-    class Meta:
-        model = Dataset
-        fields: list[str] = []
 
 
 class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, VersionActions):
@@ -172,25 +169,26 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
 
     @extend_schema(request=DatasetNamesSerializer, responses=DatasetSerializer)
     def partial_update(self, request: Request, slug: str) -> Response:
-        """Change how a dataset is called and described."""
+        """Change name and description of a dataset."""
         dataset = self.get_object()
         context = {"shown": DatasetSerializer(dataset).data, "moving": {"version_count", "latest_version"}}
-        wanted = DatasetNamesSerializer(data=request.data, partial=True, context=context)
-        wanted.is_valid(raise_exception=True)
-        rename_dataset(dataset=dataset, **wanted.validated_data, user=self.person)
+        wanted = self.read_body(DatasetNamesSerializer, partial=True, context=context)
+        rename_dataset(dataset=dataset, **wanted, user=self.person)
         return Response(DatasetSerializer(self.get_object()).data)
 
     @extend_schema(responses={202: DeletionSerializer})
     def destroy(self, request: Request, slug: str) -> Response:
-        """Delete a dataset with all versions and uploads: a worker does it, and the answer's address tells how far."""
+        """Delete a dataset with all versions and uploads.
+
+        A worker does it; poll the URL of the response for progress.
+        """
         return accept_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
 
     @extend_schema(responses=UploadSerializer(many=True), filters=False)
     @action(detail=True, filterset_class=None, parser_classes=FILE_PARSERS)
     def uploads(self, request: Request, slug: str) -> Response:
-        """The uploads into this dataset."""
-        page = self.paginate_queryset(self.get_object().uploads.select_related("dataset", "version"))
-        return self.get_paginated_response(self.in_part(UploadSerializer(page, many=True)).data)
+        """List the uploads into this dataset."""
+        return self.answer_page(UploadSerializer, self.get_object().uploads.select_related("dataset", "version"))
 
     @extend_schema(
         request={
@@ -202,10 +200,12 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     )
     @uploads.mapping.post
     def upload(self, request: Request, slug: str) -> Response:
-        """Upload a file: as the form field `file`, or as the body itself. A worker loads it, unless you `wait`. A
-        form may bring the parameters as fields."""
+        """Upload a file, as the form field `file` or as the body.
+
+        A worker loads it unless `wait` is set. Parameters may also be form fields.
+        """
         options = read_options(request, UPLOAD_OPTIONS)
-        # Before a dataset is made: a choice or a body that cannot be read must not leave one behind.
+        # Before the dataset is created: invalid options or an unreadable body must not leave an empty dataset.
         choices = read_choices(options)
         wait, draft = options.flag("wait"), options.flag("draft")
         stream, filename = open_body(request, filename=options.get("filename", ""))
@@ -217,18 +217,14 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:
             return answer_upload(upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given))
-        # What is only checked is kept for its commit.
-        upload = store_file(dataset=dataset, draft=draft, **given)
-        return answer_upload(upload, wait=wait)
+        # A validated upload is kept until its commit.
+        return answer_upload(store_file(dataset=dataset, draft=draft, **given), wait=wait)
 
-    @extend_schema(request=PartsSerializer, responses={201: UploadSerializer})
-    @action(detail=True, methods=["post"], url_path="uploads/parts")
+    @operation(url_path="uploads/parts", request=PartsSerializer, responses={201: UploadSerializer})
     def upload_in_parts(self, request: Request, slug: str) -> Response:
-        """Begin a large upload: PUT its parts to `/uploads/{id}/parts/`, then POST `/uploads/{id}/finish/`."""
+        """Start a large upload: PUT its parts to `/uploads/{id}/parts/`, then POST `/uploads/{id}/finish/`."""
         dataset = self.get_object()
-        wanted = PartsSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        given = dict(wanted.validated_data)
+        given = self.read_body(PartsSerializer)
         filename, draft = given.pop("filename"), given.pop("draft")
         upload = create_upload(
             dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.person
@@ -241,10 +237,12 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
             return dataset
         wanted = options.get("environment")
         if wanted is None:
-            raise NotFound(f"There is no dataset {slug}. Create it, or name its ?environment= to make it by uploading.")
+            raise NotFound(
+                f"There is no dataset {slug}. Create it, or give ?environment= to create it with the upload."
+            )
         environment = Environment.objects.filter(slug=wanted).first()
         if environment is None:
-            raise options.refuse("environment", f"There is no environment {wanted}.")
+            raise options.refuse("environment", f"Environment {wanted} does not exist.")
         given = DatasetSerializer(data={"slug": slug, "name": slug, "environment": wanted})
         given.is_valid(raise_exception=True)
         return create_dataset(slug=slug, name=slug, environment=environment, user=self.person)

@@ -1,4 +1,4 @@
-"""Tasks: the rows of a dataset's versions, and what people mark them with."""
+"""Tasks: rows of dataset versions, with splits and tags."""
 
 from typing import Any
 
@@ -6,18 +6,16 @@ import django_filters
 from django.db.models import F
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.pagination import MAX_KEY
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.problems import bad_query
 from apps.api.framework.query_filters import FlagFilter, SlugFilter
-from apps.rollouts.search.rollout_order import Sort
+from apps.rollouts.search.keyset_pages import Sort
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
 from apps.tasks.parent_spans import span
 from apps.tasks.row_matching import key_of
@@ -35,19 +33,19 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
 
 
 class TaskWithRowSerializer(TaskSerializer):
-    row = serializers.DictField(read_only=True, help_text="The row as it was uploaded.")
+    row = serializers.DictField(read_only=True, help_text="The uploaded row.")
 
     class Meta(TaskSerializer.Meta):
         fields = [*TaskSerializer.Meta.fields, "row"]
 
 
 class MarkSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """What is left out stays as it is."""
+    """Omitted fields do not change."""
 
     split = serializers.CharField(required=False, allow_blank=True, max_length=64)
     add_tags = serializers.ListField(child=serializers.CharField(max_length=64), required=False, max_length=32)
     remove_tags = serializers.ListField(child=serializers.CharField(max_length=64), required=False, max_length=32)
-    retired = serializers.BooleanField(required=False, help_text="New collections leave a retired task out.")
+    retired = serializers.BooleanField(required=False, help_text="New collections skip retired tasks.")
 
 
 class MarkManySerializer(MarkSerializer):
@@ -69,12 +67,8 @@ class TaskFilter(django_filters.FilterSet):
     tag = django_filters.CharFilter(method="filter_tag")
     is_retired = FlagFilter("is_retired")
 
-    class Meta:
-        model = Task
-        fields: list[str] = []
-
     def filter_queryset(self, queryset: TaskQuerySet) -> TaskQuerySet:
-        # By the keys of versions, in whose order indexes have their tasks: joined names would be looked for in all.
+        # Filters by version ids, whose indexes contain the tasks. Joining names would search all tasks.
         given, versions = self.form.cleaned_data, DatasetVersion.objects.all()
         if given.get("dataset"):
             versions = versions.filter(dataset__slug=given["dataset"])
@@ -92,12 +86,11 @@ class TaskFilter(django_filters.FilterSet):
         return queryset.tagged(value)
 
 
-class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class TaskViewSet(RowViewSet):
     queryset = Task.objects.ready().select_related("dataset", "version")
     filterset_class = TaskFilter
     ordering = "id"
     orders = {"index": Sort(F("index"), "index")}
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ_TASKS,
         "retrieve": Permission.READ_TASKS,
@@ -106,15 +99,15 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     }
 
     def get_queryset(self) -> Any:
-        # Rows can be megabytes each: a list never carries them.
+        # Rows can be megabytes each, so lists leave them out.
         return super().get_queryset().defer("row_json") if self.action == "list" else super().get_queryset()
 
     def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
-        """Every task has a place in its version, in whose order an index has the tasks of one version alone."""
+        """Sort by index only within one version, because the database index orders each version by itself."""
         missing = [name for name in ("dataset", "version") if not request.query_params.get(name)]
         if missing:
-            message = f"By index the tasks of one version are ordered: also give {' and '.join(missing)}."
-            raise QueryProblem([{"pointer": "?ordering", "code": "invalid", "message": message}])
+            also = " and ".join(missing)
+            raise bad_query("ordering", f"Ordering by index needs one version: also give {also}.")
         return True, False
 
     def get_serializer_class(self) -> type[TaskSerializer]:
@@ -124,16 +117,12 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a task's split or tags, or retire it. Its row never changes."""
         task = self.get_object()
-        wanted = MarkSerializer(data=request.data, context={"shown": TaskWithRowSerializer(task).data})
-        wanted.is_valid(raise_exception=True)
-        mark_tasks(task_ids=[task.pk], **wanted.validated_data, user=self.person)
+        wanted = self.read_body(MarkSerializer, context={"shown": TaskWithRowSerializer(task).data})
+        mark_tasks(task_ids=[task.pk], **wanted, user=self.person)
         return Response(TaskWithRowSerializer(self.get_object()).data)
 
-    @extend_schema(request=MarkManySerializer, responses=MarkedSerializer)
-    @action(detail=False, methods=["post"])
+    @operation(detail=False, request=MarkManySerializer, responses=MarkedSerializer)
     def mark(self, request: Request) -> Response:
-        """The same for up to 1,000 tasks; those that do not exist are not counted."""
-        wanted = MarkManySerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        given = dict(wanted.validated_data)
+        """Mark up to 1,000 tasks. Unknown tasks are ignored."""
+        given = self.read_body(MarkManySerializer)
         return Response({"marked": mark_tasks(task_ids=given.pop("tasks"), **given, user=self.person)})

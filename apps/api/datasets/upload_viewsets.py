@@ -9,17 +9,17 @@ from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.problems import Problem, QueryProblem
+from apps.api.framework.problems import Problem, bad_query
 from apps.api.framework.query_filters import SlugFilter
+from apps.api.framework.query_values import read_whole
+from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.api.framework.upload_options import Options
@@ -28,14 +28,14 @@ from apps.gym.specs import spec_fields
 from apps.tasks.models import Upload
 from apps.tasks.received_files import append_part, finish_parts
 from apps.tasks.rejected_rows import rejected_path
-from apps.tasks.row_preview import preview_upload
+from apps.tasks.row_preview import Preview, PreviewRow, preview_upload
 from apps.tasks.upload_choices import Choices, choices_of
 from apps.tasks.upload_jobs import discard_upload, explain_wait, load_now, queue_upload
 
 
 class LineErrorSerializer(serializers.Serializer[Any]):
-    line = serializers.IntegerField(help_text="The line, or the row of a file without lines, from 1.")
-    pointer = serializers.CharField(help_text="The place in the row (RFC 6901); empty for the row as a whole.")
+    line = serializers.IntegerField(help_text="Line, or row of a file without lines, from 1.")
+    pointer = serializers.CharField(help_text="JSON Pointer into the row (RFC 6901); empty for the whole row.")
     code = serializers.CharField()
     message = serializers.CharField()
 
@@ -43,11 +43,11 @@ class LineErrorSerializer(serializers.Serializer[Any]):
 class UploadSerializer(serializers.ModelSerializer[Upload]):
     dataset = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     version = serializers.IntegerField(source="version.number", read_only=True, allow_null=True, default=None)
-    # `errors` is a property of every serializer, and here a column too.
+    # `errors` is a property of every serializer, and a column here.
     message = serializers.SerializerMethodField(
         help_text="Why the upload failed or is waiting (for example for disk space), or warnings about the loaded file."
     )
-    errors = LineErrorSerializer(many=True, read_only=True, help_text="The first bad lines.")  # type: ignore[assignment]
+    errors = LineErrorSerializer(many=True, read_only=True, help_text="The first invalid rows.")  # type: ignore[assignment]
 
     class Meta:
         model = Upload
@@ -86,14 +86,14 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
 
 
 WAIT = OpenApiParameter(
-    "wait", bool, description="Load before the answer (201) instead of leaving it to a worker (202).", default=False
+    "wait", bool, description="Load before the response (201) instead of in a worker (202).", default=False
 )
 
 
 def answer_upload(upload: Upload, *, wait: bool = False) -> Response:
-    """Answer 202 if a worker will load the upload, 201 if it is loaded, else a problem with the first bad lines.
+    """Return 202 if a worker will load the upload, 201 if it is loaded, else a problem with the first bad lines.
 
-    With `wait`, a waiting upload is loaded first.
+    With `wait`, a queued upload is loaded first.
     """
     upload = load_now(upload=upload) if wait else upload
     if upload.state in {Upload.State.READY, Upload.State.CHECKED}:
@@ -129,50 +129,37 @@ _CHOSEN = [name for name in spec_fields(Choices) if name not in {"mapping", "che
 
 @spec_serializer(Choices, *_CHOSEN, partial=True)
 class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """How to load a file. Fields without a value keep the choice of the upload."""
+    """How to load a file. Fields without a value keep the upload's options."""
 
     mapping = MappingField(required=False, allow_null=True, help_text="A mapping, or the slug of a saved one.")
 
 
+@record_serializer(
+    PreviewRow,
+    row="The task row; null if it was rejected.",
+)
 class PreviewRowSerializer(serializers.Serializer[Any]):
-    line = serializers.IntegerField()
-    row = serializers.DictField(allow_null=True, help_text="The task's row; null where it was refused.")
-    external_id = serializers.CharField()
-    prompt = serializers.CharField()
-    split = serializers.CharField()
-    tags = serializers.ListField(child=serializers.CharField())
     error = LineErrorSerializer(allow_null=True)
 
 
+@record_serializer(
+    Preview,
+    problem="Why the file cannot be read further; empty if it can.",
+    notes="Columns whose names suggest a prompt or an answer but that the detected mapping does not use.",
+)
 class PreviewSerializer(serializers.Serializer[Any]):
-    format = serializers.CharField()
-    packing = serializers.CharField()
-    shape = serializers.CharField()
-    mapping = serializers.DictField(allow_null=True)
-    columns = serializers.ListField(child=serializers.DictField())
     rows = PreviewRowSerializer(many=True)
-    problem = serializers.CharField(help_text="Why the file cannot be read (any further), or nothing.")
-    notes = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Of a mapping that was found: columns that are named like a part of the prompt or like an answer, "
-        "and are neither.",
-    )
 
 
 class UploadFilter(django_filters.FilterSet):
     dataset = SlugFilter("dataset")
     state = django_filters.ChoiceFilter(choices=Upload.State.choices)
 
-    class Meta:
-        model = Upload
-        fields: list[str] = []
 
-
-class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class UploadViewSet(RowViewSet):
     queryset = Upload.objects.select_related("dataset", "version")
     serializer_class = UploadSerializer
     filterset_class = UploadFilter
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ_TASKS,
         "retrieve": Permission.READ_TASKS,
@@ -191,70 +178,62 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     }
     query_parameters = {"parts": frozenset({"offset"}), "finish": frozenset({"wait"}), "commit": frozenset({"wait"})}
 
-    @extend_schema(
+    @operation(
+        "put",
+        parser_classes=RAW_PARSERS,
         request={"application/octet-stream": OpenApiTypes.BINARY},
         responses=UploadSerializer,
         parameters=[OpenApiParameter("offset", int, required=True, description="Bytes received before this part.")],
     )
-    @action(detail=True, methods=["put"], parser_classes=RAW_PARSERS)
     def parts(self, request: Request, pk: str) -> Response:
         """Append one part of at most 8 MB. Sending the last part again changes nothing."""
         upload = self.get_object()
-        offset = request.query_params.get("offset", "")
-        if not offset.isascii() or not offset.isdigit() or len(offset) > 15:
-            message = "Give the number of bytes received before this part."
-            raise QueryProblem([{"pointer": "?offset", "code": "invalid", "message": message}])
-        upload = append_part(upload=upload, offset=int(offset), stream=open_part(request))
+        message = "Give the number of bytes received before this part."
+        offset = read_whole(request, "offset", high=10**15 - 1, message=message)
+        if offset is None:
+            raise bad_query("offset", message)
+        upload = append_part(upload=upload, offset=offset, stream=open_part(request))
         return Response(UploadSerializer(upload).data)
 
-    @extend_schema(request=None, responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT])
-    @action(detail=True, methods=["post"])
+    @operation(responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT])
     def finish(self, request: Request, pk: str) -> Response:
-        """All parts are there: load what they make."""
+        """Finish an upload in parts and load the file."""
         wait = Options(request.query_params.dict(), {}).flag("wait")
         return answer_upload(finish_parts(upload=self.get_object()), wait=wait)
 
-    @extend_schema(request=ChoicesSerializer, responses={202: UploadSerializer})
-    @action(detail=True, methods=["post"])
+    @operation(request=ChoicesSerializer, responses={202: UploadSerializer})
     def check(self, request: Request, pk: str) -> Response:
-        """Read all of a file that waits for its mapping, or was checked before; count and store nothing."""
+        """Validate all rows of an uploaded file. Stores nothing."""
         return answer_upload(self._queue(request, check_only=True))
 
-    @extend_schema(
-        request=ChoicesSerializer, responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT]
-    )
-    @action(detail=True, methods=["post"])
+    @operation(request=ChoicesSerializer, responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT])
     def commit(self, request: Request, pk: str) -> Response:
-        """Load a file that waits for its mapping or was checked."""
+        """Load an uploaded file that needs a mapping or was validated."""
         wait = Options(request.query_params.dict(), {}).flag("wait")
         return answer_upload(self._queue(request, check_only=False), wait=wait)
 
     def _queue(self, request: Request, *, check_only: bool) -> Upload:
         upload = self.get_object()
-        wanted = ChoicesSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        choices = replace(choices_of(upload), **wanted.validated_data, check_only=check_only)
+        choices = replace(choices_of(upload), **self.read_body(ChoicesSerializer), check_only=check_only)
         return queue_upload(upload=upload, choices=choices)
 
-    @extend_schema(responses=PreviewSerializer)
-    @action(detail=True)
+    @operation("get", responses=PreviewSerializer)
     def preview(self, request: Request, pk: str) -> Response:
-        """The first rows of a file that is not loaded yet, as the tasks that its mapping makes of them."""
+        """Return the first rows of a file as tasks, with the given mapping."""
         return Response(PreviewSerializer(preview_upload(upload=self.get_object())).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Forget a file that nobody loaded."""
+        """Discard an uploaded file that was not loaded."""
         discard_upload(upload=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
-    @action(detail=True)
+    @operation("get", responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     def rejected(self, request: Request, pk: str) -> HttpResponseBase:
-        """All bad lines with their reasons, as JSONL."""
+        """Download all bad lines with their reasons, as JSONL."""
         upload = self.get_object()
         path = rejected_path(upload)
         if path is None:
-            raise NotFound("No line of this upload was rejected.")
+            raise NotFound("This upload has no invalid rows.")
         name = f"upload-{upload.pk}-rejected.jsonl"
         return stream_file(request._request, path, filename=name, content_type="application/x-ndjson")

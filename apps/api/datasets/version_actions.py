@@ -1,4 +1,4 @@
-"""Versions of a dataset: what they are made of, what they changed, and their end."""
+"""Versions of a dataset: statistics, changes and deletion."""
 
 from http import HTTPStatus
 from typing import Any
@@ -15,14 +15,15 @@ from rest_framework.response import Response
 
 from apps.api.datasets.dataset_deletion_viewsets import DeletionSerializer, accept_deletion
 from apps.api.datasets.task_viewsets import TaskSerializer
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.file_answers import stream_rows
-from apps.api.framework.problems import Problem, QueryProblem
+from apps.api.framework.problems import Problem, bad_query
+from apps.api.framework.query_values import read_choice, read_whole
 from apps.gym.tasks.dataset_metrics import as_nemo_gym
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
+from apps.tasks.unchanged_rows import read_rows
 from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
-from apps.tasks.version_rows import read_rows
 
 NUMBER = r"versions/(?P<number>[0-9]{1,9})"
 
@@ -30,7 +31,8 @@ NUMBER = r"versions/(?P<number>[0-9]{1,9})"
 class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
     base = serializers.IntegerField(source="base.number", read_only=True, allow_null=True, default=None)
     changes = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Rows against those of the base: new, updated, unchanged, removed."
+        child=serializers.IntegerField(),
+        help_text="Number of new, updated, unchanged and removed rows against the base version.",
     )
 
     class Meta:
@@ -48,8 +50,8 @@ class ChangesSerializer(serializers.Serializer[Any]):
 
 
 class ChangedTaskSerializer(TaskSerializer):
-    before = serializers.IntegerField(allow_null=True, help_text="The task of the old version that it replaces.")
-    fields_changed = serializers.ListField(child=serializers.CharField(), help_text="Top-level fields that differ.")
+    before = serializers.IntegerField(allow_null=True, help_text="The task of the base version that it replaces.")
+    fields_changed = serializers.ListField(child=serializers.CharField(), help_text="Differing top-level fields.")
 
     class Meta(TaskSerializer.Meta):
         fields = [*TaskSerializer.Meta.fields, "before", "fields_changed"]
@@ -58,7 +60,7 @@ class ChangedTaskSerializer(TaskSerializer):
 class VersionActions(TableViewSet):
     """Routes under `/datasets/{slug}/versions/`."""
 
-    def _version(self, number: str) -> DatasetVersion:
+    def _version(self, number: str | int) -> DatasetVersion:
         dataset: Dataset = self.get_object()
         ready = dataset.versions.filter(state=DatasetVersion.State.READY).select_related("dataset", "base")
         version = ready.filter(number=int(number)).first()
@@ -67,82 +69,80 @@ class VersionActions(TableViewSet):
         return version
 
     def _other(self, version: DatasetVersion, request: Request) -> DatasetVersion:
-        wanted = request.query_params.get("from", "")
-        if not wanted and version.base is not None and version.base.state == DatasetVersion.State.READY:
-            return version.base
-        if not wanted.isascii() or not wanted.isdigit() or len(wanted) > 9:
-            message = "Give the number of the version to compare with: this one has no base that is still here."
-            raise QueryProblem([{"pointer": "?from", "code": "invalid", "message": message}])
-        return self._version(wanted)
+        message = "Give the version to compare with. The base of this version was deleted or never existed."
+        wanted = read_whole(request, "from", high=10**9 - 1, message=message)
+        if wanted is not None:
+            return self._version(wanted)
+        if version.base is None or version.base.state != DatasetVersion.State.READY:
+            raise bad_query("from", message)
+        return version.base
 
-    @extend_schema(responses=VersionSerializer(many=True), filters=False)
-    @action(detail=True, filterset_class=None)
+    @operation("get", filterset_class=None, responses=VersionSerializer(many=True), filters=False)
     def versions(self, request: Request, slug: str) -> Response:
-        """The versions of the dataset, those too that are being loaded or deleted: `state` tells."""
+        """List the versions of the dataset, including those being loaded or deleted (see `state`)."""
         found = self.get_object().versions.select_related("base").defer("metrics", "base__metrics")
-        page = self.paginate_queryset(found)
-        return self.get_paginated_response(self.in_part(VersionSerializer(page, many=True)).data)
+        return self.answer_page(VersionSerializer, found)
 
     @extend_schema(responses=VersionSerializer, filters=False)
     @action(detail=True, url_path=NUMBER, filterset_class=None)
     def version(self, request: Request, slug: str, number: str) -> Response:
-        """One version."""
+        """Return one version."""
         return Response(VersionSerializer(self._version(number)).data)
 
     @extend_schema(responses={202: DeletionSerializer})
     @version.mapping.delete
     def delete_version(self, request: Request, slug: str, number: str) -> Response:
-        """Delete one version with its tasks: a worker does it, and the answer's address tells how far it is."""
+        """Delete one version with its tasks. A worker does it; poll the URL of the response for progress."""
         version = self._version(number)
         return accept_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.person))
 
-    @extend_schema(
+    @operation(
+        "get",
+        url_path=f"{NUMBER}/metrics",
+        filterset_class=None,
         responses=OpenApiTypes.OBJECT,
         filters=False,
         parameters=[OpenApiParameter("shape", str, enum=["full", "nemo_gym"], default="full")],
     )
-    @action(detail=True, url_path=f"{NUMBER}/metrics", filterset_class=None)
     def metrics(self, request: Request, slug: str, number: str) -> Response:
-        """What the rows are made of; as NeMo Gym writes it beside a dataset where `shape=nemo_gym`."""
-        shape = request.query_params.get("shape", "full")
-        if shape not in {"full", "nemo_gym"}:
-            message = "Give full or nemo_gym."
-            raise QueryProblem([{"pointer": "?shape", "code": "invalid", "message": message}])
+        """Return statistics of the rows. With `shape=nemo_gym`, in the format that NeMo Gym writes beside a dataset."""
+        shape = read_choice(request, "shape", ["full", "nemo_gym"], default="full")
         figures = self._version(number).metrics
         if figures is None:
-            raise Problem(HTTPStatus.CONFLICT, "not-ready", "A worker has not measured this version yet.")
+            raise Problem(HTTPStatus.CONFLICT, "not-ready", "The metrics of this version are not computed yet.")
         return Response(as_nemo_gym(figures) if shape == "nemo_gym" else figures)
 
-    @extend_schema(
+    @operation(
+        "get",
+        url_path=f"{NUMBER}/changes",
+        filterset_class=None,
         responses=ChangesSerializer,
         filters=False,
-        parameters=[OpenApiParameter("from", int, description="The version before; by default this one's base.")],
+        parameters=[OpenApiParameter("from", int, description="Version to compare with. Default: the base.")],
     )
-    @action(detail=True, url_path=f"{NUMBER}/changes", filterset_class=None)
     def changes(self, request: Request, slug: str, number: str) -> Response:
-        """How many tasks were added, removed and changed since another version."""
+        """Return how many tasks were added, removed and changed since another version."""
         new = self._version(number)
         old = self._other(new, request)
         counts = {"old": old.number, "new": new.number, **count_changes(old=old, new=new)}
         return Response(ChangesSerializer(counts).data)
 
-    @extend_schema(
+    @operation(
+        "get",
+        url_path=f"{NUMBER}/changes/tasks",
+        filterset_class=None,
         responses=ChangedTaskSerializer(many=True),
         filters=False,
         parameters=[
-            OpenApiParameter("from", int, description="The version before; by default this one's base."),
+            OpenApiParameter("from", int, description="Version to compare with. Default: the base."),
             OpenApiParameter("kind", str, enum=KINDS, required=True),
         ],
     )
-    @action(detail=True, url_path=f"{NUMBER}/changes/tasks", filterset_class=None)
     def changed_tasks(self, request: Request, slug: str, number: str) -> Response:
-        """The tasks that were added, removed or changed since another version."""
+        """List the tasks that were added, removed or changed since another version."""
         new = self._version(number)
         old = self._other(new, request)
-        kind = request.query_params.get("kind", "")
-        if kind not in KINDS:
-            message = f"Give one of: {', '.join(KINDS)}."
-            raise QueryProblem([{"pointer": "?kind", "code": "invalid", "message": message}])
+        kind = read_choice(request, "kind", KINDS, message=f"Give one of: {', '.join(KINDS)}.")
         found: QuerySet[Any] = find_changes(old=old, new=new, kind=kind).select_related("dataset", "version")
         page: list[Any] = self.paginate_queryset(found) or []
         pairs: list[Any] = with_counterparts(page, old=old) if kind == "changed" else [(task, None) for task in page]
@@ -151,16 +151,24 @@ class VersionActions(TableViewSet):
             task.fields_changed = changed_fields(before.row_json, task.row_json) if before else []
         return self.get_paginated_response(self.in_part(ChangedTaskSerializer(page, many=True)).data)
 
-    @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY}, filters=False)
-    @action(detail=True, url_path=f"{NUMBER}/rows", filterset_class=None)
+    @operation(
+        "get",
+        url_path=f"{NUMBER}/rows",
+        filterset_class=None,
+        responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY},
+        filters=False,
+    )
     def rows(self, request: Request, slug: str, number: str) -> HttpResponseBase:
-        """All rows of the version as they were uploaded, as JSONL. They never change: the ETag is `content_hash`, the
-        SHA-256 of what is sent. Takes If-None-Match and no Range."""
+        """Return all rows of the version as uploaded, as JSONL.
+
+        They never change: the ETag is `content_hash`, the SHA-256 of the response body. Supports If-None-Match, not
+        Range.
+        """
         version = self._version(number)
         return stream_rows(
             request,
             read_rows(version=version),
-            # Of versions from before there were hashes the number is as good: a version's rows never change.
+            # Older versions without a hash use their id: the rows of a version never change.
             etag=f'"{version.content_hash or f"version-{version.pk}"}"',
             filename=f"{version.dataset.slug}-v{version.number}.jsonl",
             content_type="application/x-ndjson",

@@ -1,4 +1,4 @@
-"""NeMo Gym configurations, registered from their text."""
+"""Register NeMo Gym configurations from text."""
 
 from http import HTTPStatus
 from typing import Any
@@ -10,41 +10,50 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.record_serializers import record_serializer
+from apps.gym.gymconfig.merging import Problem
 from apps.gym.gymconfig.pasted_files import MOST_PASTED
-from apps.rollouts.imports.gym_config_import import Registered, register_pasted
+from apps.rollouts.imports.gym_config_import import Line, Registered, register_pasted
 
 
 class GymConfigSerializer(serializers.Serializer[Any]):
     text = serializers.CharField(
         trim_whitespace=False,
         max_length=MOST_PASTED,
-        help_text="YAML of one configuration, or of several, each below a line `--- # name.yaml`; later ones override.",
+        help_text="One or more YAML documents. Start each with a line `--- # name.yaml`. Later "
+        "documents override earlier ones.",
     )
     addresses = serializers.DictField(
         child=serializers.CharField(),
         required=False,
-        help_text="Where resource servers run, by their names, over what the configuration says.",
+        help_text="URLs of resource servers by name. They override the configuration.",
     )
-    without_models = serializers.BooleanField(default=False, help_text="Leaves models out.")
-    without_data = serializers.BooleanField(default=False, help_text="Leaves datasets out.")
+    without_models = serializers.BooleanField(default=False, help_text="Skip models.")
+    without_data = serializers.BooleanField(default=False, help_text="Skip datasets.")
 
 
+@record_serializer(
+    Line,
+    kind="`environment`, `agent`, `policy model`, `dataset`, `tasks` or `note`",
+    slug="Text of a note.",
+    outcome="`created`, `changed`, `unchanged` or `skipped`",
+)
 class RegisteredLineSerializer(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="`environment`, `agent`, `policy model`, `dataset`, `tasks` or `note`")
-    slug = serializers.CharField(help_text="Of a note its text.")
-    outcome = serializers.CharField(help_text="`created`, `changed`, `unchanged` or `skipped`")
-    told = serializers.CharField()
+    pass
 
 
+@record_serializer(
+    Problem,
+    file="Name or number of the document.",
+    key="Dotted key; empty for the whole document.",
+)
 class ConfigProblemSerializer(serializers.Serializer[Any]):
-    file = serializers.CharField(help_text="The name of the document, or its number.")
-    key = serializers.CharField(help_text="The dotted key; empty where the document as a whole is meant.")
-    message = serializers.CharField()
+    pass
 
 
 class RegisteredSerializer(serializers.Serializer[Any]):
     lines = RegisteredLineSerializer(many=True)
-    problems = ConfigProblemSerializer(many=True, help_text="With any of these, nothing is registered.")
+    problems = ConfigProblemSerializer(many=True, help_text="If there are any, nothing is registered.")
 
 
 class GymConfigViewSet(TableViewSet):
@@ -57,18 +66,17 @@ class GymConfigViewSet(TableViewSet):
         request=GymConfigSerializer, responses={201: RegisteredSerializer}, operation_id="gym_configs_register"
     )
     def register(self, request: Request) -> Response:
-        """Registers what the text describes: all of it, or nothing where anything is wrong."""
+        """Register everything that the text describes, or nothing if there are problems."""
         return Response(_show(self._register(request, preview=False)), status=HTTPStatus.CREATED)
 
     @extend_schema(request=GymConfigSerializer, responses=RegisteredSerializer, operation_id="gym_configs_preview")
     def preview(self, request: Request) -> Response:
-        """What registering would do, and what keeps it from being done; nothing is stored."""
+        """Return what registering would do, and any problems. Stores nothing."""
         return Response(_show(self._register(request, preview=True)))
 
     def _register(self, request: Request, *, preview: bool) -> Registered:
-        asked = GymConfigSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        return register_pasted(**{"addresses": {}, **asked.validated_data}, preview=preview, user=self.person)
+        asked = self.read_body(GymConfigSerializer)
+        return register_pasted(**{"addresses": {}, **asked}, preview=preview, user=self.person)
 
 
 def _show(registered: Registered) -> dict[str, Any]:

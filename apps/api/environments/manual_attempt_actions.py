@@ -1,4 +1,4 @@
-"""An attempt that is played by hand, and the cases of a verifier: what goes in and what comes out."""
+"""Input and output of manual attempts and of verifier cases."""
 
 from typing import Any
 
@@ -24,20 +24,20 @@ class MoveSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 
 class PlaySerializer(DeclaredFields, serializers.Serializer[Any]):
-    row = serializers.DictField(help_text="A task's row. `responses_create_params` may be left out.")
+    row = serializers.DictField(help_text="A task row. `responses_create_params` is optional.")
     moves = MoveSerializer(
-        many=True, required=False, help_text=f"What the model would do, one reply each: at most {MOST_MOVES}."
+        many=True, required=False, help_text=f"Replies of the model, in order: at most {MOST_MOVES}."
     )
     seed = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**31 - 1)
-    verify = serializers.BooleanField(required=False, default=False, help_text="After the last move.")
+    verify = serializers.BooleanField(required=False, default=False, help_text="Verify after the last move.")
 
 
 class PlayedSerializer(serializers.Serializer[Any]):
-    events = TraceEventSerializer(many=True, help_text="As in the trace of a rollout.")
-    reward = serializers.FloatField(allow_null=True, help_text="Null where nothing was verified.")
+    events = TraceEventSerializer(many=True, help_text="Events, as in a trace.")
+    reward = serializers.FloatField(allow_null=True, help_text="Null if not verified.")
     components = serializers.DictField(child=serializers.FloatField())
     explanation = serializers.CharField()
-    error_kind = serializers.CharField(help_text="As a rollout's; empty where the attempt did not fail.")
+    error_kind = serializers.CharField(help_text="Error kind; empty if the attempt did not fail.")
     error = serializers.CharField()
     seconds = serializers.FloatField()
 
@@ -45,8 +45,8 @@ class PlayedSerializer(serializers.Serializer[Any]):
 class CaseSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=CASE_KINDS)
-    expected = serializers.FloatField(allow_null=True, help_text="Null: only that it is always the same matters.")
-    rewards = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text="Of each time it was run.")
+    expected = serializers.FloatField(allow_null=True, help_text="Null if only equality between runs is checked.")
+    rewards = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text="Reward of each run.")
     passed = serializers.BooleanField()
     problem = serializers.CharField()
     seconds = serializers.FloatField()

@@ -1,4 +1,4 @@
-"""Verifiers without code: what there is, the JSON schema of each one's parameters, and what one would give."""
+"""Verifiers: the list, the JSON schema of their parameters, and a test on one attempt."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
-from apps.environments.verifier_trial import VerifierTrial, try_verifier
+from apps.environments.verifier_cases import VerifierTrial, try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
 
 
 class VerifierTrySerializer(serializers.Serializer[Any]):
-    verifier = serializers.DictField(help_text='Such as `{"type": "numeric", "absolute_tolerance": 0.01}`.')
-    row = serializers.DictField(required=False, help_text="The fields of a task's row that it reads.")
+    verifier = serializers.DictField(help_text='For example `{"type": "numeric", "absolute_tolerance": 0.01}`.')
+    row = serializers.DictField(required=False, help_text="Task fields that the verifier reads.")
     reply = serializers.CharField(
-        required=False, allow_blank=True, trim_whitespace=False, help_text="The attempt's only message."
+        required=False, allow_blank=True, trim_whitespace=False, help_text="The reply, as the only message."
     )
     output = serializers.ListField(
-        child=serializers.DictField(), required=False, help_text="All items of the attempt, in place of `reply`."
+        child=serializers.DictField(), required=False, help_text="All items of the attempt, instead of `reply`."
     )
 
 
 class VerifierSerializer(serializers.Serializer[Any]):
-    type = serializers.CharField(help_text="What an environment's or a row's `verifier` names it by.")
+    type = serializers.CharField(help_text="The `type` value in `verifier` of an environment or row.")
     title = serializers.CharField()
-    description = serializers.CharField(help_text="Its formula, its range and its components.")
+    description = serializers.CharField(help_text="Formula, range and components.")
     parameters = serializers.DictField(help_text="A JSON schema (draft 2020-12), `type` included.")
-    example = VerifierTrySerializer(help_text="What `try/` takes, with full marks.")
+    example = VerifierTrySerializer(help_text="An example for `try/` with full reward.")
 
 
 class VerifierTrialSerializer(serializers.Serializer[Any]):
@@ -39,7 +39,7 @@ class VerifierTrialSerializer(serializers.Serializer[Any]):
     components = serializers.DictField(child=serializers.FloatField())
     explanation = serializers.CharField()
     details = serializers.DictField()
-    error = serializers.CharField(help_text="What a rollout's `verifier_error` would say; empty with a reward.")
+    error = serializers.CharField(help_text="Error message of the verifier; empty with a reward.")
     seconds = serializers.FloatField()
 
 
@@ -55,10 +55,8 @@ class VerifierViewSet(TableViewSet):
 
     @extend_schema(request=VerifierTrySerializer, responses=VerifierTrialSerializer, operation_id="verifiers_try")
     def attempt(self, request: Request) -> Response:
-        """What a verifier would give for one attempt; nothing is stored."""
-        asked = VerifierTrySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data
+        """Return the reward of a verifier for one attempt. Stores nothing."""
+        given = self.read_body(VerifierTrySerializer)
         trial = try_verifier(
             verifier=given["verifier"],
             row=given.get("row", {}),

@@ -1,1 +1,1 @@
-"""Workers and metrics of the fleet."""
+"""Workers and Prometheus metrics."""

@@ -1,4 +1,4 @@
-"""The fleet as Prometheus metrics. What each means stands in its help text, and in docs/deploy.md how to read them."""
+"""Prometheus metrics of all workers. Their help texts explain them; docs/operate/monitoring.md lists them."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -13,7 +13,7 @@ from apps.rollouts.models import Breaker, Worker
 
 
 class Count(NamedTuple):
-    """A counter of the workers: the name in their meters, the name and help in the exposition, and its labels."""
+    """A counter of the workers: its name in their meters, its name and help in Prometheus, and its labels."""
 
     name: str
     shown: str
@@ -22,14 +22,16 @@ class Count(NamedTuple):
 
 
 COUNTS = (
-    Count("attempts", "gymweb_attempts", "Attempts that ended, by how", ("status", "error_kind")),
-    Count("tries", "gymweb_calls", "Tries of calls to models and environments", ("kind", "endpoint", "result")),
-    Count("tool_calls", "gymweb_tool_calls", "Tool calls of policy models, by what they met", ("result",)),
-    Count("retries", "gymweb_model_call_retries", "Tries of model calls after the first one"),
-    Count("tokens", "gymweb_tokens", "Tokens of attempts that ended", ("direction",)),
-    Count("judge_tokens", "gymweb_judge_tokens", "Tokens that judge models read and wrote", ("direction",)),
-    Count("claims", "gymweb_claims", "Claims that found rollouts"),
-    Count("claimed", "gymweb_claimed_rollouts", "Rollouts that were claimed"),
+    Count("attempts", "gymweb_attempts", "Finished attempts by outcome", ("status", "error_kind")),
+    Count(
+        "tries", "gymweb_calls", "Calls to models and environments, retries included", ("kind", "endpoint", "result")
+    ),
+    Count("tool_calls", "gymweb_tool_calls", "Tool calls of policy models by result", ("result",)),
+    Count("retries", "gymweb_model_call_retries", "Retries of model calls"),
+    Count("tokens", "gymweb_tokens", "Tokens of finished attempts", ("direction",)),
+    Count("judge_tokens", "gymweb_judge_tokens", "Tokens of judge models", ("direction",)),
+    Count("claims", "gymweb_claims", "Claims with at least one rollout"),
+    Count("claimed", "gymweb_claimed_rollouts", "Claimed rollouts"),
 )
 BOUNDS = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
 
@@ -43,55 +45,61 @@ def expose(fleet: Fleet) -> Iterator[Metric]:
 
 def _expose_rollouts(fleet: Fleet) -> Iterator[Metric]:
     queued = GaugeMetricFamily(
-        "gymweb_queue_rollouts", "Rollouts that wait", labels=["collection_state", "collection_priority"]
+        "gymweb_queue_rollouts", "Queued rollouts", labels=["collection_state", "collection_priority"]
     )
     running = GaugeMetricFamily(
-        "gymweb_running_rollouts", "Rollouts that run", labels=["collection_state", "collection_priority"]
+        "gymweb_running_rollouts", "Running rollouts", labels=["collection_state", "collection_priority"]
     )
     for queue in fleet.queues:
         labels = [queue.state, str(queue.priority)]
         queued.add_metric(labels, queue.queued)
         running.add_metric(labels, queue.running)
-    ended = GaugeMetricFamily("gymweb_ended_rollouts", "Rollouts of all collections that ended", labels=["status"])
+    ended = GaugeMetricFamily("gymweb_ended_rollouts", "Finished rollouts of all collections", labels=["status"])
     for status, number in fleet.ended.items():
         ended.add_metric([status], number)
     yield from (queued, running, ended)
     yield GaugeMetricFamily(
         "gymweb_queue_oldest_seconds",
-        "Since the oldest running collection with queued rollouts was planned",
+        "Age of the oldest running collection with queued rollouts",
         value=fleet.oldest_queued,
     )
-    yield GaugeMetricFamily(
-        "gymweb_retried_attempts", "Failed attempts of all collections that were queued again", value=fleet.retried
-    )
-    yield GaugeMetricFamily("gymweb_cost_usd", "What all collections have cost", value=fleet.cost)
+    yield GaugeMetricFamily("gymweb_retried_attempts", "Retried attempts of all collections", value=fleet.retried)
+    yield GaugeMetricFamily("gymweb_cost_usd", "Cost of all collections in USD", value=fleet.cost)
 
 
 def _expose_workers(fleet: Fleet) -> Iterator[Metric]:
     live = [worker for worker in fleet.workers if worker.state in LIVE]
     labels = ["worker", "host", "pid", "group", "state"]
-    about = GaugeMetricFamily("gymweb_worker_info", "Workers that live or ended lately: always 1", labels=labels)
+    about = GaugeMetricFamily("gymweb_worker_info", "Live and recently stopped workers: always 1", labels=labels)
     for each in fleet.workers:
         about.add_metric([str(each.pk), each.host, str(each.pid), each.group, each.state], 1)
     yield about
     for name, text, read in (
-        ("seats", "Rollouts it may run at once", lambda worker: worker.seats),
-        ("busy_seats", "Rollouts it ran at its last heartbeat", lambda worker: worker.busy),
-        ("backlog", "Ended rollouts that waited to be stored at its last heartbeat", lambda worker: worker.backlog),
+        ("seats", "Seats of the worker", lambda worker: worker.seats),
+        ("busy_seats", "Running rollouts at the last heartbeat", lambda worker: worker.busy),
+        ("backlog", "Rollouts waiting to be stored at the last heartbeat", lambda worker: worker.backlog),
         (
             "reply_memory_bytes",
-            "Memory that its replies and unstored events took",
+            "Memory of replies and unstored events",
             lambda worker: _memory(worker, "used"),
         ),
         ("reply_memory_limit_bytes", "GYMWEB_WORKER_MEMORY_MB", lambda worker: _memory(worker, "limit")),
         (
             "replies_waiting_for_memory",
-            "Large replies that waited to be read",
+            "Large replies waiting to be read",
             lambda worker: _memory(worker, "waiting"),
         ),
-        ("trouble", "1 while something keeps it from claiming", lambda worker: int(bool(worker.trouble))),
-        ("heartbeat_age_seconds", "Since its last heartbeat", lambda worker: _seconds(fleet.now, worker.heartbeat_at)),
-        ("lease_left_seconds", "Until its lease runs out", lambda worker: _seconds(worker.lease_expires_at, fleet.now)),
+        ("trouble", "1 while the worker cannot claim", lambda worker: int(bool(worker.trouble))),
+        (
+            "heartbeat_age_seconds",
+            "Time since the last heartbeat",
+            lambda worker: _seconds(fleet.now, worker.heartbeat_at),
+        ),
+        (
+            "lease_left_seconds",
+            "Time until the lease expires",
+            lambda worker: _seconds(worker.lease_expires_at, fleet.now),
+        ),
     ):
         family = GaugeMetricFamily(f"gymweb_worker_{name}", text, labels=["worker"])
         for worker in live:
@@ -117,7 +125,7 @@ def _expose_meters(workers: list[Worker]) -> Iterator[Metric]:
                 if name == count.name:
                     family.add_metric([str(worker.pk), *labels], number)
         yield family
-    phases = HistogramMetricFamily("gymweb_phase_seconds", "How long each phase took", labels=["worker", "phase"])
+    phases = HistogramMetricFamily("gymweb_phase_seconds", "Duration of each phase", labels=["worker", "phase"])
     for worker in workers:
         for phase, seen in worker.meters.get("phases", {}).items():
             counts = zip(BOUNDS, accumulate(seen["counts"]), strict=True)
@@ -126,8 +134,8 @@ def _expose_meters(workers: list[Worker]) -> Iterator[Metric]:
 
 
 def _expose_breakers(breakers: list[Breaker]) -> Metric:
-    """Endpoints that never failed so often have no row, and are closed."""
-    family = GaugeMetricFamily("gymweb_breaker", "1 at the state it is in", labels=["kind", "endpoint", "state"])
+    """Return the state of the breakers. Endpoints without enough failures have no row and are closed."""
+    family = GaugeMetricFamily("gymweb_breaker", "1 for the current state", labels=["kind", "endpoint", "state"])
     for breaker in breakers:
         kind, endpoint = (
             ("policy_model", breaker.policy_model) if breaker.policy_model else ("environment", breaker.environment)

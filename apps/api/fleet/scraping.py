@@ -1,4 +1,4 @@
-"""`/metrics`: the fleet from the database, and this web process's own sockets, memory and CPU, for Prometheus."""
+"""`/metrics` for Prometheus: all workers, from the database, and this web process's sockets, memory and CPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from apps.rollouts.metrics.fleet_gauges import read_fleet
 
 
 class AnyFormat(BaseContentNegotiation):
-    """The encoder answers what was asked for in Accept; only problems pass the API's renderers."""
+    """The encoder chooses the format from the Accept header; only problems use the renderers of the API."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         return parsers[0]
@@ -27,7 +27,7 @@ class AnyFormat(BaseContentNegotiation):
 
 
 class Everything:
-    """What a scrape collects."""
+    """All metrics of a scrape."""
 
     def collect(self) -> Iterator[Metric]:
         yield from expose(read_fleet())

@@ -1,1 +1,1 @@
-"""What every resource of the API shares: authentication, permissions, bodies, pages, problems, schema."""
+"""Shared code of all API resources: authentication, permissions, bodies, pagination, problems, schema."""

@@ -1,4 +1,4 @@
-"""Who is calling: a bearer key from a program, or the session of a signed-in browser (with its CSRF check)."""
+"""Authentication: a bearer key of a program, or the session of a signed-in browser (with CSRF check)."""
 
 from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -13,8 +13,10 @@ from apps.accounts.tallies import network_of
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer gw_<prefix>_<secret>`. Read from the header only, which no other site can make a browser
-    send, so these requests need no CSRF token."""
+    """`Authorization: Bearer gw_<prefix>_<secret>`.
+
+    Read only from the header, which other sites cannot make a browser send, so no CSRF token is needed.
+    """
 
     keyword = "Bearer"
 
@@ -23,7 +25,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         if not words or words[0].lower() != self.keyword.lower().encode():
             return None
         if settings.SESSION_COOKIE_NAME in request.COOKIES:
-            # Which of the two would hold, and whether a CSRF token is due, must not be a question.
+            # With both, it would be unclear which one counts and whether a CSRF token is required.
             raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
         address = client_address(request._request)
         network, rate = network_of(address), settings.API_ADDRESS_RATE if tells_clients_apart() else 0

@@ -1,12 +1,17 @@
-"""What every view of the API has in common: a rule for each action, and no parameter that is not declared."""
+"""Base classes of API views: a permission for each action, and no undeclared parameters."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
 
 import django_filters
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.utils.decorators import method_decorator
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.models import User
@@ -19,27 +24,39 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import refuse_unknown_parameters
 from apps.policies.typed_texts import REDACTED
 
-# What a SlugField takes. A looser one would carry bytes to the database that PostgreSQL refuses.
+# The characters of a SlugField. Other bytes could reach the database, which PostgreSQL rejects.
 SLUG = "[-a-zA-Z0-9_]+"
 FIELDS = "fields"
+_SCHEMA = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
 
 
-def assign(row: Model, fields: Mapping[str, Any]) -> None:
-    """Validated fields → row; the operation that saves it checks the whole."""
-    for name, value in fields.items():
-        setattr(row, name, value)
+def operation(
+    method: Literal["get", "post", "put"] = "post", *, detail: bool = True, **options: Any
+) -> Callable[[Any], Any]:
+    """Declare an action of a viewset with its part of the schema.
+
+    `options` are those of `action` and `extend_schema`. A POST has no body unless `request` is given.
+    """
+    schema = {name: options.pop(name) for name in _SCHEMA & options.keys()}
+    if method == "post":
+        schema.setdefault("request", None)
+
+    def decorate(handler: Any) -> Any:
+        return extend_schema(**schema)(action(detail=detail, methods=[method], **options)(handler))
+
+    return decorate
 
 
 @method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
-    # Without TRACE: Django REST Framework would call an action of that name, without asking for its permission.
+    # Without TRACE: Django REST Framework would call an action of that name without its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
-    # Actions that answer with a page of rows; `filterset_class` filters only `list`.
+    # Actions that return a page of rows; `filterset_class` filters only `list`.
     page_actions: ClassVar[frozenset[str]] = frozenset({"list"})
-    # Of the POSTs: those that look after their Idempotency-Key themselves, and those that take none.
+    # POST operations that handle their Idempotency-Key themselves, or do not accept one.
     own_repeats: ClassVar[frozenset[str]] = frozenset()
     unrepeatable: ClassVar[frozenset[str]] = frozenset()
     post: Handler
@@ -66,7 +83,7 @@ class TableViewSet(GenericViewSet[Any]):
 
     @classmethod
     def has_fields(cls, action: str | None) -> bool:
-        """Whether an action's answer can be asked for in part."""
+        """Return True if responses of an action can be restricted with `?fields=`."""
         return action == "retrieve" or action in cls.page_actions
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,8 +91,8 @@ class TableViewSet(GenericViewSet[Any]):
         return self.in_part(serializer) if self.has_fields(self.action) else serializer
 
     def in_part(self, serializer: Any) -> Any:
-        """The serializer with those fields only that `?fields=` names; the others are not made."""
-        # There is none while the schema is made.
+        """Return a serializer with only the fields in `?fields=`."""
+        # Empty while the schema is generated.
         request: Request | None = getattr(self, "request", None)
         given = request.query_params.get(FIELDS) if request is not None else None
         if given is None:
@@ -84,7 +101,7 @@ class TableViewSet(GenericViewSet[Any]):
         wanted = given.split(",")
         unknown = [name for name in wanted if name not in shown]
         if unknown:
-            message = "There is no field “{}” here. {}"
+            message = "Unknown field “{}”. {}"
             raise QueryProblem(
                 [
                     {"pointer": f"?{FIELDS}", "code": "unknown", "message": message.format(name, hint(name, [*shown]))}
@@ -95,13 +112,48 @@ class TableViewSet(GenericViewSet[Any]):
             shown.pop(name)
         return serializer
 
+    def read_body(self, kind: type[BaseSerializer[Any]], row: Any = None, **options: Any) -> dict[str, Any]:
+        """Return the validated fields of the body, which may change a row. Raise ValidationError."""
+        body = kind(row, data=self.request.data, **options)
+        body.is_valid(raise_exception=True)
+        return dict(body.validated_data)
+
+    def answer_page(self, kind: type[BaseSerializer[Any]], rows: QuerySet[Any]) -> Response:
+        """Return one page of rows of another list."""
+        return self.get_paginated_response(self.in_part(kind(self.paginate_queryset(rows), many=True)).data)
+
     @property
     def person(self) -> User:
-        """Who is calling; the permission class has let nobody else through."""
+        """Return the signed-in user; the permission class rejects all other requests."""
         user = self.request.user
         assert isinstance(user, User)
         return user
 
     def may(self, permission: Permission) -> bool:
-        """Whether who is calling may do this too, by role and by the scopes of the key."""
+        """Return True if the user of this request also has this permission, by role and key scopes."""
         return caller_may(self.request.user, self.request.auth, permission)
+
+
+class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    # Rows by id.
+    lookup_value_regex = "[0-9]+"
+
+
+class SlugViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+    # Rows by slug. Create and change use the same operation, which validates the whole row.
+    lookup_field = "slug"
+    lookup_value_regex = SLUG
+
+    def save(self, row: Any, api_key: str | None) -> Model:
+        raise NotImplementedError
+
+    def perform_create(self, serializer: BaseSerializer[Any]) -> None:
+        self.perform_update(serializer)
+
+    def perform_update(self, serializer: BaseSerializer[Any]) -> None:
+        row = serializer.instance or self.get_queryset().model()
+        fields = dict(serializer.validated_data)
+        api_key = fields.pop("api_key", None)
+        for name, value in fields.items():
+            setattr(row, name, value)
+        serializer.instance = self.save(row, api_key)

@@ -1,4 +1,4 @@
-"""One example of each body that the API takes, by the name of its component in the schema. A test sends them all."""
+"""One example of each request body, by its component in the schema. A test sends them all."""
 
 from typing import Any
 
@@ -133,4 +133,4 @@ FILES = {
     "collections_import_create": orjson.dumps(STORED_ROW).decode() + "\n",
     "datasets_uploads_create": orjson.dumps(TASK_ROW).decode() + "\n",
 }
-"""Of bodies that are files: NDJSON, by operation."""
+"""Bodies that are files: NDJSON, by operation."""

@@ -1,4 +1,4 @@
-"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing."""
+"""Reject unknown field names with a suggestion: a typing error must not be ignored."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -14,16 +14,16 @@ else:
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    # The same words in another order are nearer than any spelling: min_reward is reward_min.
+    # The same words in another order are a closer match than spelling: min_reward is reward_min.
     words = sorted(name.split("_"))
     close = [one for one in known if sorted(one.split("_")) == words] or get_close_matches(name, known, n=1)
     return f"Did you mean “{close[0]}”?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
 
 
 class DeclaredFields(Base):
-    # For a serializer that reads bodies. Fields that are only shown may be sent back as they came, and are ignored.
-    # Where a row is read and changed by two serializers, `context["shown"]` is the row as it is shown now: what differs
-    # from it was meant to change something, and is refused. What changes by itself stands in `context["moving"]`.
+    # For serializers that read request bodies. Read-only fields may be sent back unchanged and are ignored. If two
+    # serializers read and change a row, `context["shown"]` is the current row: a differing value is an attempt to
+    # change it and is rejected. `context["moving"]` has fields that change by themselves.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}
@@ -32,7 +32,7 @@ class DeclaredFields(Base):
         except serializers.ValidationError as wrong:
             if not isinstance(wrong.detail, dict):
                 raise
-            # All that is wrong at once.
+            # Report all errors together.
             errors = {**wrong.detail, **errors}
         if errors:
             raise serializers.ValidationError(errors)
@@ -44,8 +44,8 @@ class DeclaredFields(Base):
         errors = {}
         for name in sorted(set(data) - set(self.fields)):
             if name not in shown:
-                errors[name] = [ErrorDetail(f"There is no field “{name}”. {hint(name, known)}", code="unknown")]
+                errors[name] = [ErrorDetail(f"Unknown field “{name}”. {hint(name, known)}", code="unknown")]
             elif name not in moving and data[name] != shown[name]:
-                message = f"“{name}” is only shown here: send it back as it is, or leave it out. {hint(name, known)}"
+                message = f"“{name}” is read-only: send it unchanged, or leave it out. {hint(name, known)}"
                 errors[name] = [ErrorDetail(message, code="read_only")]
         return errors

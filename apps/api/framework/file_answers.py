@@ -1,31 +1,55 @@
-"""Answers with a tag that says when nothing has changed; among them files that are written while they are read, which
-take no ranges."""
+"""Responses with an ETag, including files that are written while they are read, which support no ranges."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from http import HTTPStatus
+from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.middleware.http import ConditionalGetMiddleware
 from django.utils.cache import get_conditional_response
 from django.utils.decorators import decorator_from_middleware
 from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from apps.api.framework.problems import problem_response
 
+
+class NdjsonRenderer(JSONRenderer):
+    """Lets a client accept NDJSON; the lines are produced elsewhere."""
+
+    media_type = "application/x-ndjson"
+    format = "ndjson"
+
+
+class CsvRenderer(JSONRenderer):
+    """Lets a client accept CSV; the lines are produced elsewhere."""
+
+    media_type = "text/csv"
+    format = "csv"
+
+
+TABLE_RENDERERS = [JSONRenderer, NdjsonRenderer, CsvRenderer]
+TABLE_FILE: dict[str, Any] = {
+    "responses": {(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},
+    "parameters": [OpenApiParameter("format", str, enum=["csv", "ndjson"], default="ndjson")],
+}
+"""Schema of the responses of an operation that streams a table."""
+
 _REFUSALS = {
-    HTTPStatus.PRECONDITION_FAILED: ("precondition-failed", "This is no longer what `If-Match` names."),
+    HTTPStatus.PRECONDITION_FAILED: ("precondition-failed", "The file changed: its `ETag` differs from `If-Match`."),
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: (
         "range",
-        "The file has no such bytes; `Content-Range` tells its size.",
+        "The range is outside the file; `Content-Range` has its size.",
     ),
 }
 _KEPT = ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified", "Cache-Control", "X-Content-Type-Options")
 
 
 class _ConditionalAnswers(ConditionalGetMiddleware):
-    """Refuses with a problem document, as everything below /api/ does."""
+    """Reject with a problem document, like everything below /api/."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         answer: HttpResponseBase = super().process_response(request, response)
@@ -40,13 +64,13 @@ class _ConditionalAnswers(ConditionalGetMiddleware):
 
 
 conditional = decorator_from_middleware(_ConditionalAnswers)
-"""A tag of each answer to GET: whoever sends it back as If-None-Match is told 304 while nothing has changed."""
+"""Add an ETag to GET responses, and answer 304 to If-None-Match if nothing changed."""
 
 
 def stream_rows(
     request: Request, rows: AsyncIterator[bytes], *, etag: str, filename: str, content_type: str
 ) -> HttpResponseBase:
-    """An attachment for GET and HEAD. `etag` is quoted; `rows` is not begun where the answer has no body."""
+    """Return an attachment for GET and HEAD. `etag` is quoted; `rows` is not started if the response has no body."""
     given = request._request
     unchanged = get_conditional_response(given, etag=etag)
     response: HttpResponseBase
@@ -54,25 +78,15 @@ def stream_rows(
         response = unchanged
     elif given.method == "HEAD":
         response = HttpResponse(content_type=content_type)
-        # Nobody has counted the bytes.
+        # The number of bytes is unknown.
         del response["Content-Length"]
     else:
         response = StreamingHttpResponse(rows, content_type=content_type)
     if response.status_code == HTTPStatus.OK:
         response["Content-Disposition"] = content_disposition_header(True, filename) or "attachment"
     response["ETag"] = etag
-    # How long the file is, is known when it has been read: a part of it could not say where it stands in the whole.
+    # The length is known only after reading, so ranges are not supported.
     response["Accept-Ranges"] = "none"
     response["Cache-Control"] = "private, no-cache"
     response["X-Content-Type-Options"] = "nosniff"
     return response
-
-
-async def one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same pieces, each made in the thread that has the request's database connection."""
-
-    def make() -> bytes:
-        return next(pieces, b"")
-
-    while piece := await sync_to_async(make, thread_sensitive=True)():
-        yield piece

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is sent twice, since its answer was lost, has its effect once."""
+"""`Idempotency-Key`: a POST that is repeated because its response was lost has its effect only once."""
 
 import hashlib
 from collections.abc import Callable
@@ -39,7 +39,7 @@ Handler = Callable[..., HttpResponseBase]
 
 
 def once(handler: Handler, *, repeatable: bool) -> Handler:
-    """The handler, asked once for each key. What it refuses is not kept: a request that was mended may come again."""
+    """Run the handler once per key. Rejections are not stored, so a corrected request may use the key again."""
 
     def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
         with ExitStack() as spools:
@@ -50,7 +50,7 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         if not key:
             return handler(request, *arguments, **names)
         if not repeatable:
-            raise _refuse(f"Answers of this address are not kept, so it takes no {HEADER}.")
+            raise _refuse(f"Responses of this endpoint are not stored, so it does not accept {HEADER}.")
         user = request.user
         assert isinstance(user, User)
         turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
@@ -73,7 +73,7 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
 
 
 def read_key(request: Request) -> str:
-    """Return the key, empty without such a header. Raises a problem for a key that is not valid."""
+    """Return the key, empty without the header. Raises a problem for an invalid key."""
     key: str | None = request.headers.get(HEADER)
     if key is not None and (problem := find_key_problem(key)):
         raise _refuse(f"This header {problem}")
@@ -81,13 +81,13 @@ def read_key(request: Request) -> str:
 
 
 def _refuse(message: str) -> Problem:
-    # A JSON Pointer would point into the body.
+    # Not a JSON Pointer, which would refer to the body.
     errors = [{"pointer": f"{HEADER}:", "code": "invalid", "message": message}]
     return Problem(HTTPStatus.BAD_REQUEST, "invalid", message, errors=errors)
 
 
 def _fingerprint(request: Request, spools: ExitStack) -> str:
-    """Of all that makes a request the same: address, type and body. A form is the same whatever its boundary is."""
+    """Return a digest of URL, type and body. Equal forms have equal digests, whatever their boundary."""
     digest = hashlib.sha256()
     match = request.resolver_match
     takes_files = match is not None and match.view_name in settings.LARGE_BODY_ROUTES

@@ -1,4 +1,4 @@
-"""Addresses under /api/ that lead nowhere answer with a problem too, not with a page."""
+"""Unknown URLs under /api/ return a problem, not a page."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from apps.accounts.permissions import Permission
 class NothingHereView(APIView):
     permissions = dict.fromkeys(["get", "post", "put", "patch", "delete", "options"], Permission.PUBLIC)
 
-    # Everybody is let in, and nothing is done for them.
+    # Open to everyone, because nothing happens.
     throttle_classes: list[type[BaseThrottle]] = []
     schema = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        hint = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
-        raise NotFound(f"There is nothing at this address.{hint}")
+        hint = "" if request.path.endswith("/") else " API paths end with a slash."
+        raise NotFound(f"Not found.{hint}")

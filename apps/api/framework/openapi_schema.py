@@ -1,4 +1,4 @@
-"""The OpenAPI schema: what drf-spectacular cannot see from the code is said here."""
+"""The OpenAPI schema, with additions that drf-spectacular cannot derive from the code."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from apps.api.framework.operation_schemas import problem_responses
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "RFC 9457. Some problems have members of their own besides these.",
+    "description": "RFC 9457. Some problem types have more members.",
     "required": ["type", "title", "status", "detail", "instance"],
     "properties": {
         "type": {"type": "string", "example": "urn:gymweb:problem:invalid"},
@@ -30,7 +30,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
                         "type": "string",
                         "description": "A JSON Pointer into the body, or `?name` for a query parameter.",
                     },
-                    "line": {"type": "integer", "description": "Of an uploaded file, from 1."},
+                    "line": {"type": "integer", "description": "Line of an uploaded file, from 1."},
                     "code": {"type": "string"},
                     "message": {"type": "string"},
                 },
@@ -49,13 +49,13 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 class SchemaView(SpectacularAPIView):
-    """The schema of this server."""
+    """Return the OpenAPI schema of this server."""
 
     permissions = {"get": Permission.MEMBER}
 
 
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """What the operations refer to."""
+    """Add the components to which the operations refer."""
     result["components"]["schemas"]["Problem"] = PROBLEM_SCHEMA
     for name, example in REQUESTS.items():
         result["components"]["schemas"][name]["example"] = example

@@ -1,5 +1,4 @@
-"""What drf-spectacular says of each operation, completed: every problem that it can answer with, by status, and the
-permission that it needs."""
+"""Complete the operations of drf-spectacular: all problem responses by status, and the required permission."""
 
 from http import HTTPStatus
 from typing import Any
@@ -19,47 +18,47 @@ from apps.api.framework.problems import PROBLEM_TYPE
 # the permission, an unsupported `Accept`, too many requests, an unreachable database, a full disk.
 ALWAYS = (400, 401, 403, 406, 429, 503, 507)
 MEANINGS: dict[int, tuple[str, str, str]] = {
-    400: ("BadRequest", "invalid", "A parameter or a field is unknown, missing or wrong; `errors` says which."),
-    401: ("NotAuthenticated", "not-authenticated", "No key, or one that is unknown, revoked or expired."),
-    403: ("PermissionDenied", "permission-denied", "The key, or the role of its owner, does not allow this."),
-    404: ("NotFound", "not-found", "There is nothing at this address."),
-    406: ("NotAcceptable", "not-acceptable", "`Accept` names nothing that this address answers with."),
-    409: ("Conflict", "in-use", "The state of what is there does not allow this; `type` says why."),
+    400: ("BadRequest", "invalid", "A parameter or field is unknown, missing or invalid; see `errors`."),
+    401: ("NotAuthenticated", "not-authenticated", "The API key is missing, unknown, revoked or expired."),
+    403: ("PermissionDenied", "permission-denied", "The API key or the role of its owner does not allow this."),
+    404: ("NotFound", "not-found", "Not found."),
+    406: ("NotAcceptable", "not-acceptable", "No media type in `Accept` is available."),
+    409: ("Conflict", "in-use", "The current state does not allow this; see `type`."),
     410: ("Gone", "file-gone", "The file is no longer on the server."),
-    412: ("PreconditionFailed", "precondition-failed", "This is no longer what `If-Match` names."),
-    413: ("TooLarge", "too-large", "More than a limit allows; `detail` names the limit."),
-    415: ("UnsupportedMediaType", "unsupported-media-type", "The body is of a type that this address does not take."),
-    416: ("RangeNotSatisfiable", "range", "The file has no such bytes; `Content-Range` tells its size."),
-    422: ("KeyReused", "idempotency-key-reused", "The Idempotency-Key belongs to another request."),
-    429: ("TooManyRequests", "throttled", "Wait for as many seconds as `Retry-After` says."),
-    503: ("Unavailable", "database-away", "Wait for as many seconds as `Retry-After` says, and ask again."),
-    507: ("DiskFull", "disk-full", "A disk of the server is full; `detail` says which, and what to do."),
+    412: ("PreconditionFailed", "precondition-failed", "The file changed: its `ETag` differs from `If-Match`."),
+    413: ("TooLarge", "too-large", "A limit is exceeded; see `detail`."),
+    415: ("UnsupportedMediaType", "unsupported-media-type", "The media type of the body is not supported."),
+    416: ("RangeNotSatisfiable", "range", "The range is outside the file; `Content-Range` has its size."),
+    422: ("KeyReused", "idempotency-key-reused", "The Idempotency-Key was used for another request."),
+    429: ("TooManyRequests", "throttled", "Too many requests. Retry after `Retry-After` seconds."),
+    503: ("Unavailable", "database-away", "The database is unavailable. Retry after `Retry-After` seconds."),
+    507: ("DiskFull", "disk-full", "A disk of the server is full; see `detail`."),
 }
 
 FIELDS_PARAMETER: dict[str, Any] = {
     "name": "fields",
     "in": "query",
     "required": False,
-    "description": "Only these members, separated by commas; the schema's required ones are left out too.",
+    "description": "Return only these fields, separated by commas. This can leave out required fields of the schema.",
     "schema": {"type": "string", "minLength": 1, "example": "id"},
 }
 KEY_PARAMETER: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "With the same key, the same request has its effect once, and the same answer again.",
+    "description": "A repeated request with the same key has no further effect and returns the first response.",
     "schema": KEY_SCHEMA,
 }
-NOT_MODIFIED: dict[str, Any] = {"description": "Still what `If-None-Match` names: the `ETag` of an earlier answer."}
+NOT_MODIFIED: dict[str, Any] = {"description": "Not modified: the `ETag` equals `If-None-Match`."}
 
 
 def whole(low: int, high: int) -> dict[str, Any]:
-    """The schema of a whole number in a query."""
+    """Return the schema of an integer query parameter."""
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def problem_responses() -> dict[str, Any]:
-    """The components that operations refer to."""
+    """Return the components to which the operations refer."""
     responses, examples = {"NotModified": NOT_MODIFIED}, {}
     for status, (name, _, description) in MEANINGS.items():
         if status in ALWAYS:
@@ -67,7 +66,7 @@ def problem_responses() -> dict[str, Any]:
         else:
             responses[name] = _problem_response(description, example=_example_of(status))
     statuses = ", ".join(map(str, ALWAYS))
-    responses["Problem"] = _problem_response(f"Any operation may answer {statuses}.", examples=examples)
+    responses["Problem"] = _problem_response(f"Every operation may also return {statuses}.", examples=examples)
     seconds = {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds, with a 429, 503 or 507."}
     responses["Problem"]["headers"] = {"Retry-After": seconds}
     return responses
@@ -88,13 +87,13 @@ def _example_of(status: int) -> dict[str, Any]:
         "instance": "/api/v1/rollouts/",
     }
     if status == HTTPStatus.BAD_REQUEST:
-        message = "“colection” is not a query parameter of this address. Did you mean “collection”?"
+        message = "“colection” is not a query parameter of this endpoint. Did you mean “collection”?"
         example["errors"] = [{"pointer": "?colection", "code": "unknown", "message": message}]
     return example
 
 
 class DescribedSchema(AutoSchema):
-    """A view may name further statuses of an action: `problems = {"download": {410}}`."""
+    """Schema of an operation. A view may declare further statuses of an action: `problems = {"download": {410}}`."""
 
     def get_operation(self, *arguments: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*arguments)
@@ -138,12 +137,12 @@ class DescribedSchema(AutoSchema):
             del operation["parameters"]
 
     def _is_repeatable(self) -> bool:
-        """Whether answers to this operation are kept for its Idempotency-Key."""
+        """Return True if responses of this operation are stored for its Idempotency-Key."""
         others = getattr(self.view, "own_repeats", frozenset()) | getattr(self.view, "unrepeatable", frozenset())
         return self.method == "POST" and self._asked() not in others
 
     def _get_filter_parameters(self) -> list[dict[str, Any]]:
-        """With the bounds that the filters keep."""
+        """Return the filter parameters with the bounds of the filters."""
         parameters: list[dict[str, Any]] = super()._get_filter_parameters()  # type: ignore[no-untyped-call]
         filters = getattr(getattr(self.view, "filterset_class", None), "base_filters", {})
         for parameter in parameters:

@@ -1,4 +1,7 @@
-"""Pages by keyset: `?cursor=&limit=`. Pages never shift when rows are added; the last costs what the first does."""
+"""Keyset pagination: `?cursor=&limit=`.
+
+Pages do not shift when rows are added, and the last page costs the same as the first.
+"""
 
 import binascii
 import re
@@ -12,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.problems import bad_query
 from apps.rollouts.search.keyset_pages import page_by_column
 
 PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
@@ -20,18 +23,14 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 MAX_KEY = 2**63 - 1
 _PLACE = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
-"""The value of the row that a page ended with, none where it had none, and the row's id."""
-_ORDERS = "By what rows are ordered, descending with `-`. Rows without a value stand last; ids break ties."
-
-
-def _refuse(parameter: str, message: str) -> QueryProblem:
-    return QueryProblem([{"pointer": f"?{parameter}", "code": "invalid", "message": message}])
+"""The value of the last row of a page, if it has one, and its id."""
+_ORDERS = "Order of the rows, descending with `-`. Rows without a value come last; ids break ties."
 
 
 class KeysetPagination(BasePagination):
-    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` says otherwise.
+    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` changes it.
 
-    A view may name more orders in `orders`, and says in `expect` which rows have a value in one of them.
+    A view may list more orders in `orders`; `expect` tells which rows have a value.
     """
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
@@ -41,7 +40,7 @@ class KeysetPagination(BasePagination):
         if ordering not in known:
             hint = get_close_matches(ordering, known, n=1)
             also = f" Did you mean {hint[0]}?" if hint else ""
-            raise _refuse("ordering", f"Order by {', '.join(known[:-1])} or {known[-1]}.{also}")
+            raise bad_query("ordering", f"Order by {', '.join(known[:-1])} or {known[-1]}.{also}")
         place = _decode_cursor(request.query_params.get("cursor", ""), ordering)
         self.url = request.build_absolute_uri()
         rows: list[Any]
@@ -62,7 +61,8 @@ class KeysetPagination(BasePagination):
                 size=limit,
             )
             rows, beyond = page.rows, page.after or None
-        self.next_cursor = None if beyond is None else _encode_cursor(beyond, ordering)
+        written = urlsafe_b64encode(orjson.dumps([ordering, beyond])).decode().rstrip("=")
+        self.next_cursor = None if beyond is None else written
         return rows
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -85,8 +85,8 @@ class KeysetPagination(BasePagination):
         limits = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
         orders = {"type": "string", "enum": _orders_of(view), "default": getattr(view, "ordering", "-id")}
         return [
-            _parameter("cursor", "`next_cursor` of the page before.", texts),
-            _parameter("limit", "Rows in a page.", limits),
+            _parameter("cursor", "`next_cursor` of the previous page.", texts),
+            _parameter("limit", "Rows per page.", limits),
             _parameter("ordering", _ORDERS if hasattr(view, "orders") else "Oldest or newest first.", orders),
         ]
 
@@ -99,7 +99,7 @@ def _read_limit(text: str) -> int:
     if not text:
         return DEFAULT_LIMIT
     if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LIMIT:
-        raise _refuse("limit", f"Give a whole number from 1 to {MAX_LIMIT}.")
+        raise bad_query("limit", f"Give a whole number from 1 to {MAX_LIMIT}.")
     return int(text)
 
 
@@ -111,17 +111,13 @@ def _orders_of(view: Any) -> list[str]:
 def _cut_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
     if place is not None:
         queryset = queryset.filter(**{"id__gt" if ordering == "id" else "id__lt": place})
-    # One row more than asked for tells whether another page follows, without a COUNT.
+    # One extra row tells whether another page follows, without a COUNT.
     rows = list(queryset.order_by(ordering)[: limit + 1])
     return rows[:limit], rows[limit - 1].pk if len(rows) > limit else None
 
 
-def _encode_cursor(place: int | str, ordering: str) -> str:
-    return urlsafe_b64encode(orjson.dumps([ordering, place])).decode().rstrip("=")
-
-
 def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
-    """The id of the last row of the page before, or `value~id` where the order is not that of ids."""
+    """Return the id of the last row of the previous page, or `value~id` for other orders."""
     if not cursor:
         return None
     try:
@@ -134,4 +130,4 @@ def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
             return key
         case [str(order), str(place)] if order == ordering not in {"id", "-id"} and _PLACE.fullmatch(place):
             return place
-    raise _refuse("cursor", "This cursor is not of a page of this list in this order.")
+    raise bad_query("cursor", "Invalid cursor for this list and order.")

@@ -1,4 +1,4 @@
-"""Every error of the API is one shape: RFC 9457 `application/problem+json`."""
+"""All errors of the API have one format: RFC 9457 `application/problem+json`."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
 
 
 class Problem(exceptions.APIException):
-    """An error with its own status, kind and members; `kind` ends the problem's `type` and never changes."""
+    """An error with its own status, kind and members; `kind` ends the `type` of the problem and never changes."""
 
     def __init__(self, status: int, kind: str, detail: str, **members: Any) -> None:
         super().__init__(detail, code=kind)
@@ -38,11 +38,15 @@ class Problem(exceptions.APIException):
 
 
 class QueryProblem(Problem):
-    """A query parameter that is unknown or has a value that makes no sense."""
+    """Raised for an unknown query parameter or an invalid value."""
 
     def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
         message = "; ".join(error["message"] for error in errors)
         super().__init__(HTTPStatus.BAD_REQUEST, "bad-query", message, errors=list(errors))
+
+
+def bad_query(name: str, message: str) -> QueryProblem:
+    return QueryProblem([{"pointer": f"?{name}", "code": "invalid", "message": message}])
 
 
 def problem_body(status: int, kind: str, detail: str, instance: str, **members: Any) -> dict[str, Any]:
@@ -57,16 +61,16 @@ def problem_body(status: int, kind: str, detail: str, instance: str, **members: 
 
 
 def problem_response(request: HttpRequest, status: int, kind: str, detail: str) -> JsonResponse:
-    """For what goes wrong outside the views of the API."""
+    """Return a problem for errors outside the views of the API."""
     return JsonResponse(problem_body(status, kind, detail, request.path), status=status, content_type=PROBLEM_TYPE)
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Django REST Framework's exception handler. None means a bug, which nothing here catches."""
+    """Convert an exception to a problem document. None means a bug, which is not caught here."""
     problem = _as_problem(error)
     if problem is None:
         return None
-    # The domain's exceptions pass through open transactions of the request, if any.
+    # Domain exceptions must leave open transactions of the request first.
     set_rollback()
     headers = {}
     if getattr(error, "auth_header", None):
@@ -74,8 +78,8 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     if getattr(error, "wait", None):
         headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
     request = context.get("request")
-    # Messages quote what was sent, which may hold credentials: logs and stored answers keep them. Without a look at
-    # the database, which may be why this is a problem.
+    # Messages quote the request, which may contain credentials, and are logged and stored. Redact without a database
+    # query, because the database may be the problem.
     said, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
     body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **said)
     return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
@@ -106,7 +110,7 @@ def _describe_refusal(error: Refusal) -> Problem:
 
 
 def flatten_errors(details: Any, pointer: str = "") -> Iterator[dict[str, str]]:
-    """Nested serializer errors → one entry each, with a JSON Pointer (RFC 6901) into the body."""
+    """Flatten nested serializer errors, each with a JSON Pointer (RFC 6901) into the body."""
     if isinstance(details, Mapping) and set(details) == {"message", "code"} and isinstance(details["code"], str):
         yield {"pointer": pointer, "code": details["code"], "message": str(details["message"])}
     elif isinstance(details, Mapping):
@@ -124,24 +128,26 @@ def _flatten_model_errors(error: ModelValidationError) -> Iterator[dict[str, str
     for field, errors in by_field.items():
         for one in errors:
             for message in one.messages:
-                # An operation that knows the place within a field says so.
+                # An operation that knows the position within a field reports it.
                 within = (one.params or {}).get("pointer", "")
                 pointer = "" if field in WHOLE_BODY else f"/{field}{within}"
                 yield {"pointer": pointer, "code": one.code or "invalid", "message": message}
 
 
-# In order: the first that fits is used. What is not here is a bug, and ends as a 500.
+# In order: the first match is used. Unlisted exceptions are bugs and become a 500.
 DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     Problem: lambda error: error,
     exceptions.ValidationError: lambda error: _invalid(list(flatten_errors(error.get_full_details()))),
     ModelValidationError: lambda error: _invalid(list(_flatten_model_errors(error))),
     exceptions.APIException: _describe_drf,
-    Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address."),
-    PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
+    Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "Not found."),
+    PermissionDenied: lambda error: Problem(
+        HTTPStatus.FORBIDDEN, "permission-denied", "You do not have permission for this."
+    ),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     Refusal: _describe_refusal,
-    SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
-    # Such as a zero byte inside a JSON value, which PostgreSQL cannot store.
+    SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be parsed."),
+    # For example a NUL character in a JSON value, which PostgreSQL cannot store.
     DataError: lambda error: Problem(HTTPStatus.BAD_REQUEST, "invalid", "The database cannot store these values."),
-    ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Something else still refers to this."),
+    ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Other objects still refer to this."),
 }

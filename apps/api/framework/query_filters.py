@@ -1,4 +1,4 @@
-"""Filters are declared one by one; a query parameter that nobody declared is refused, with what was probably meant."""
+"""Filters are declared one by one. Unknown query parameters are rejected with a suggestion."""
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
@@ -20,32 +20,32 @@ from apps.api.framework.problems import QueryProblem, flatten_errors
 
 
 class IdFilter(django_filters.NumberFilter):
-    """Equality with the primary key of a related row."""
+    """Compares with the primary key of a related row."""
 
     def __init__(self, field_name: str, **options: Any) -> None:
         super().__init__(field_name=field_name, min_value=0, max_value=MAX_KEY, decimal_places=0, **options)
 
 
 class SlugFilter(django_filters.CharFilter):
-    """Equality with the slug of a related row."""
+    """Compares with the slug of a related row."""
 
     def __init__(self, noun: str) -> None:
         super().__init__(field_name=f"{noun}__slug")
 
 
 def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:
-    """A task's place in its version as people count it, from 1."""
+    """Return a filter by task number in its version, from 1."""
     return django_filters.NumberFilter(
         field_name=field_name,
         min_value=1,
         max_value=2**31,
         decimal_places=0,
-        label=f"The task's place in its version as pages say it, from 1: `index` + 1. {also}".rstrip(),
+        label=f"Task number as shown on pages, from 1: `index` + 1. {also}".rstrip(),
     )
 
 
 def plain(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """What filters were given, with whole numbers as such."""
+    """Return the given filters, with integers converted."""
     return {name: int(value) if isinstance(value, Decimal) else value for name, value in cleaned.items()}
 
 
@@ -60,7 +60,7 @@ class FlagField(forms.Field):
 
 @extend_schema_field(OpenApiTypes.BOOL)
 class FlagFilter(django_filters.Filter):
-    """django-filter's own takes everything that is neither true nor false for “no matter”."""
+    """A filter by true or false that rejects other values; django-filter ignores them."""
 
     field_class = FlagField
 
@@ -69,7 +69,7 @@ class FlagFilter(django_filters.Filter):
 
 
 class DeclaredFilterBackend(DjangoFilterBackend):
-    """django-filter with our error shape; it looks at declared filters only."""
+    """django-filter with our error format. Allows only declared filters."""
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         try:
@@ -84,15 +84,15 @@ class DeclaredFilterBackend(DjangoFilterBackend):
 
 
 def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
-    """A typing error in a filter must not quietly answer with everything."""
+    """Reject unknown parameters: a typing error in a filter must not return all rows."""
     errors = []
     for name, values in request.query_params.lists():
         if name not in known:
-            message = f"“{name}” is not a query parameter of this address. {hint(name, known)}"
+            message = f"“{name}” is not a query parameter of this endpoint. {hint(name, known)}"
             errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
         elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
-            # A script whose variable is empty must not get everything either.
-            message = "Give this once." if len(values) > 1 else "This is empty: give a value, or leave it out."
+            # A script with an empty variable must not get all rows either.
+            message = "Give this only once." if len(values) > 1 else "This is empty. Give a value, or leave it out."
             errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
     if errors:
         raise QueryProblem(errors)

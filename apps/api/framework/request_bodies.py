@@ -1,4 +1,4 @@
-"""Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
+"""Request bodies: JSON, and files, which are streamed and never held in memory."""
 
 import contextlib
 import hashlib
@@ -23,12 +23,11 @@ READ_BYTES = 256 * 1024
 
 
 class BoundedJSONParser(JSONParser):
-    """The one reader of JSON bodies. What no view could follow, count with or store is the caller's mistake, not
-    ours, and is refused before any view sees it."""
+    """The only parser of JSON bodies. Values that views cannot process or store are rejected here."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            # Whatever charset is claimed: JSON is UTF-8, and Python knows codecs that no text comes out of.
+            # The charset is ignored: JSON is UTF-8, and some Python codecs do not decode to text.
             text = stream.read().decode()
         except UnicodeDecodeError as error:
             raise ParseError(f"JSON parse error - byte {error.start + 1} is not UTF-8.") from None
@@ -41,7 +40,7 @@ class BoundedJSONParser(JSONParser):
 
 
 def nest_error(path: Path, error: ErrorDetail) -> Any:
-    """The error nested like the body, which makes its pointer."""
+    """Return the error nested like the body, from which its pointer is derived."""
     nested: Any = [error]
     for step in reversed(path):
         nested = {str(step): nested}
@@ -49,15 +48,13 @@ def nest_error(path: Path, error: ErrorDetail) -> Any:
 
 
 class UntouchedParser(BaseParser):
-    """Leaves the body to the view. Django REST Framework asks a parser as soon as somebody looks at request.POST,
-    which the check of a browser's CSRF token does."""
+    """Leaves the body to the view.
+
+    Django REST Framework calls a parser on the first access to request.POST, which the CSRF check does.
+    """
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
         return {}
-
-
-def _untouched(media_type: str) -> type[BaseParser]:
-    return type("FileParser", (UntouchedParser,), {"media_type": media_type})
 
 
 RAW_TYPES = (
@@ -71,13 +68,13 @@ RAW_TYPES = (
     "application/zstd",
     "application/octet-stream",
 )
-"""What a body may say that it is; what it is, its content tells."""
-RAW_PARSERS: list[type[BaseParser]] = [_untouched(media_type) for media_type in RAW_TYPES]
+"""Accepted media types; the content decides."""
+RAW_PARSERS: list[type[BaseParser]] = [type("FileParser", (UntouchedParser,), {"media_type": one}) for one in RAW_TYPES]
 FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
 
 
 def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
-    """The file of a request and its name: the part `file` of a form, or the body itself, whose type may name it."""
+    """Return the file of a request and its name: the form field `file`, or the body itself."""
     refuse_large_body(request)
     media_type = _media_type(request)
     if is_form(request):
@@ -87,7 +84,8 @@ def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
         return files["file"], filename or files["file"].name
     if media_type not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
-    return raw_stream(request), filename or f"rows{_ENDINGS.get(media_type, '')}"
+    # DRF's `request.stream` is None for a chunked body without length.
+    return request._request, filename or f"rows{_ENDINGS.get(media_type, '')}"
 
 
 _ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet"}
@@ -95,7 +93,7 @@ _ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "applicatio
 
 @contextmanager
 def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
-    """Names and files of a request that may send several, each of which can be read more than once."""
+    """Return names and files of a request with several files, each readable more than once."""
     with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as spool:
         if is_form(request):
             refuse_large_body(request)
@@ -110,7 +108,7 @@ def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
 
 
 def digest_form(request: Request) -> bytes:
-    """SHA-256 over the fields and files of a form, in the order of their names."""
+    """Return the SHA-256 of all fields and files of a form, ordered by name."""
     refuse_large_body(request)
     digest = hashlib.sha256()
     for name, values in sorted(request.POST.lists()):
@@ -126,19 +124,19 @@ def digest_form(request: Request) -> bytes:
 
 
 def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
-    """SHA-256 of a body that is a file; it can be read from its beginning afterwards, until the spools are closed."""
+    """Return the SHA-256 of a file body. The body can be read again until the spools are closed."""
     refuse_large_body(request)
     stream = request._request._stream
-    # The server has the body on disk already and lets it be read again; WSGI does not.
+    # The server already stored the body on disk and allows reading it again; WSGI does not.
     spool: IO[bytes] | None = None
     if not (hasattr(stream, "seekable") and stream.seekable()):
-        # Whoever gave the stack closes it.
+        # The owner of the stack closes it.
         spool = spools.enter_context(tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR))  # noqa: SIM115
     digest, size = hashlib.sha256(), 0
     while block := stream.read(READ_BYTES):
         size += len(block)
         if size > settings.MAX_BODY_BYTES:
-            detail = f"At most {settings.MAX_BODY_BYTES:,} bytes are taken (GYMWEB_MAX_BODY_BYTES)."
+            detail = f"The body can have at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)."
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=settings.MAX_BODY_BYTES)
         digest.update(block)
         if spool is not None:
@@ -150,15 +148,10 @@ def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
 
 
 def open_part(request: Request) -> HttpRequest:
-    """The body of one part."""
+    """Return the body of one part."""
     if _media_type(request) not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
     _refuse_large(request, settings.UPLOAD_PART_BYTES, "the largest part")
-    return raw_stream(request)
-
-
-def raw_stream(request: Request) -> HttpRequest:
-    # DRF's own `request.stream` is None for a chunked body, which comes without a length.
     return request._request
 
 
@@ -177,5 +170,5 @@ def _media_type(request: Request) -> str:
 def _refuse_large(request: Request, limit: int, name: str) -> None:
     length = request.META.get("CONTENT_LENGTH") or "0"
     if length.isdigit() and int(length) > limit:
-        detail = f"The body has {int(length):,} bytes; at most {limit:,} are taken ({name})."
+        detail = f"The body has {int(length):,} bytes; the maximum is {limit:,} ({name})."
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=limit)

@@ -1,4 +1,4 @@
-"""Rates: so many requests a minute of one key or person, and of one address; more is a 429 with Retry-After."""
+"""Rate limits in requests per minute: per key or user, and per address. Above, 429 with Retry-After."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from apps.accounts.tallies import network_of
 
 
 class RateThrottle(BaseThrottle):
-    """Asked once a request was let in. Refused keys count against their address where they are refused."""
+    """Checked once a request is authenticated. Rejected keys count against their address."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         self.left = CALLERS.take(_caller(request), settings.API_RATE)

@@ -1,4 +1,4 @@
-"""Make serializer fields from the specification of an order (see apps/gym/specs.py)."""
+"""Make serializer fields from a spec (see apps/gym/specs.py)."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,13 +6,16 @@ from typing import Any, TypeVar
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
+from apps.api.framework.base_viewsets import SLUG
 from apps.gym.specs import Option, SpecField, spec_fields
 
 Made = TypeVar("Made", bound="serializers.Serializer[Any]")
 
 
 def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[[type[Made]], type[Made]]:
-    """Give a serializer class a field for each option of the spec, or for those named. Its own fields stay.
+    """Return a class decorator that adds a field for each option of the spec, or for the named ones.
+
+    Fields of the class take precedence.
 
     With `partial`, for changes, no field is required or has a default.
     """
@@ -27,27 +30,35 @@ def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[
 
 
 def make_parameter(field: SpecField) -> OpenApiParameter:
-    """Return an option as a parameter of an address. Lists and dicts are texts there."""
-    kind = field.type if field.type in (bool, int, float) else str
+    """Return an option as a query parameter. Lists and dicts are strings there."""
+    kind: Any = field.type if field.type in (bool, int, float) else str
+    if field.is_row and _has_slug(field.type):
+        kind = {"type": "string", "pattern": f"^{SLUG}$"}
     return OpenApiParameter(
         field.name,
         kind,
         enum=[one for one in field.choices if one] or None,
         default=field.default or (field.default if kind in (bool, int) else None),
-        description=_describe(field),
+        description=_describe(field, none="excluded"),
     )
 
 
-def _describe(field: SpecField) -> str:
+def _describe(field: SpecField, *, none: str = "null") -> str:
     option = field.option
-    none = f"null: {option.none}" if field.nullable and option.none else ""
-    said = "; ".join(filter(None, (option.help, none)))
-    return f"{said}." if said else ""
+    told = f"{none}: {option.none}" if field.nullable and option.none else ""
+    said = option.help or option.label
+    if said.endswith("."):
+        return f"{said} {told[:1].upper()}{told[1:]}." if told else said
+    return "; ".join(filter(None, (said, told))) + "."
+
+
+def _has_slug(model: Any) -> bool:
+    return any(field.name == "slug" for field in model._meta.fields)
 
 
 def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[Any, Any, Any, Any]:
     option = field.option
-    given: dict[str, Any] = {"help_text": _describe(field) or None}
+    given: dict[str, Any] = {"help_text": _describe(field)}
     if field.nullable:
         given["allow_null"] = True
     if partial or field.required:
@@ -75,7 +86,7 @@ def _rows(field: SpecField, given: dict[str, Any]) -> "serializers.Field[Any, An
         given["many"] = True
     manager: Any = model._default_manager
     rows = getattr(manager, "present", manager.all)()
-    if any(each.name == "slug" for each in model._meta.fields):
+    if _has_slug(model):
         return serializers.SlugRelatedField(slug_field="slug", queryset=rows, **given)
     return serializers.PrimaryKeyRelatedField(queryset=rows, **given)
 

@@ -1,4 +1,4 @@
-"""The API's side of the table of permissions: what a view does not name is refused."""
+"""Permissions in the API: undeclared actions are rejected."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from apps.accounts.permissions import Permission, caller_may, scopes_with, user_
 
 
 class TablePermission(BasePermission):
-    """`view.permissions` maps each action (or method, in a view without actions) to the permission it needs."""
+    """`view.permissions` maps each action (or method, in a view without actions) to its permission."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         permissions: dict[str, Permission] = getattr(view, "permissions", {})
         name = _asked_for(request, view)
         if name is None:
-            # Ends in 405, for who may know that the route exists.
+            # Return 405, but only to users who may know that the route exists.
             return caller_may(request.user, request.auth, Permission.MEMBER)
         permission = permissions.get(name)
         if permission is None:
@@ -32,14 +32,14 @@ class TablePermission(BasePermission):
 def _say_missing(permission: Permission) -> str:
     scopes = scopes_with(permission)
     if not scopes:
-        return "No API key may do this: sign in, or use a command."
-    return f"This API key lacks a scope for this: {' or '.join(scopes)}."
+        return "API keys cannot do this. Sign in, or use a command."
+    return f"The API key needs a scope for this: {' or '.join(scopes)}."
 
 
 def _asked_for(request: Request, view: Any) -> str | None:
-    """The action, or the method's name where a view has no actions; None for a method that the route does not have."""
+    """Return the action, or the method if a view has no actions; None for a method that the route lacks."""
     if hasattr(view, "action"):
-        # Django REST Framework calls OPTIONS "metadata" on every route; no route here has it.
+        # Django REST Framework calls OPTIONS "metadata" on every route; no route here supports it.
         return None if view.action == "metadata" else view.action
     method = (request.method or "").lower()
     if method == "options" or not hasattr(view, method):

@@ -1,4 +1,4 @@
-"""What a request asks for beside its file: parameters of the address, or fields of the form that brings the file."""
+"""Options of an upload request: query parameters, or fields of the form with the file."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -8,15 +8,15 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from apps.api.framework.declared_fields import hint
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.problems import bad_query
 from apps.api.framework.request_bodies import is_form, refuse_large_body
 
-# A browser's form may carry its token so; the check of it has been made.
+# A browser form may include its CSRF token, which is already checked.
 _CSRF_FIELD = "csrfmiddlewaretoken"
 
 
 class Options(dict[str, str]):
-    """Values by name. A refusal points to where the value stood."""
+    """Values by name. Errors point to the source of the value."""
 
     def __init__(self, query: Mapping[str, str], fields: Mapping[str, str]) -> None:
         super().__init__({**query, **fields})
@@ -28,7 +28,7 @@ class Options(dict[str, str]):
     def refuse(self, name: str, message: str) -> Exception:
         if name in self._of_form:
             return ValidationError({name: message})
-        return QueryProblem([{"pointer": f"?{name}", "code": "invalid", "message": message}])
+        return bad_query(name, message)
 
     def flag(self, name: str) -> bool:
         value = self.get(name, "false").lower()
@@ -41,7 +41,7 @@ _TYPES = {str: "string", bool: "boolean", int: "integer"}
 
 
 def describe_form(file: Mapping[str, Any], parameters: Iterable[OpenApiParameter]) -> dict[str, Any]:
-    """The schema of a form with a file and, as fields, what the address takes too."""
+    """Return the schema of a form with a file and the query parameters as fields."""
     fields = {one.name: _schema_of(one) for one in parameters}
     return {"type": "object", "properties": {"file": dict(file), **fields}, "additionalProperties": False}
 
@@ -53,8 +53,10 @@ def _schema_of(parameter: OpenApiParameter) -> dict[str, Any]:
 
 
 def read_options(request: Request, known: Collection[str], *, several: bool = False) -> Options:
-    """The options of a request that brings a file, or `several`. Raises ValidationError where a form has a field that
-    nobody knows, or one that has been given already."""
+    """Return the options of an upload request with one file, or `several`.
+
+    Raise ValidationError for unknown or repeated form fields.
+    """
     query: dict[str, str] = request.query_params.dict()
     if not is_form(request):
         return Options(query, {})
@@ -64,11 +66,11 @@ def read_options(request: Request, known: Collection[str], *, several: bool = Fa
     for name in sorted({*fields, *request.FILES}):
         given = [*fields.get(name, ()), *request.FILES.getlist(name)]
         if name not in {*known, "file"}:
-            errors[name] = ErrorDetail(f"There is no field “{name}”. {hint(name, [*known, 'file'])}", code="unknown")
+            errors[name] = ErrorDetail(f"Unknown field “{name}”. {hint(name, [*known, 'file'])}", code="unknown")
         elif name == "file" and name in fields:
             errors[name] = ErrorDetail("Send it as a file, with a file name.", code="invalid")
         elif name != "file" and name in request.FILES:
-            errors[name] = ErrorDetail("This is no file: send it as a text.", code="invalid")
+            errors[name] = ErrorDetail("This is not a file. Send it as a text field.", code="invalid")
         elif name == "file" and len(given) > 1 and not several:
             errors[name] = ErrorDetail("Send one file at a time.", code="repeated")
         elif name != "file" and len(given) + (name in query) > 1:

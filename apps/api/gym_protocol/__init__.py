@@ -1,1 +1,1 @@
-"""NeMo Gym's protocol for programs with an API key."""
+"""NeMo Gym's protocol for clients with an API key."""

@@ -1,4 +1,4 @@
-"""Addresses below `/gym/`: what stands behind them is a route of the protocol."""
+"""URLs below `/gym/`, each followed by a route of the protocol."""
 
 from django.urls import URLPattern, path
 

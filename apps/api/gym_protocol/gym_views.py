@@ -1,6 +1,6 @@
-"""Our environments, agents and models for programs with an API key: NeMo Gym's protocol below `/gym/`.
+"""Our environments, agents and models for clients with an API key: NeMo Gym's protocol below `/gym/`.
 
-Whoever knows no path prefix and no key is served by the commands `serve_environment`, `serve_agent`, `serve_model`.
+Clients without path prefix and API key need the commands `serve_environment`, `serve_agent` and `serve_model`.
 """
 
 from typing import Any
@@ -31,12 +31,12 @@ from apps.rollouts.serving.served_connections import (
 
 
 class GymView(APIView):
-    """A subclass says what is hosted for an address. Reading costs nothing; the rest may cost tokens."""
+    """A subclass defines what a URL hosts. GET is free; other methods may cost tokens."""
 
     permissions = {"get": Permission.READ, "post": Permission.COLLECT}
     content_negotiation_class = AnyFormat
-    # One rollout is dozens of calls, and a trainer makes thousands of rollouts: what bounds these is how many sessions
-    # and how many questions are open at once.
+    # One rollout makes dozens of calls, and a trainer runs thousands of rollouts. Open sessions and calls are limited
+    # instead.
     throttle_classes: list[type[BaseThrottle]] = []
     schema = None
 
@@ -66,7 +66,7 @@ class GymView(APIView):
         return reply
 
     def find(self, **names: str) -> tuple[str, object, Connect, float]:
-        """What it is called, what changes with its rows, how it is connected, and how long an answer may take."""
+        """Return the name, a stamp that changes with its rows, how to connect it, and the time limit of an answer."""
         raise NotImplementedError
 
     def cookie(self, **names: str) -> str:

@@ -1,28 +1,29 @@
-"""What the API says of pairs, pair sets and rules, and what it is told to make, judge or ask about them."""
+"""Serializers of pairs, pair sets, rules, and the requests to build, decide and review them."""
 
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
+from apps.pairs.pair_counts import PairCounts
 from apps.pairs.pair_queues import MOST, USUAL
 from apps.pairs.pair_sets import PairOrder
-from apps.pairs.provenance import Said
+from apps.pairs.provenance import Opinion
 from apps.reviews.models import Review
+from apps.reviews.models.queues import MAX_OVERLAP
 
 MAX_PREVIEW = 20
 MAX_TOGETHER = 1000
 
 
 class PairSetSerializer(serializers.ModelSerializer[PairSet]):
-    further: Any = serializers.PrimaryKeyRelatedField(
-        many=True, read_only=True, help_text="Collections beside the first."
-    )
+    further: Any = serializers.PrimaryKeyRelatedField(many=True, read_only=True, help_text="Further collections.")
     rule = serializers.DictField(read_only=True)
     counts = serializers.DictField(child=serializers.IntegerField(), read_only=True)
     excluded = serializers.DictField(child=serializers.IntegerField(), read_only=True)
@@ -57,7 +58,7 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
 @spec_serializer(Rule)
 @spec_serializer(PairOrder, "collection", "further")
 class RuleSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """The fields of a rule, and the collections that it is applied to."""
+    """The fields of a rule, and the collections to which it is applied."""
 
     def to_internal_value(self, data: Any) -> Any:
         given = super().to_internal_value(data)
@@ -71,7 +72,9 @@ class PairRuleSerializer(RuleSerializer):
 
 
 class PairPreviewRuleSerializer(RuleSerializer):
-    limit = serializers.IntegerField(required=False, min_value=0, max_value=MAX_PREVIEW, help_text="Pairs to show.")
+    limit = serializers.IntegerField(
+        required=False, min_value=0, max_value=MAX_PREVIEW, help_text="Number of pairs to show."
+    )
 
 
 class NewPairSerializer(serializers.Serializer[Any]):
@@ -87,14 +90,16 @@ class NewPairSerializer(serializers.Serializer[Any]):
     rejected_length = serializers.IntegerField(source="pair.rejected_length")
 
 
+@record_serializer(
+    PairCounts,
+    groups="Number of groups by outcome.",
+    excluded="Unused rollouts by reason.",
+    sources="Number of pairs by source.",
+    considered="Number of rollouts checked.",
+    whole="False if the counts cover only the first `considered` of `total` rollouts.",
+)
 class PairCountsSerializer(serializers.Serializer[Any]):
-    pairs = serializers.IntegerField()
-    groups = serializers.DictField(child=serializers.IntegerField(), help_text="By what becomes of them.")
-    excluded = serializers.DictField(child=serializers.IntegerField(), help_text="Rollouts that are not used.")
-    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Pairs by their source.")
-    considered = serializers.IntegerField(help_text="Rollouts that were looked at.")
-    total = serializers.IntegerField()
-    whole = serializers.BooleanField(help_text="False: these are the counts of the first `considered` of `total`.")
+    pass
 
 
 class PairPreviewSerializer(serializers.Serializer[Any]):
@@ -105,18 +110,16 @@ class PairPreviewSerializer(serializers.Serializer[Any]):
 class PairSerializer(serializers.ModelSerializer[PreferencePair]):
     verifier_rewards = serializers.DictField(child=serializers.FloatField(allow_null=True), read_only=True)
     reviews = serializers.ListField(
-        child=serializers.IntegerField(), read_only=True, help_text="Those that the verdict was read in."
+        child=serializers.IntegerField(), read_only=True, help_text="Reviews that the verdict is based on."
     )
     length_ratio = serializers.FloatField(read_only=True, allow_null=True)
     reviewers = serializers.IntegerField(
-        read_only=True, help_text="People who judged the two, whatever they said; the adjudicator is none of them."
+        read_only=True, help_text="Number of reviewers of the two rollouts, without the adjudicator."
     )
     agreeing = serializers.IntegerField(
-        read_only=True, allow_null=True, help_text="Of the reviewers, those who said what the pair says."
+        read_only=True, allow_null=True, help_text="Number of reviewers who agree with the pair."
     )
-    adjudicated = serializers.BooleanField(
-        read_only=True, help_text="The pair says what an adjudicator said, not what the reviewers did."
-    )
+    adjudicated = serializers.BooleanField(read_only=True, help_text="True if the verdict is an adjudication.")
 
     class Meta:
         model = PreferencePair
@@ -146,21 +149,16 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
         ]
 
 
+@record_serializer(
+    Opinion,
+    reviewer="Null if the account was deleted.",
+    said="The better side; null if the review was withdrawn.",
+    strength="2 much better, 1 better, 0 neither.",
+    is_later="True if the review changed after the pair was built.",
+)
 class OpinionSerializer(serializers.Serializer[Any]):
-    review = serializers.IntegerField()
-    reviewer = serializers.CharField(allow_null=True, help_text="Null if the account was deleted.")
-    said = serializers.ChoiceField(
-        choices=get_args(Said),
-        allow_null=True,
-        help_text="The side that is better; null where it was taken back since.",
-    )
-    strength = serializers.IntegerField(help_text="2 much better, 1 better, 0 neither.")
-    is_adjudication = serializers.BooleanField()
+    queue_name = None
     status = serializers.ChoiceField(choices=Review.Status.choices)
-    is_later = serializers.BooleanField(help_text="It was submitted again after the pair was made.")
-    submitted_at = serializers.DateTimeField(allow_null=True)
-    queue = serializers.IntegerField(allow_null=True)
-    item = serializers.IntegerField(allow_null=True)
 
 
 class DecisionSerializer(serializers.ModelSerializer[PairDecision]):
@@ -173,7 +171,7 @@ class DecisionSerializer(serializers.ModelSerializer[PairDecision]):
 
 class PairVerdictSerializer(DeclaredFields, serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=PreferencePair.Status.choices)
-    reason = serializers.CharField(required=False, max_length=500, help_text="Needed where a pair is rejected.")
+    reason = serializers.CharField(required=False, max_length=500, help_text="Required to reject a pair.")
 
 
 class PairVerdictsSerializer(PairVerdictSerializer):
@@ -181,28 +179,28 @@ class PairVerdictsSerializer(PairVerdictSerializer):
 
     def validate_pairs(self, pairs: list[PreferencePair]) -> list[PreferencePair]:
         if len(pairs) > MAX_TOGETHER:
-            raise serializers.ValidationError(f"At most {MAX_TOGETHER:,} pairs together.")
+            raise serializers.ValidationError(f"At most {MAX_TOGETHER:,} pairs per request.")
         return pairs
 
 
 class AskSerializer(DeclaredFields, serializers.Serializer[Any]):
     name = serializers.CharField(required=False, max_length=150)
-    limit = serializers.IntegerField(default=USUAL, min_value=1, max_value=MOST, help_text="Pairs at most.")
-    overlap = serializers.IntegerField(default=1, min_value=1, max_value=20, help_text="People who judge each pair.")
+    limit = serializers.IntegerField(default=USUAL, min_value=1, max_value=MOST, help_text="Maximum number of pairs.")
+    overlap = serializers.IntegerField(default=1, min_value=1, max_value=MAX_OVERLAP, help_text="Reviews per pair.")
 
 
 class DecidedSerializer(serializers.Serializer[Any]):
-    changed = serializers.IntegerField(help_text="Pairs that had another status.")
+    changed = serializers.IntegerField(help_text="Number of pairs whose status changed.")
 
 
 class PairSetChangesSerializer(serializers.Serializer[Any]):
     before = serializers.IntegerField(source="one.pk")
     after = serializers.IntegerField(source="other.pk")
-    kept = serializers.IntegerField(help_text="Pairs in both, the same way round and at the same place.")
-    turned = serializers.IntegerField(help_text="Pairs of the same two the other way round.")
+    kept = serializers.IntegerField(help_text="Number of equal pairs in both versions.")
+    turned = serializers.IntegerField(help_text="Number of swapped pairs.")
     added = serializers.IntegerField()
     removed = serializers.IntegerField()
-    settings = serializers.SerializerMethodField(help_text="What the rules say differently: [before, after] by name.")
+    settings = serializers.SerializerMethodField(help_text="Differing rule options: [before, after] by name.")
 
     @extend_schema_field({"type": "object", "additionalProperties": {"type": "array", "items": {}}})
     def get_settings(self, changes: Any) -> dict[str, Any]:

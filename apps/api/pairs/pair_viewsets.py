@@ -1,4 +1,4 @@
-"""Preference pairs, the sets that a rule made of collections, and what people decided of them."""
+"""Preference pairs, pair sets, and decisions about pairs."""
 
 from decimal import Decimal
 from http import HTTPStatus
@@ -6,15 +6,13 @@ from typing import Any
 
 import django_filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.query_filters import FlagFilter, IdFilter
+from apps.api.framework.query_values import read_whole
 from apps.api.pairs.pair_serializers import (
     AskSerializer,
     DecidedSerializer,
@@ -45,27 +43,19 @@ class PairSetFilter(django_filters.FilterSet):
     name = django_filters.CharFilter(field_name="name")
     state = django_filters.ChoiceFilter(choices=PairSet.State.choices)
 
-    class Meta:
-        model = PairSet
-        fields: list[str] = []
-
 
 class PairFilter(django_filters.FilterSet):
     pair_set = IdFilter("pair_set")
     task = IdFilter("task")
     margin_min = django_filters.NumberFilter(
         method="wide",
-        label="Without those that rewards made by a smaller margin; what people chose has none, and stays.",
+        label="Minimum margin of reward pairs. Pairs from reviews have no margin and always match.",
     )
     status = django_filters.ChoiceFilter(choices=PreferencePair.Status.choices)
     source = django_filters.ChoiceFilter(choices=PreferencePair.Source.choices)
-    long = FlagFilter("long", method="flagged", label="One side is more than twice as long as the other.")
-    against_reward = FlagFilter("against_reward", method="flagged", label="The chosen reward is the lower one.")
+    long = FlagFilter("long", method="flagged", label="Only pairs in which one side is more than twice as long.")
+    against_reward = FlagFilter("against_reward", method="flagged", label="Only pairs whose chosen reward is lower.")
     same_answer = FlagFilter("same_answer")
-
-    class Meta:
-        model = PreferencePair
-        fields: list[str] = []
 
     def wide(self, pairs: Any, name: str, value: Decimal) -> Any:
         return leave_out_close(pairs, float(value))
@@ -74,11 +64,10 @@ class PairFilter(django_filters.FilterSet):
         return pairs if value is None else flag_pairs(pairs, name, value=value)
 
 
-class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class PairSetViewSet(RowViewSet):
     queryset = PairSet.objects.prefetch_related("further")
     serializer_class = PairSetSerializer
     filterset_class = PairSetFilter
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -94,38 +83,37 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
     def create(self, request: Request) -> Response:
-        """Pair better with worse rollouts of the same task. Small collections at once; of large ones a worker makes the
-        set, and `state` says when it is ready."""
-        rule = PairRuleSerializer(data=request.data)
-        rule.is_valid(raise_exception=True)
-        pair_set = order_pairs(PairOrder(**rule.validated_data), user=self.person)
+        """Pair better with worse rollouts of the same task.
+
+        Small collections are paired at once; large ones by a worker, and `state` is `ready` when it has finished.
+        """
+        pair_set = order_pairs(PairOrder(**self.read_body(PairRuleSerializer)), user=self.person)
         return Response(PairSetSerializer(pair_set).data, status=HTTPStatus.CREATED)
 
-    @extend_schema(request=PairPreviewRuleSerializer, responses=PairPreviewSerializer)
-    @action(detail=False, methods=["post"])
+    @operation(detail=False, request=PairPreviewRuleSerializer, responses=PairPreviewSerializer)
     def count(self, request: Request) -> Response:
-        """What a rule would make, and the first of its pairs; nothing is stored. Counts for a second and a half."""
-        rule = PairPreviewRuleSerializer(data=request.data)
-        rule.is_valid(raise_exception=True)
-        keep = rule.validated_data.pop("limit", 0)
-        order = PairOrder(**rule.validated_data)
+        """Return the number of pairs that a rule makes, and the first of them.
+
+        Stores nothing. Counts for at most 1.5 seconds.
+        """
+        rule = self.read_body(PairPreviewRuleSerializer)
+        keep = rule.pop("limit", 0)
+        order = PairOrder(**rule)
         preview = count_pairs(check_collections(order), order.rule, keep=keep)
         return Response(PairPreviewSerializer(preview).data)
 
-    @extend_schema(request=AskSerializer, responses={201: QueueSerializer})
-    @action(detail=True, methods=["post"])
+    @operation(request=AskSerializer, responses={201: QueueSerializer})
     def ask(self, request: Request, pk: str) -> Response:
-        """Have people judge proposed pairs, those of the smallest margin first: a pairwise queue. Verdicts count in the
-        next version of the set."""
-        asked = AskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        queue = ask_people(pair_set=self.get_object(), **asked.validated_data, user=self.person)
+        """Create a pairwise queue of proposed pairs, smallest margin first.
+
+        Verdicts count in the next version of the set.
+        """
+        queue = ask_people(pair_set=self.get_object(), **self.read_body(AskSerializer), user=self.person)
         return Response(QueueSerializer(queue).data, status=HTTPStatus.CREATED)
 
-    @extend_schema(request=None, responses=PairSetSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=PairSetSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
-        """Stop making it."""
+        """Cancel building the set."""
         return Response(PairSetSerializer(cancel_pair_set(pair_set=self.get_object(), user=self.person)).data)
 
     @extend_schema(responses={204: None})
@@ -134,26 +122,22 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         delete_pair_set(pair_set=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(
+    @operation(
+        "get",
         responses=PairSetChangesSerializer,
-        parameters=[OpenApiParameter("since", int, description="An earlier version; by default the one before.")],
+        parameters=[OpenApiParameter("since", int, description="An earlier version. Default: the previous one.")],
     )
-    @action(detail=True)
     def changes(self, request: Request, pk: str) -> Response:
-        """What changed since the version before, or since an earlier one."""
-        given = request.query_params.get("since")
-        if given is not None and not (given.isascii() and given.isdigit() and 0 < len(given) < 10):
-            raise QueryProblem([{"pointer": "?since", "code": "invalid", "message": "Give the number of a version."}])
-        changes = compare_pair_sets(self.get_object(), since=None if given is None else int(given))
-        return Response(PairSetChangesSerializer(changes).data)
+        """Return what changed since the previous or an earlier version."""
+        since = read_whole(request, "since", high=10**9 - 1, message="Give the number of a version.")
+        return Response(PairSetChangesSerializer(compare_pair_sets(self.get_object(), since=since)).data)
 
 
-class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class PairViewSet(RowViewSet):
     queryset = PreferencePair.objects.all()
     serializer_class = PairSerializer
     filterset_class = PairFilter
     ordering = "id"
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -164,36 +148,39 @@ class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     }
     page_actions = frozenset({"list", "decisions"})
 
-    @extend_schema(request=PairVerdictSerializer, responses=PairSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(request=PairVerdictSerializer, responses=PairSerializer)
     def decide(self, request: Request, pk: str) -> Response:
-        """Accept or reject a pair, or take that back."""
-        verdict = PairVerdictSerializer(data=request.data)
-        verdict.is_valid(raise_exception=True)
+        """Accept or reject a pair, or undo the decision."""
+        verdict = self.read_body(PairVerdictSerializer)
         pair: PreferencePair = self.get_object()
-        decide_pairs(pairs=[pair], **verdict.validated_data, user=self.person)
+        decide_pairs(pairs=[pair], **verdict, user=self.person)
         pair.refresh_from_db()
         return Response(PairSerializer(pair).data)
 
-    @extend_schema(operation_id="pairs_decide_many", request=PairVerdictsSerializer, responses=DecidedSerializer)
-    @action(detail=False, methods=["post"], url_path="decide")
+    @operation(
+        detail=False,
+        url_path="decide",
+        operation_id="pairs_decide_many",
+        request=PairVerdictsSerializer,
+        responses=DecidedSerializer,
+    )
     def decide_many(self, request: Request) -> Response:
-        """The same of many pairs together."""
-        verdict = PairVerdictsSerializer(data=request.data)
-        verdict.is_valid(raise_exception=True)
-        return Response({"changed": decide_pairs(**verdict.validated_data, user=self.person)})
+        """Decide many pairs at once."""
+        return Response({"changed": decide_pairs(**self.read_body(PairVerdictsSerializer), user=self.person)})
 
-    @extend_schema(responses=DecisionSerializer(many=True))
-    @action(detail=True, filterset_class=None)
+    @operation("get", filterset_class=None, responses=DecisionSerializer(many=True))
     def decisions(self, request: Request, pk: str) -> Response:
-        """What was decided of it, the first decision first."""
+        """List the decisions on the pair, oldest first."""
         rows = PairDecision.objects.filter(pair=self.get_object()).select_related("user")
-        page = self.paginate_queryset(rows)
-        return self.get_paginated_response(self.in_part(DecisionSerializer(page, many=True)).data)
+        return self.answer_page(DecisionSerializer, rows)
 
-    @extend_schema(operation_id="pairs_reviews", responses=OpinionSerializer(many=True))
-    @action(detail=True, filterset_class=None, pagination_class=None)
+    @operation(
+        "get",
+        filterset_class=None,
+        pagination_class=None,
+        operation_id="pairs_reviews",
+        responses=OpinionSerializer(many=True),
+    )
     def reviews(self, request: Request, pk: str) -> Response:
-        """What each review says of the two that its verdict was read in: the votes, then the adjudication."""
-        opinions = read_opinions(self.get_object())
-        return Response(OpinionSerializer(opinions, many=True).data)
+        """List the reviews behind a pair's verdict: votes in order, then the adjudication."""
+        return Response(OpinionSerializer(read_opinions(self.get_object()), many=True).data)

@@ -1,1 +1,1 @@
-"""Policy models, and what holds calls to an endpoint back."""
+"""Policy models, and the circuit breakers and throttles of endpoints."""

@@ -1,4 +1,4 @@
-"""The circuit breaker and the flow control of a policy model or an environment, as read-only parts of either."""
+"""Circuit breaker and throttle of a policy model or environment, as read-only fields."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.framework.declared_fields import DeclaredFields
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Breaker, Throttle
@@ -19,7 +20,7 @@ class BreakerSerializer(serializers.ModelSerializer[Breaker]):
 
 @extend_schema_field(BreakerSerializer)
 class BreakerField(serializers.Field[Any, Any, Any, Any]):
-    """An endpoint that never failed has no row, and is shown as a closed breaker."""
+    """The circuit breaker of an endpoint. Without a row it is closed."""
 
     def __init__(self) -> None:
         super().__init__(source="*", read_only=True)
@@ -50,7 +51,7 @@ class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
 
 @extend_schema_field(ThrottleSerializer)
 class ThrottleField(serializers.Field[Any, Any, Any, Any]):
-    """An endpoint that never throttled a call has no row, and is shown as one without limits."""
+    """The throttle of an endpoint. Without a row there are no limits."""
 
     def __init__(self) -> None:
         super().__init__(source="*", read_only=True)
@@ -58,6 +59,19 @@ class ThrottleField(serializers.Field[Any, Any, Any, Any]):
     def to_representation(self, value: PolicyModel | Environment) -> Any:
         throttle = getattr(value, "throttle", None) or Throttle()
         if not throttle.is_limited(timezone.now()):
-            # What it allowed earlier is no limit any more.
+            # Expired limits are not shown.
             throttle = Throttle(quota_message=throttle.quota_message, quota_at=throttle.quota_at)
         return ThrottleSerializer(throttle).data
+
+
+class ServerSerializer(DeclaredFields, serializers.ModelSerializer[Any]):
+    # Common fields of policy models and environments.
+    breaker = BreakerField()
+    throttle = ThrottleField()
+    api_key = serializers.CharField(
+        write_only=True,
+        required=False,
+        allow_blank=True,
+        trim_whitespace=True,
+        help_text="Stored encrypted, write-only. Omit it to keep the stored key.",
+    )

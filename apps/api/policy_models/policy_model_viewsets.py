@@ -1,48 +1,48 @@
-"""Policy models. Their secret goes in and never comes out."""
+"""Policy models. Their API key is write-only."""
 
 from typing import Any
 
 import django_filters
 import orjson
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
+from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.problems import QueryProblem
-from apps.api.policy_models.breaker_serializers import BreakerField, ThrottleField
+from apps.api.framework.problems import bad_query
+from apps.api.framework.query_values import read_whole
+from apps.api.framework.record_serializers import record_serializer
+from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
 from apps.gym.traces.events import encode_event, event_kind
 from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import MAX_CHARACTERS, try_model
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.policy_model_changes import save_policy_model
-from apps.policies.shown_requests import show_extras
-from apps.rollouts.metrics.model_versions import track_versions
+from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.models import Collection
 
 
 class CheckSerializer(serializers.Serializer[Any]):
     name = serializers.ChoiceField(choices=["reachable", "model", "tool_call", "usage", "tokens", "latency"])
     status = serializers.ChoiceField(choices=["ok", "failed", "not_applicable"])
-    message = serializers.CharField(help_text="What was seen, or the exact error; never the key.")
-    target = serializers.CharField(required=False, help_text="The server that was asked.")
+    message = serializers.CharField(help_text="Result or exact error; never the key.")
+    target = serializers.CharField(required=False, help_text="The checked server.")
     seconds = serializers.FloatField(required=False)
 
 
-class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyModel]):
+class PolicyModelSerializer(ServerSerializer):
     sampling = serializers.DictField(required=False)
     base_url = serializers.CharField(
         required=False,
         allow_blank=True,
         max_length=500,
-        help_text="Up to and including /v1; of Azure the resource's endpoint. Left out: OpenAI's own, for `openai`.",
+        help_text="With /v1; for Azure the endpoint of the resource. Optional for `openai`.",
     )
     more_base_urls = serializers.ListField(
         child=serializers.CharField(max_length=500),
@@ -50,24 +50,15 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
         help_text="Further servers of the same model (`vllm` and `compatible`). A rollout stays with one of them.",
     )
     extra_headers = serializers.DictField(
-        child=serializers.CharField(allow_blank=True), required=False, help_text="Sent with every request."
+        child=serializers.CharField(allow_blank=True), required=False, help_text="HTTP headers of every request."
     )
-    extra_body = serializers.DictField(required=False, help_text="Merged into every request.")
+    extra_body = serializers.DictField(required=False, help_text="Fields merged into every request body.")
     renamed_fields = serializers.DictField(
-        child=serializers.CharField(), required=False, help_text="Other names of request fields."
+        child=serializers.CharField(), required=False, help_text="Renamed request fields."
     )
-    breaker = BreakerField()
-    throttle = ThrottleField()
     health_checks = CheckSerializer(many=True, read_only=True)
     capabilities = serializers.DictField(
-        read_only=True, help_text="What the endpoint tells of itself: `max_model_len`, `server_version`, …"
-    )
-    api_key = serializers.CharField(
-        write_only=True,
-        required=False,
-        allow_blank=True,
-        trim_whitespace=True,
-        help_text="Stored encrypted, never shown. Left out: the stored key stays.",
+        read_only=True, help_text="Metadata from the endpoint: `max_model_len`, `server_version`, …"
     )
 
     class Meta:
@@ -127,9 +118,9 @@ class TrySerializer(DeclaredFields, serializers.Serializer[Any]):
         child=serializers.DictField(),
         required=False,
         default=list,
-        help_text="Function tools, flat or as Chat Completions nests them. None of them is run.",
+        help_text="Function tools, flat or in Chat Completions form. Tools are not executed.",
     )
-    sampling = serializers.DictField(required=False, default=dict, help_text="Over the model's own defaults.")
+    sampling = serializers.DictField(required=False, default=dict, help_text="Overrides the defaults of the model.")
 
 
 class CapturedTokensSerializer(serializers.Serializer[Any]):
@@ -143,12 +134,13 @@ class TrialSerializer(serializers.Serializer[Any]):
     cost = serializers.FloatField(help_text="USD by the model's prices.")
 
 
+@record_serializer(
+    VersionReward,
+    version="Empty if no version was set when these rollouts started.",
+    rollouts="Completed with a reward.",
+    solved="Rollouts with full reward.",
+)
 class VersionRewardSerializer(serializers.Serializer[Any]):
-    version = serializers.CharField(allow_blank=True, help_text="Empty: none was said when these rollouts began.")
-    rollouts = serializers.IntegerField(help_text="Completed with a reward.")
-    tasks = serializers.IntegerField()
-    solved = serializers.IntegerField(help_text="Of the rollouts, those with full marks.")
-    mean_reward = serializers.FloatField()
     confidence = serializers.ListField(
         child=serializers.FloatField(),
         min_length=2,
@@ -156,25 +148,17 @@ class VersionRewardSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="95 % interval of the mean, clustered by task; null for fewer than two tasks.",
     )
-    first_at = serializers.DateTimeField(allow_null=True)
-    last_at = serializers.DateTimeField(allow_null=True)
 
 
 class PolicyModelFilter(django_filters.FilterSet):
     provider = django_filters.ChoiceFilter(choices=Provider.choices)
     health = django_filters.ChoiceFilter(choices=Health.choices)
 
-    class Meta:
-        model = PolicyModel
-        fields: list[str] = []
 
-
-class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class PolicyModelViewSet(SlugViewSet):
     queryset = PolicyModel.objects.select_related("breaker", "throttle")
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -187,59 +171,47 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     }
     query_parameters = {"versions": frozenset({"collection"})}
 
-    def perform_create(self, serializer: serializers.BaseSerializer[PolicyModel]) -> None:
-        self._save(serializer, PolicyModel())
+    def save(self, row: PolicyModel, api_key: str | None) -> PolicyModel:
+        return save_policy_model(policy_model=row, api_key=api_key, user=self.person)
 
-    def perform_update(self, serializer: serializers.BaseSerializer[PolicyModel]) -> None:
-        self._save(serializer, self.get_object())
-
-    def _save(self, serializer: serializers.BaseSerializer[PolicyModel], policy_model: PolicyModel) -> None:
-        fields = dict(serializer.validated_data)
-        api_key = fields.pop("api_key", None)
-        assign(policy_model, fields)
-        serializer.instance = save_policy_model(policy_model=policy_model, api_key=api_key, user=self.person)
-
-    @extend_schema(
+    @operation(
+        "get",
+        pagination_class=None,
+        filter_backends=[],
         responses=VersionRewardSerializer(many=True),
         parameters=[
             OpenApiParameter("collection", OpenApiTypes.INT, description="Only the rollouts of this collection.")
         ],
     )
-    @action(detail=True, pagination_class=None, filter_backends=[])
     def versions(self, request: Request, slug: str) -> Response:
-        """Reward by version, in the order in which the versions were first seen."""
+        """Return the reward by version, in order of first appearance."""
         policy_model = self.get_object()
         rewards = track_versions(policy_model=policy_model, collection=_read_collection(request, policy_model))
         return Response(VersionRewardSerializer(rewards, many=True).data)
 
-    @extend_schema(request=TrySerializer, responses=TrialSerializer)
-    @action(detail=True, methods=["post"], url_path="try")
+    @operation(url_path="try", request=TrySerializer, responses=TrialSerializer)
     def try_it(self, request: Request, slug: str) -> Response:
-        """Send one prompt now and read the reply as a trace; it is not stored. Waits a minute at most."""
+        """Send one prompt now and return the reply as a trace, which is not stored. Waits a minute at most."""
         policy_model = self.get_object()
-        asked = TrySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        trial = try_model(policy_model=policy_model, user=self.person, **asked.validated_data)
+        trial = try_model(policy_model=policy_model, user=self.person, **self.read_body(TrySerializer))
         events = [
             {"seq": seq, "kind": event_kind(event), "event": orjson.loads(encode_event(event))}
             for seq, event in enumerate(trial.events)
         ]
         return Response({"events": events, "captured_tokens": trial.captured, "cost": trial.cost})
 
-    @extend_schema(request=None, responses=PolicyModelSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=PolicyModelSerializer)
     def check(self, request: Request, slug: str) -> Response:
-        """Ask the endpoint now, and have it call a tool; `health` and `health_checks` say what came of it."""
+        """Check the endpoint now with a tool call; see `health` and `health_checks` in the response."""
         return Response(self.get_serializer(probe_policy_model(policy_model=self.get_object())).data)
 
 
 def _read_collection(request: Request, policy_model: PolicyModel) -> Collection | None:
-    given = request.query_params.get("collection")
-    if given is None:
+    message = f"The model {policy_model.slug} has no such collection."
+    number = read_whole(request, "collection", message=message)
+    if number is None:
         return None
-    is_key = given.isascii() and given.isdigit() and len(given) <= 18
-    found = Collection.objects.filter(policy_model=policy_model, pk=given).first() if is_key else None
+    found = Collection.objects.filter(policy_model=policy_model, pk=number).first()
     if found is None:
-        message = f"The model {policy_model.slug} has no such collection."
-        raise QueryProblem([{"pointer": "?collection", "code": "invalid", "message": message}])
+        raise bad_query("collection", message)
     return found

@@ -3,15 +3,13 @@
 from typing import Any
 
 import django_filters
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import CreateModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import FlagFilter, IdFilter
 from apps.reviews.comments.commenting import add_comment, resolve_comment
@@ -45,16 +43,11 @@ class CommentFilter(django_filters.FilterSet):
     collection = IdFilter("rollout__collection")
     resolved = FlagFilter("resolved_at", lookup_expr="isnull", exclude=True)
 
-    class Meta:
-        model = Comment
-        fields: list[str] = []
 
-
-class CommentViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class CommentViewSet(CreateModelMixin, RowViewSet):
     queryset = Comment.objects.select_related("author", "resolved_by")
     serializer_class = CommentSerializer
     filterset_class = CommentFilter
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -66,15 +59,13 @@ class CommentViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
     def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:
         serializer.instance = add_comment(**serializer.validated_data, author=self.person)
 
-    @extend_schema(request=None, responses=CommentSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CommentSerializer)
     def resolve(self, request: Request, pk: str) -> Response:
-        """Settle the thread of this comment; the answer is the comment that begins it."""
+        """Resolve the thread of this comment. Returns the first comment of the thread."""
         return Response(CommentSerializer(resolve_comment(comment=self.get_object(), user=self.person)).data)
 
-    @extend_schema(request=None, responses=CommentSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=CommentSerializer)
     def reopen(self, request: Request, pk: str) -> Response:
-        """Open a settled thread again."""
+        """Reopen a resolved thread."""
         comment = resolve_comment(comment=self.get_object(), user=self.person, resolved=False)
         return Response(CommentSerializer(comment).data)

@@ -1,4 +1,4 @@
-"""Flags, rewards that people give, and the verdicts that stand between two rollouts."""
+"""Flags, reward overrides, and the outcomes of comparisons between rollouts."""
 
 from http import HTTPStatus
 from typing import Any
@@ -6,16 +6,15 @@ from typing import Any
 import django_filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.problems import bad_query
 from apps.api.framework.query_filters import FlagFilter, IdFilter
+from apps.api.framework.query_values import read_whole
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, RewardOverride
 from apps.reviews.reviews.flags import raise_flag, withdraw_flag
@@ -42,16 +41,11 @@ class FlagFilterSet(django_filters.FilterSet):
     kind = django_filters.ChoiceFilter(choices=Flag.Kind.choices)
     standing = FlagFilter("withdrawn_at", lookup_expr="isnull")
 
-    class Meta:
-        model = Flag
-        fields: list[str] = []
 
-
-class FlagViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class FlagViewSet(RowViewSet):
     queryset = Flag.objects.select_related("author")
     serializer_class = FlagSerializer
     filterset_class = FlagFilterSet
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -61,16 +55,13 @@ class FlagViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=FlagSerializer, responses={201: FlagSerializer})
     def create(self, request: Request) -> Response:
-        """Flag a rollout or one of its steps; the same flag of yours stands once."""
-        body = FlagSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        flag = raise_flag(**body.validated_data, author=self.person)
+        """Flag a rollout or one of its steps. Each of your flags is stored once."""
+        flag = raise_flag(**self.read_body(FlagSerializer), author=self.person)
         return Response(FlagSerializer(flag).data, status=HTTPStatus.CREATED)
 
-    @extend_schema(request=None, responses=FlagSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=FlagSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
-        """Take your flag back, or anybody's where you lead queues. It stays as history."""
+        """Withdraw your own flag, or any flag if you lead queues. It stays as history."""
         return Response(FlagSerializer(withdraw_flag(flag=self.get_object(), user=self.person)).data)
 
 
@@ -79,9 +70,7 @@ class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[Rewar
     author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
     ended_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
-    ended_how = serializers.CharField(
-        read_only=True, help_text="`replaced` by another, `withdrawn`, or nothing while it stands."
-    )
+    ended_how = serializers.CharField(read_only=True, help_text="`replaced`, `withdrawn`, or empty while active.")
 
     class Meta:
         model = RewardOverride
@@ -105,16 +94,11 @@ class RewardOverrideFilter(django_filters.FilterSet):
     collection = IdFilter("rollout__collection")
     standing = FlagFilter("ended_at", lookup_expr="isnull")
 
-    class Meta:
-        model = RewardOverride
-        fields: list[str] = []
 
-
-class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class RewardOverrideViewSet(RowViewSet):
     queryset = RewardOverride.objects.select_related("author", "ended_by")
     serializer_class = RewardOverrideSerializer
     filterset_class = RewardOverrideFilter
-    lookup_value_regex = "[0-9]+"
     problems = {"withdraw": {409}}
     permissions = {
         "list": Permission.READ,
@@ -125,17 +109,16 @@ class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=RewardOverrideSerializer, responses={201: RewardOverrideSerializer})
     def create(self, request: Request) -> Response:
-        """Let another reward stand for a rollout. The verifier's stays on it, and what stood before is kept."""
-        body = RewardOverrideSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = override_reward(**body.validated_data, author=self.person)
+        """Override the reward of a rollout. The verifier's reward and earlier overrides are kept."""
+        given = override_reward(**self.read_body(RewardOverrideSerializer), author=self.person)
         return Response(RewardOverrideSerializer(given).data, status=HTTPStatus.CREATED)
 
-    @extend_schema(request=None, responses=RewardOverrideSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=RewardOverrideSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
-        """The verifier's reward counts again; this one stays as history. 409 where it stands no more, such as when
-        somebody has replaced it."""
+        """Restore the reward of the verifier.
+
+        The override stays as history. 409 if it is not active any more, for example because it was replaced.
+        """
         ended = withdraw_override(override=self.get_object(), user=self.person)
         return Response(RewardOverrideSerializer(ended).data)
 
@@ -143,7 +126,7 @@ class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 class StandingVerdictSerializer(serializers.Serializer[Any]):
     low = serializers.IntegerField(help_text="The rollout with the lower id.")
     high = serializers.IntegerField()
-    low_collection = serializers.IntegerField(help_text="The collection that `low` is of.")
+    low_collection = serializers.IntegerField(help_text="Collection of `low`.")
     high_collection = serializers.IntegerField()
     outcome = serializers.ChoiceField(choices=["low", "high", "equal", "both_bad", "split"])
     winner = serializers.IntegerField(allow_null=True)
@@ -168,17 +151,15 @@ class VerdictViewSet(TableViewSet):
                 "collection",
                 int,
                 required=True,
-                description="Whose rollouts were compared, with each other or with those of another collection.",
+                description="Collection with at least one of the compared rollouts.",
             )
         ],
     )
     def show(self, request: Request) -> Response:
-        """What stands of every two rollouts that people judged and of which one or both are of a collection:
-        adjudicated, or by majority."""
-        given = request.query_params.get("collection", "")
-        number = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
+        """Return the outcome of each compared pair of rollouts in the collection: adjudicated, or by majority."""
+        message = "Give the number of a collection."
+        number = read_whole(request, "collection", message=message) or 0
         collection = Collection.objects.present().filter(pk=number).first()
         if collection is None:
-            message = "Give the number of a collection."
-            raise QueryProblem([{"pointer": "?collection", "code": "invalid", "message": message}])
+            raise bad_query("collection", message)
         return Response(StandingVerdictSerializer(read_verdicts(collection).values(), many=True).data)

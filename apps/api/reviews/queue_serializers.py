@@ -1,4 +1,4 @@
-"""What the API says of queues, their items and their figures, and what it is told to make or change one."""
+"""Serializers of queues, their items and figures, and of the requests to create or change them."""
 
 from typing import Any
 
@@ -8,9 +8,12 @@ from rest_framework import serializers
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.spec_serializers import spec_serializer
+from apps.reviews.agreement.queue_agreement import Agreement
+from apps.reviews.agreement.reviewer_figures import Reviewer
 from apps.reviews.models import Queue, QueueItem, Rubric
-from apps.rollouts.models import Collection
-from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
+from apps.reviews.queues.queue_items import ItemSource
 
 _SETTINGS = [
     "name",
@@ -32,7 +35,7 @@ _HIDDEN_FROM_ANNOTATORS = ("seed", "repeat_share")
 
 
 class QueueSerializer(serializers.ModelSerializer[Queue]):
-    """How items were drawn is null for annotators."""
+    """A queue. The source of its items is null for annotators."""
 
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     criteria = serializers.ListField(
@@ -53,37 +56,21 @@ class QueueSerializer(serializers.ModelSerializer[Queue]):
         return shown
 
 
+class ReviewersField(serializers.SlugRelatedField[Any]):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(slug_field="username", queryset=User.objects.filter(is_active=True), **given)
+
+
+@spec_serializer(ItemSource, "collection", "rollouts", "filter", "per_task", "size")
 class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all(), required=False)
-    reviewers = serializers.SlugRelatedField[Any](
-        slug_field="username",
-        queryset=User.objects.filter(is_active=True),
-        many=True,
-        required=False,
-        help_text="Who reviews it; left out: any annotator.",
-    )
-    collection = serializers.PrimaryKeyRelatedField(
-        queryset=Collection.objects.present(), required=False, help_text="Its completed rollouts make the items."
-    )
-    rollouts = serializers.ListField(
-        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
-        required=False,
-        max_length=10_000,
-        help_text="These make the items: one each, or pairs and rankings of those of one task.",
-    )
-    filter = serializers.CharField(
-        required=False,
-        max_length=MAX_LENGTH,
-        help_text="What passes makes the items: a filter as `q` of rollouts takes it.",
-    )
+    reviewers = ReviewersField(many=True, required=False, help_text="Reviewers. Default: any annotator.")
     items = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), max_length=6),
         required=False,
         max_length=10_000,
-        help_text="The items themselves, such as proposed pairs: lists of rollouts of one task.",
+        help_text="Explicit items: lists of rollouts of one task.",
     )
-    per_task = serializers.IntegerField(min_value=1, max_value=15, default=1, help_text="Pairs of each task.")
-    size = serializers.IntegerField(min_value=2, max_value=6, default=4, help_text="Rollouts in a ranking.")
 
     class Meta:
         model = Queue
@@ -91,13 +78,7 @@ class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
 
 
 class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
-    reviewers = serializers.SlugRelatedField[Any](
-        slug_field="username",
-        queryset=User.objects.filter(is_active=True),
-        many=True,
-        required=False,
-        help_text="Who reviews it from now on; an empty list: any annotator.",
-    )
+    reviewers = ReviewersField(many=True, required=False, help_text="New list of reviewers; empty: any annotator.")
 
     class Meta:
         model = Queue
@@ -107,20 +88,20 @@ class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
 class WaitingSerializer(serializers.Serializer[Any]):
     queue = serializers.IntegerField(source="queue.pk")
     name = serializers.CharField(source="queue.name")
-    left = serializers.IntegerField(help_text="Reviews that you may still give here, hidden repeats included.")
-    is_begun = serializers.BooleanField(help_text="You hold an item of it.")
+    left = serializers.IntegerField(help_text="Items left for you, hidden repeats included.")
+    is_begun = serializers.BooleanField(help_text="You have an open item.")
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
     items = serializers.IntegerField()
-    finished = serializers.IntegerField(help_text="Judged as often as they overlap, or adjudicated.")
+    finished = serializers.IntegerField(help_text="Items with all their reviews, or adjudicated.")
     begun = serializers.IntegerField()
     disputed = serializers.IntegerField()
     adjudicated = serializers.IntegerField()
     reviews = serializers.IntegerField()
     wanted = serializers.IntegerField()
     share = serializers.FloatField()
-    lost = serializers.IntegerField(help_text="Unfinished ones that lost a rollout: in no other number here.")
+    lost = serializers.IntegerField(help_text="Unfinished items with a deleted rollout. Not counted elsewhere.")
 
 
 class KappaSerializer(serializers.Serializer[Any]):
@@ -131,21 +112,23 @@ class KappaSerializer(serializers.Serializer[Any]):
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    one = serializers.CharField(help_text="What one of the two said.")
+    one = serializers.CharField(help_text="Verdict of one reviewer.")
     other = serializers.CharField()
     count = serializers.IntegerField()
 
 
+@record_serializer(
+    Agreement,
+    name="`verdict`, or a criterion.",
+    units="Units with at least two reviews.",
+    kappa="Cohen's κ, averaged over pairs of reviewers.",
+    nominal="Krippendorff's α of the outcome alone.",
+    scale="Krippendorff's α of ordered values.",
+)
 class AgreementSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="`verdict`, or the criterion.")
-    units = serializers.IntegerField(help_text="What at least two people judged.")
-    percent = serializers.FloatField(allow_null=True)
-    kappa = serializers.FloatField(allow_null=True, help_text="Cohen's, the mean over every two people.")
-    nominal = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of the outcome alone.")
-    scale = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of what has an order.")
     kappas = serializers.SerializerMethodField()
     differences = serializers.SerializerMethodField(
-        help_text="Of every two people who said different things of the same: what they said. The ten most frequent."
+        help_text="The ten most frequent disagreements between two reviewers."
     )
 
     @extend_schema(responses=KappaSerializer(many=True))
@@ -167,20 +150,16 @@ class AgainstSerializer(serializers.Serializer[Any]):
     correlation = serializers.FloatField(allow_null=True)
 
 
+@record_serializer(
+    Reviewer,
+    seconds="Median seconds per item.",
+    first_side="Share of A among verdicts for a side.",
+    repeated="Hidden repeats.",
+    consistent="Repeats with the same answer as the first time.",
+    could_see_results="Submitted reviews by users whose role shows rewards, models and other reviews.",
+)
 class ReviewerFiguresSerializer(serializers.Serializer[Any]):
-    username = serializers.CharField()
-    submitted = serializers.IntegerField()
-    skipped = serializers.IntegerField()
-    open = serializers.IntegerField()
-    seconds = serializers.FloatField(allow_null=True, help_text="Median of an item.")
-    per_hour = serializers.FloatField(allow_null=True)
-    last_at = serializers.DateTimeField(allow_null=True)
-    first_side = serializers.FloatField(allow_null=True, help_text="Of the verdicts for a side, the share of A.")
-    repeated = serializers.IntegerField(help_text="Hidden repeats.")
-    consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
-    could_see_results = serializers.IntegerField(
-        help_text="Submitted reviews by users whose role shows rewards, models and other reviews."
-    )
+    pass
 
 
 class QueueFiguresSerializer(serializers.Serializer[Any]):
@@ -189,7 +168,7 @@ class QueueFiguresSerializer(serializers.Serializer[Any]):
     agreement = AgreementSerializer(many=True)
     against_rewards = AgainstSerializer(many=True)
     against_lengths = AgainstSerializer(
-        many=True, help_text="How often people preferred the attempt of more tokens: far from half, length is judged."
+        many=True, help_text="Share of preferences for the longer attempt. Values far from 0.5 suggest a length bias."
     )
 
 

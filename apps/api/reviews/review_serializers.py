@@ -1,4 +1,4 @@
-"""What the API says of reviews, and what it is told to submit, keep, skip, take back or score."""
+"""Serializers of reviews, and of the requests to submit, renew, skip, undo and score."""
 
 from typing import Any
 
@@ -20,22 +20,25 @@ MAX_TOKEN = 64
 
 class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
     token = serializers.CharField(
-        max_length=MAX_TOKEN, help_text="Your own, a new one for each submission: the same one twice counts once."
+        max_length=MAX_TOKEN,
+        help_text="An id that you choose for each submission. Repeated submissions with the same id count once.",
     )
-    choice = serializers.ChoiceField(choices=list(CHOICES), required=False, allow_blank=True, help_text="Of a pair.")
+    choice = serializers.ChoiceField(
+        choices=list(CHOICES), required=False, allow_blank=True, help_text="Verdict on a pair."
+    )
     ranks = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=6),
         required=False,
         max_length=6,
-        help_text="Of a ranking, in the order shown: 1 is best, equal ranks are ties.",
+        help_text="Ranks in the order shown: 1 is best, equal ranks are ties.",
     )
-    scores = serializers.DictField(required=False, help_text="By the key of the rubric's criterion.")
+    scores = serializers.DictField(required=False, help_text="Scores by criterion key.")
     reasons = serializers.ListField(
         child=serializers.ChoiceField(choices=list(REASONS)), required=False, max_length=len(REASONS)
     )
     note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
     confidence = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=3, help_text="1 unsure, 2 rather sure, 3 sure."
+        required=False, allow_null=True, min_value=1, max_value=3, help_text="1 unsure, 2 fairly sure, 3 sure."
     )
 
 
@@ -44,19 +47,19 @@ class AdjudicationSerializer(AnswerSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Whether you had seen what people said, rewards and models before you said this.",
+        help_text="True if you saw reviews, rewards and models before this review.",
     )
 
 
 class SubmissionSerializer(AnswerSerializer):
     claim = serializers.BooleanField(
-        default=False, help_text="Take the queue's next item with it: `next` of the answer is its review."
+        default=False, help_text="Also claim the next item: `next` in the response is its review."
     )
 
 
 class DraftSerializer(DeclaredFields, serializers.Serializer[Any]):
     draft = serializers.DictField(
-        required=False, help_text="What is written so far, in the fields of an answer; left out: as it was."
+        required=False, help_text="Draft in the fields of an answer. Omitted fields do not change."
     )
 
     def validate_draft(self, draft: dict[str, Any]) -> dict[str, Any]:
@@ -77,8 +80,8 @@ class UndoSerializer(DeclaredFields, serializers.Serializer[Any]):
         allow_null=True,
         min_value=1,
         max_value=2**63 - 1,
-        help_text="The one to take back, so that asking twice takes back one: refused where it is not your last; left "
-        "out: whichever is your last.",
+        help_text="Review to undo. It must be your last one. Default: your last review. Give it to "
+        "make repeated requests safe.",
     )
 
 
@@ -94,15 +97,15 @@ class ScoreSerializer(DeclaredFields, serializers.Serializer[Any]):
 class ShownSideSerializer(serializers.Serializer[Any]):
     label = serializers.CharField(help_text="A is the first side.")  # type: ignore[assignment]
     events = serializers.ListField(child=serializers.DictField())
-    left_out = serializers.IntegerField(help_text="Events after these.")
+    left_out = serializers.IntegerField(help_text="Number of further events.")
     stop_reason = serializers.CharField()
-    reward = serializers.FloatField(allow_null=True, help_text="Null where it is kept from you.")
+    reward = serializers.FloatField(allow_null=True, help_text="Null if hidden from you.")
     model = serializers.CharField(allow_null=True)
 
 
 class ShownSerializer(serializers.Serializer[Any]):
     prompt = serializers.ListField(child=serializers.DictField())
-    expected = serializers.DictField(allow_null=True, help_text="Null where it is kept from you.")
+    expected = serializers.DictField(allow_null=True, help_text="Null if hidden from you.")
     sides = ShownSideSerializer(many=True)
 
 
@@ -114,7 +117,7 @@ class RevealedSerializer(serializers.Serializer[Any]):
 
 
 class ReviewSerializer(serializers.ModelSerializer[Review]):
-    """To an annotator a review does not tell which rollouts of a queue it is about."""
+    """A review. For annotators it does not name the rollouts of a queue."""
 
     reviewer = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
@@ -122,8 +125,8 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     scores = serializers.DictField(read_only=True)
     ranks = serializers.ListField(child=serializers.IntegerField(), read_only=True)
     reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
-    shown = serializers.SerializerMethodField(help_text="While it is open: what there is to judge.")
-    revealed = serializers.SerializerMethodField(help_text="After it, in a queue that trains.")
+    shown = serializers.SerializerMethodField(help_text="Content to review, while open.")
+    revealed = serializers.SerializerMethodField(help_text="Results, in a training queue, after submitting.")
     rollouts = serializers.SerializerMethodField(help_text="In the order shown; null for annotators.")
 
     class Meta:
@@ -160,7 +163,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     @extend_schema_field(ShownSerializer(allow_null=True))
     def get_shown(self, review: Review) -> dict[str, Any] | None:
         view = self.context.get("view")
-        # Not with each draft that is kept: whoever keeps one has the item, which may be a megabyte.
+        # Not with each saved draft: the client already has the item, which may be a megabyte.
         is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo"}
         if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
             return None
@@ -179,7 +182,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
 
 
 class SubmittedSerializer(ReviewSerializer):
-    next = serializers.SerializerMethodField(help_text="The review of the next item, where `claim` asked for one.")
+    next = serializers.SerializerMethodField(help_text="Review of the next item, if `claim` was set.")
 
     class Meta(ReviewSerializer.Meta):
         fields = [*ReviewSerializer.Meta.fields, "next"]

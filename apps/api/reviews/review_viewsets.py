@@ -1,4 +1,4 @@
-"""Reviews: what somebody has open, submits, or said; scores outside of queues."""
+"""Reviews: open, submitted and others; scores outside queues."""
 
 from http import HTTPStatus
 from typing import Any
@@ -6,21 +6,16 @@ from typing import Any
 import django_filters
 from django.db.models import QuerySet
 from django.http import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.renderers import JSONRenderer
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission, caller_may
-from apps.api.accounts.audit_viewsets import CsvRenderer
-from apps.api.collections.stream_viewsets import NdjsonRenderer
-from apps.api.framework.base_viewsets import TableViewSet
-from apps.api.framework.file_answers import one_by_one, stream_rows
-from apps.api.framework.problems import QueryProblem
+from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
 from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, task_number
+from apps.api.framework.query_values import read_format
 from apps.api.reviews.review_serializers import (
     DraftSerializer,
     ReviewSerializer,
@@ -37,46 +32,41 @@ from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
 from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
 
-_HIDDEN = "Annotators find only what they scored outside of queues by it."
+_HIDDEN = "Annotators find only their scores outside queues."
 
 
 class ReviewFilter(django_filters.FilterSet):
-    """What these mean is said in apps.reviews.queues.queue_filters, for pages and commands as well."""
+    """The filters of apps.reviews.queues.queue_filters, shared with pages and commands."""
 
     queue = IdFilter("queue")
     item = IdFilter("item")
-    collection = IdFilter("rollout__collection", label=f"About a rollout of it, alone or among others. {_HIDDEN}")
-    rollout = IdFilter("rollout", label=f"About it, alone or among others. {_HIDDEN}")
+    collection = IdFilter("rollout__collection", label=f"Reviews of its rollouts. {_HIDDEN}")
+    rollout = IdFilter("rollout", label=f"Reviews of this rollout. {_HIDDEN}")
     task = IdFilter("item__task", label=_HIDDEN)
     task_number = task_number("item__task__index", also=_HIDDEN)
-    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words of the task. {_HIDDEN}")
+    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words in the task. {_HIDDEN}")
     reviewer = django_filters.CharFilter(field_name="reviewer__username")
-    kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Of the queue; `score` outside of queues.")
+    kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Kind of the queue; `score` outside queues.")
     status = django_filters.ChoiceFilter(choices=Review.Status.choices)
-    choice = django_filters.ChoiceFilter(choices=list(CHOICES.items()), label="Of a pair, as it was shown.")
+    choice = django_filters.ChoiceFilter(choices=list(CHOICES.items()), label="Verdict on a pair, with sides as shown.")
     verdict = django_filters.ChoiceFilter(
         choices=list(CHOICES.items()),
-        label=f"Of a pair, A being the first of the item's rollouts, whichever side it was shown on. {_HIDDEN}",
+        label=f"Verdict on a pair; A is the first rollout of the item. {_HIDDEN}",
     )
     confidence = django_filters.NumberFilter(field_name="confidence", min_value=1, max_value=3, decimal_places=0)
-    could_see_results = FlagFilter("could_see_results", label="By people whose role showed them results.")
+    could_see_results = FlagFilter("could_see_results", label="Reviews by users who could see results.")
     is_adjudication = FlagFilter("is_adjudication")
     is_repeat = FlagFilter("repeat_of", label=f"Hidden repeats. {_HIDDEN}")
-
-    class Meta:
-        model = Review
-        fields: list[str] = []
 
     def filter_queryset(self, queryset: QuerySet[Review]) -> QuerySet[Review]:
         reads_all = caller_may(self.request.user, self.request.auth, Permission.READ)
         return narrow_reviews(queryset, plain(self.form.cleaned_data), reads_all=reads_all)
 
 
-class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class ReviewViewSet(RowViewSet):
     queryset = Review.objects.select_related("reviewer", "rubric", "queue", "item__task")
     serializer_class = ReviewSerializer
     filterset_class = ReviewFilter
-    lookup_value_regex = "[0-9]+"
     problems = {"create": {409}, "renew": {409}, "submit": {409}, "skip": {409}}
     permissions = {
         "list": Permission.READ_QUEUES,
@@ -90,26 +80,19 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     query_parameters = {"export": frozenset({"format", *ReviewFilter.base_filters})}
 
     def get_queryset(self) -> QuerySet[Review]:
-        """Everybody's; one's own for annotators."""
+        """Return all reviews; for annotators, their own."""
         reviews: QuerySet[Review] = super().get_queryset()
         if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return reviews
         return reviews.filter(reviewer=self.person)
 
-    @extend_schema(
-        filters=True,
-        responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},
-        parameters=[OpenApiParameter("format", str, enum=list(FORMATS), default="ndjson")],
-    )
-    @action(detail=False, pagination_class=None, renderer_classes=[JSONRenderer, NdjsonRenderer, CsvRenderer])
+    @operation("get", detail=False, pagination_class=None, renderer_classes=TABLE_RENDERERS, filters=True, **TABLE_FILE)
     def export(self, request: Request) -> HttpResponseBase:
-        """All reviews that the filters let through, the oldest first, streamed as NDJSON or CSV: what is open or was
-        skipped as well, unless `status` says otherwise. Takes If-None-Match and no Range."""
-        name = request.query_params.get("format", "ndjson")
-        if name not in FORMATS:
-            message = f"Give {' or '.join(FORMATS)}."
-            raise QueryProblem([{"pointer": "?format", "code": "invalid", "message": message}])
-        content_type, write = FORMATS[name]
+        """Export all reviews that match the filters, oldest first, as NDJSON or CSV.
+
+        Includes open and skipped ones unless `status` is set. Supports If-None-Match, not Range.
+        """
+        name, content_type, write = read_format(request, FORMATS)
         etag, reviews = tag_reviews(self.filter_queryset(self.get_queryset()), format=name)
         rows = one_by_one(write(reviews))
         response = stream_rows(request, rows, etag=etag, filename=f"reviews.{name}", content_type=content_type)
@@ -120,27 +103,19 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=ScoreSerializer, responses={201: ReviewSerializer})
     def create(self, request: Request) -> Response:
         """Score a rollout, or one of its steps, by a rubric outside of any queue. Your last scores count."""
-        body = ScoreSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        review = score_rollout(**body.validated_data, reviewer=self.person)
+        review = score_rollout(**self.read_body(ScoreSerializer), reviewer=self.person)
         return self._answer(review, HTTPStatus.CREATED)
 
-    @extend_schema(request=DraftSerializer, responses=ReviewSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(request=DraftSerializer, responses=ReviewSerializer)
     def renew(self, request: Request, pk: str) -> Response:
-        """Keep the item for as long again, and what is written so far. `shown` is null here: GET tells it."""
-        body = DraftSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        review = renew_lease(review=self.get_object(), user=self.person, draft=body.validated_data.get("draft"))
-        return self._answer(review)
+        """Extend the reservation and save the draft. `shown` is null here; use GET."""
+        body = self.read_body(DraftSerializer)
+        return self._answer(renew_lease(review=self.get_object(), user=self.person, draft=body.get("draft")))
 
-    @extend_schema(request=SubmissionSerializer, responses=SubmittedSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(request=SubmissionSerializer, responses=SubmittedSerializer)
     def submit(self, request: Request, pk: str) -> Response:
-        """Say what you think. The same `token` again changes nothing, so that a lost answer can be asked for again."""
-        body = SubmissionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        said = dict(body.validated_data)
+        """Submit a review. Idempotent by `token`, so a request whose response was lost can be repeated."""
+        said = self.read_body(SubmissionSerializer)
         claims, token = said.pop("claim"), said.pop("token")
         given: dict[str, Any] = {"user": self.person, "token": token, "answer": Answer(**said)}
         following: Review | None = None
@@ -151,13 +126,10 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         context = {**self.get_serializer_context(), "next": following.pk if following else None}
         return Response(SubmittedSerializer(review, context=context).data)
 
-    @extend_schema(request=SkipSerializer, responses=ReviewSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(request=SkipSerializer, responses=ReviewSerializer)
     def skip(self, request: Request, pk: str) -> Response:
-        """Leave the item to others."""
-        body = SkipSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        return self._answer(skip_item(review=self.get_object(), user=self.person, **body.validated_data))
+        """Skip the item and leave it to other reviewers."""
+        return self._answer(skip_item(review=self.get_object(), user=self.person, **self.read_body(SkipSerializer)))
 
     def _answer(self, review: Review, status: int = HTTPStatus.OK) -> Response:
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data, status=status)

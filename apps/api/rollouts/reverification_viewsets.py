@@ -1,4 +1,4 @@
-"""Reverifications: stored rollouts verified again, what that would change, and its application."""
+"""Reverifications: verify stored rollouts again, preview the changes and apply them."""
 
 from http import HTTPStatus
 from typing import Any
@@ -6,23 +6,24 @@ from typing import Any
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.collections.figure_serializers import HistogramBinSerializer
-from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
-from apps.rollouts.models import Collection, Reverification, ReverifiedReward
+from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.spec_serializers import spec_serializer
+from apps.rollouts.models import Reverification, ReverifiedReward
 from apps.rollouts.reverification.reverification_jobs import (
     apply_reverification,
     cancel_reverification,
     queue_reverification,
 )
-from apps.rollouts.reverification.reward_changes import compare_rewards
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
+from apps.rollouts.reverification.reward_changes import Comparison, compare_rewards
 
 
 class ReverificationSerializer(serializers.ModelSerializer[Reverification]):
@@ -50,35 +51,23 @@ class ReverificationSerializer(serializers.ModelSerializer[Reverification]):
         ]
 
 
+@spec_serializer(ReverificationOrder)
 class WishSerializer(DeclaredFields, serializers.Serializer[Any]):
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present().select_related("environment"))
-    filters = serializers.DictField(
-        required=False,
-        help_text="`judge_failures`, `min_reward`, `max_reward`, `stop_reason`, `error_kind`, `ids`; left out: all.",
-    )
-    force = serializers.BooleanField(
-        default=False, help_text="Even where the verifier may need the state of the attempt."
-    )
-    replay = serializers.BooleanField(default=False, help_text="Make the recorded tool calls again first.")
+    pass
 
 
+@record_serializer(
+    Comparison,
+    failed="Failed verifications; the old reward stays.",
+    newly_rewarded="Rollouts without an old reward.",
+    errors="By kind.",
+)
 class ComparisonSerializer(serializers.Serializer[Any]):
-    total = serializers.IntegerField()
-    verified = serializers.IntegerField()
-    changed = serializers.IntegerField()
-    unchanged = serializers.IntegerField()
-    failed = serializers.IntegerField(help_text="Not verified: the old reward stays.")
-    better = serializers.IntegerField()
-    worse = serializers.IntegerField()
-    newly_rewarded = serializers.IntegerField(help_text="Had no reward before.")
-    old_mean = serializers.FloatField(allow_null=True)
-    new_mean = serializers.FloatField(allow_null=True)
-    errors = serializers.DictField(child=serializers.IntegerField(), help_text="By kind.")  # type: ignore[assignment]
-    histogram = HistogramBinSerializer(many=True, help_text="Of new − old, where it changed.")
+    histogram = HistogramBinSerializer(many=True, help_text="Mean of new − old over changed rewards.")
 
 
 class ReverifiedRewardSerializer(serializers.ModelSerializer[ReverifiedReward]):
-    old_status = serializers.CharField(read_only=True, help_text="The rollout's status when it was verified again.")
+    old_status = serializers.CharField(read_only=True, help_text="Status of the rollout before re-verification.")
     old_components = serializers.DictField(child=serializers.FloatField(), read_only=True)
     new_components = serializers.DictField(child=serializers.FloatField(), read_only=True)
 
@@ -103,16 +92,11 @@ class ReverificationFilter(django_filters.FilterSet):
     collection = IdFilter("collection")
     state = django_filters.ChoiceFilter(choices=Reverification.State.choices)
 
-    class Meta:
-        model = Reverification
-        fields: list[str] = []
 
-
-class ReverificationViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class ReverificationViewSet(RowViewSet):
     queryset = Reverification.objects.select_related("collection")
     serializer_class = ReverificationSerializer
     filterset_class = ReverificationFilter
-    lookup_value_regex = "[0-9]+"
     page_actions = frozenset({"list", "rewards"})
     permissions = {
         "list": Permission.READ,
@@ -126,35 +110,31 @@ class ReverificationViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=WishSerializer, responses={201: ReverificationSerializer})
     def create(self, request: Request) -> Response:
-        """Verify rollouts again without inference: a worker does it, and nothing changes until it is applied."""
-        wish = WishSerializer(data=request.data)
-        wish.is_valid(raise_exception=True)
-        queued = queue_reverification(**wish.validated_data, user=self.person)
+        """Verify rollouts again without inference.
+
+        A worker does it; no reward changes until the reverification is applied.
+        """
+        queued = queue_reverification(ReverificationOrder(**self.read_body(WishSerializer)), user=self.person)
         return Response(ReverificationSerializer(queued).data, status=HTTPStatus.CREATED)
 
-    @extend_schema(responses=ComparisonSerializer)
-    @action(detail=True)
+    @operation("get", responses=ComparisonSerializer)
     def comparison(self, request: Request, pk: str) -> Response:
-        """What would change, or has."""
+        """Return what applying would change, or has changed."""
         return Response(ComparisonSerializer(compare_rewards(self.get_object())).data)
 
-    @extend_schema(responses=ReverifiedRewardSerializer(many=True))
-    @action(detail=True, filterset_class=None)
+    @operation("get", filterset_class=None, responses=ReverifiedRewardSerializer(many=True))
     def rewards(self, request: Request, pk: str) -> Response:
-        """Old and new reward of every rollout, changed or not."""
-        page = self.paginate_queryset(self.get_object().rewards.all())
-        return self.get_paginated_response(self.in_part(ReverifiedRewardSerializer(page, many=True)).data)
+        """List old and new reward of every rollout, changed or not."""
+        return self.answer_page(ReverifiedRewardSerializer, self.get_object().rewards.all())
 
-    @extend_schema(request=None, responses=ReverificationSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=ReverificationSerializer)
     def apply(self, request: Request, pk: str) -> Response:
-        """Give the rollouts their new rewards; a worker does it. A rollout that changed meanwhile is left alone."""
+        """Write the new rewards to the rollouts. A worker does it. Rollouts that changed meanwhile are skipped."""
         applied = apply_reverification(reverification=self.get_object(), user=self.person)
         return Response(ReverificationSerializer(applied).data)
 
-    @extend_schema(request=None, responses=ReverificationSerializer)
-    @action(detail=True, methods=["post"])
+    @operation(responses=ReverificationSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
-        """Drop it before it is applied."""
+        """Cancel a reverification that is not applied yet."""
         cancelled = cancel_reverification(reverification=self.get_object(), user=self.person)
         return Response(ReverificationSerializer(cancelled).data)

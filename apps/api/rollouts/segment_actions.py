@@ -1,57 +1,58 @@
-"""The tokens of an attempt as the API gives them: by call what was captured, and the segments to train on."""
+"""Captured tokens of an attempt: tokens per call, and segments to train on."""
 
 from typing import Any
 
 import msgspec
 from rest_framework import serializers
 
+from apps.api.framework.record_serializers import record_serializer
 from apps.gym.traces.events import ModelCall, decode_event
-from apps.gym.traces.segments import check_prefixes, join_calls
+from apps.gym.traces.segments import Break, TokenFigures, check_prefixes, join_calls
 from apps.gym.traces.tokens import count_tokens
 from apps.rollouts.models import Rollout
 
 
 class CapturedCallSerializer(serializers.Serializer[Any]):
-    call = serializers.IntegerField(help_text="Model calls count from 1.")
+    call = serializers.IntegerField(help_text="Number of the model call, from 1.")
     seq = serializers.IntegerField(help_text="Its event in the trace.")
     model = serializers.CharField(allow_blank=True)
-    version = serializers.CharField(allow_blank=True, help_text="The checkpoint, weights or adapter that answered.")
+    version = serializers.CharField(allow_blank=True, help_text="Checkpoint, weights or adapter of the reply.")
     captured = serializers.BooleanField()
-    note = serializers.CharField(allow_blank=True, help_text="Why there are no tokens where they were asked for.")
+    note = serializers.CharField(allow_blank=True, help_text="Why tokens were not captured.")
     prompt_tokens = serializers.IntegerField(allow_null=True)
     generated_tokens = serializers.IntegerField(allow_null=True)
 
 
+@record_serializer(
+    Break,
+    after="Previous captured call.",
+    agreed="Length of the common prefix with that call, in ids.",
+    seen="Number of ids of that call, prompt and reply.",
+    within="`reply`: the reply was tokenised differently. `prompt`: the prompt was rewritten. `again`: the "
+    "prompt was sent again, for example after an empty reply.",
+)
 class BreakSerializer(serializers.Serializer[Any]):
-    """A prompt that does not begin with all ids of the captured call before it."""
-
-    call = serializers.IntegerField()
-    after = serializers.IntegerField(help_text="The captured call before it.")
-    agreed = serializers.IntegerField(help_text="How many ids the prompt has in common with that call, from the start.")
-    seen = serializers.IntegerField(help_text="How many ids that call has, prompt and reply.")
-    within = serializers.ChoiceField(
-        choices=["reply", "prompt", "again"],
-        help_text="`reply`: it came back in other ids. `prompt`: history was rewritten. `again`: the same prompt was "
-        "asked again, as after an empty reply.",
-    )
+    """A call whose prompt does not begin with all ids of the previous captured call."""
 
 
+@record_serializer(
+    TokenFigures,
+    exact="Captured calls that continue the previous captured call.",
+    generated="Tokens that the model sampled.",
+)
 class FiguresSerializer(serializers.Serializer[Any]):
-    calls = serializers.IntegerField()
-    captured = serializers.IntegerField()
-    exact = serializers.IntegerField(help_text="Captured calls that go on from the captured call before them.")
-    segments = serializers.IntegerField()
-    generated = serializers.IntegerField(help_text="Tokens that the model sampled.")
     breaks = BreakSerializer(many=True)
 
 
 class SegmentSerializer(serializers.Serializer[Any]):
-    """`input_ids`, `mask` and `logprobs` are of one length."""
+    """A segment. `input_ids`, `mask` and `logprobs` have the same length."""
 
     calls = serializers.ListField(child=serializers.IntegerField())
     input_ids = serializers.ListField(child=serializers.IntegerField())
-    mask = serializers.ListField(child=serializers.IntegerField(), help_text="1 where the model sampled the token.")
-    logprobs = serializers.ListField(child=serializers.FloatField(), help_text="Of sampled tokens; 0.0 elsewhere.")
+    mask = serializers.ListField(child=serializers.IntegerField(), help_text="1 for sampled tokens.")
+    logprobs = serializers.ListField(
+        child=serializers.FloatField(), help_text="Logprobs of sampled tokens; 0.0 elsewhere."
+    )
 
 
 class RolloutTokensSerializer(serializers.Serializer[Any]):
@@ -63,7 +64,7 @@ class RolloutTokensSerializer(serializers.Serializer[Any]):
 
 
 def read_tokens(rollout: Rollout, attempt: int) -> dict[str, Any]:
-    """What RolloutTokensSerializer declares. Raises TokensUnreadable."""
+    """Return the fields of RolloutTokensSerializer. Raise TokensUnreadable."""
     rows = rollout.events.filter(attempt=attempt, kind="model_call").order_by("seq")
     calls, stored = [], []
     for call, (seq, payload, tokens) in enumerate(rows.values_list("seq", "payload", "tokens"), start=1):

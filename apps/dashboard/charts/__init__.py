@@ -1,1 +1,1 @@
-"""Geometry of figures as SVG attributes, since the content policy forbids inline styles. Numbers in, shapes out."""
+"""Geometry of charts as SVG attributes; the content security policy forbids inline styles. Numbers in, shapes out."""

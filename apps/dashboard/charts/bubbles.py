@@ -1,4 +1,4 @@
-"""Mean rewards of two collections against each other: a bubble for the tasks that have about the same in both."""
+"""Bubble chart of the mean rewards of two collections: a bubble for tasks with about the same means."""
 
 import math
 from collections.abc import Sequence
@@ -23,18 +23,14 @@ class Bubble:
 
 @dataclass(frozen=True, slots=True)
 class Bubbles:
-    """On the diagonal, from `start` to `end`, both are equal; above it the second is better."""
+    """On the diagonal from `start` to `end` both collections are equal; above it the second is better."""
 
     bubbles: list[Bubble]
     x_ticks: list[tuple[float, float]]
     y_ticks: list[tuple[float, float]]
     start: tuple[float, float]
     end: tuple[float, float]
-    width: float = SIZE
-    height: float = SIZE
-    left: float = LEFT
-    right: float = SIZE - RIGHT
-    floor: float = FLOOR
+    width, height, left, right, floor = SIZE, SIZE, LEFT, SIZE - RIGHT, FLOOR
 
 
 def draw_bubbles(cells: Sequence[GridCell]) -> Bubbles:
@@ -50,7 +46,7 @@ def draw_bubbles(cells: Sequence[GridCell]) -> Bubbles:
             round(_SMALLEST + (_LARGEST - _SMALLEST) * math.sqrt(cell.tasks / most), 2),
             "ok" if cell.y > cell.x + 1e-9 else "bad" if cell.y < cell.x - 1e-9 else "even",
         )
-        # The largest first, so that no bubble hides a smaller one.
+        # Largest first, so that no bubble hides a smaller one.
         for cell in sorted(cells, key=lambda cell: -cell.tasks)
     ]
     ends = (across.place(low), up.place(low)), (across.place(high), up.place(high))

@@ -1,4 +1,4 @@
-"""What several attempts at a task are worth, by their number: curves over k = 1, 2, 4, … on a logarithmic axis."""
+"""Curves of pass@k and similar figures over k = 1, 2, 4, … on a logarithmic axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from apps.dashboard.charts.axes import Axis, reward_range
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 100.0, 156.0, 10.0
 _APART = 15.0
-"""Labels at the ends of curves keep this distance."""
+"""Minimum distance between the labels at the ends of curves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`label_y` is where its name stands, right of its end, clear of the others'."""
+    """`label_y` is the position of the name, right of the end of the curve and clear of other names."""
 
     name: str
     mark: str
@@ -31,12 +31,8 @@ class Curves:
     x_ticks: list[tuple[float, int]]
     y_ticks: list[tuple[float, float]]
     rows: list[tuple[int, list[float | None]]]
-    """For the table: k, and the value of each curve."""
-    width: float = WIDTH
-    height: float = HEIGHT
-    left: float = LEFT
-    right: float = WIDTH - RIGHT
-    floor: float = FLOOR
+    """Rows of the table: k, and the value of each curve."""
+    width, height, left, right, floor = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, FLOOR
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +40,7 @@ class Curves:
 
 
 def draw_curves(given: Sequence[tuple[str, str, Mapping[int, float]]]) -> Curves:
-    """Of (name, mark, value by k); those without values are left out."""
+    """Draw curves from (name, mark, value by k). Curves without values are left out."""
     known = [(name, mark, values) for name, mark, values in given if values]
     ks = sorted({k for _, _, values in known for k in values})
     if not ks:
@@ -66,7 +62,7 @@ def draw_curves(given: Sequence[tuple[str, str, Mapping[int, float]]]) -> Curves
 
 
 def _spread(heights: list[float]) -> list[float]:
-    """The same heights, pushed down where they would write over each other."""
+    """Return the heights, moved down where labels would overlap."""
     places, last = [0.0] * len(heights), -math.inf
     for index in sorted(range(len(heights)), key=lambda index: heights[index]):
         last = max(heights[index], last + _APART)

@@ -1,4 +1,4 @@
-"""The geometry of a histogram as SVG attributes, since the content policy forbids inline styles."""
+"""Geometry of a histogram as SVG attributes; the content security policy forbids inline styles."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,12 +20,15 @@ class Bar:
 
     @property
     def from_value(self) -> str:
-        """As a filter of rewards takes it."""
+        """Return the lower bound for a reward filter."""
         return f"{self.low:.12g}"
 
     @property
     def to_value(self) -> str:
-        """Just below `high`, which belongs to the bar after this one; the last bar includes its end."""
+        """Return the upper bound for a reward filter.
+
+        It is just below `high`, which belongs to the next bar, except in the last bar.
+        """
         return f"{self.high if self.is_last else self.high - 1e-6 * (self.high - self.low):.12g}"
 
     @property
@@ -40,9 +43,7 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Histogram:
     bars: list[Bar]
-    width: float = WIDTH
-    height: float = HEIGHT
-    floor: float = FLOOR
+    width, height, floor = WIDTH, HEIGHT, FLOOR
 
     @property
     def low(self) -> float | None:
@@ -54,7 +55,7 @@ class Histogram:
 
 
 def draw_histogram(bins: Iterable[Mapping[str, Any]]) -> Histogram:
-    """Bars of equal width from `{"low", "high", "count"}` bins, the highest reaching the ceiling."""
+    """Return bars of equal width for `{"low", "high", "count"}` bins. The highest bar has the full height."""
     given = list(bins)
     tallest = max((int(each["count"]) for each in given), default=0)
     step = WIDTH / max(1, len(given))
@@ -62,7 +63,7 @@ def draw_histogram(bins: Iterable[Mapping[str, Any]]) -> Histogram:
     for index, each in enumerate(given):
         count = int(each["count"])
         height = (FLOOR - CEILING) * count / tallest if tallest else 0.0
-        # Few among many must still be seen.
+        # A small count among large ones must still be visible.
         height = max(height, 2.0) if count else 0.0
         bars.append(
             Bar(

@@ -1,11 +1,11 @@
-"""Rewards against lengths: a point for each rollout of a sample, and the mean reward of each length."""
+"""Scatter plot of rewards against lengths: a sample of rollouts, and the mean reward by length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.dashboard.charts.axes import Axis, reward_range
 from apps.rollouts.metrics.collection_figures import LengthBar
-from apps.rollouts.metrics.reward_sample import Scattered
+from apps.rollouts.metrics.page_figures import Scattered
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 8.0, 156.0, 10.0
 
@@ -20,18 +20,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """`course` joins the mean rewards by length; empty with fewer than two."""
+    """`course` is the line of mean rewards by length; empty with fewer than two."""
 
     points: list[Point]
     x_ticks: list[tuple[float, float]]
     y_ticks: list[tuple[float, float]]
     course: str
     whole: int
-    width: float = WIDTH
-    height: float = HEIGHT
-    left: float = LEFT
-    right: float = WIDTH - RIGHT
-    floor: float = FLOOR
+    width, height, left, right, floor = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, FLOOR
 
     @property
     def is_sample(self) -> bool:
@@ -39,13 +35,18 @@ class Scatter:
 
 
 def draw_scatter(rollouts: Sequence[Scattered], lengths: Sequence[LengthBar], *, whole: int) -> Scatter:
-    """`whole` is how many rollouts have a reward."""
+    """Draw the scatter plot. `whole` is the number of rollouts with a reward."""
     rewards = [each.reward for each in rollouts] or [0.0, 1.0]
     longest = max([each.output_tokens for each in rollouts] + [bar.high for bar in lengths], default=0)
     across = Axis(0.0, float(max(1, longest)), LEFT, WIDTH - RIGHT)
     up = Axis(*reward_range(min(rewards), max(rewards)), FLOOR, CEILING)
     points = [
-        Point(each, across.place(each.output_tokens), _spread(up.place(each.reward), each.rollout), _tone(each.reward))
+        Point(
+            each,
+            across.place(each.output_tokens),
+            _spread(up.place(each.reward), each.rollout),
+            "ok" if each.reward >= 1 else "bad" if each.reward <= 0 else "warn",
+        )
         for each in rollouts
     ]
     middles = [(across.place((bar.low + bar.high) / 2), up.place(bar.mean_reward)) for bar in lengths]
@@ -54,9 +55,5 @@ def draw_scatter(rollouts: Sequence[Scattered], lengths: Sequence[LengthBar], *,
 
 
 def _spread(height: float, rollout: int) -> float:
-    """Many have the same reward: a little up or down, by the rollout's number, so that each can be seen and hit."""
+    """Return the height, shifted a little by the rollout's id, so that points with equal rewards do not overlap."""
     return round(height + (rollout * 37 % 11 - 5) * 0.8, 2)
-
-
-def _tone(reward: float) -> str:
-    return "ok" if reward >= 1 else "bad" if reward <= 0 else "warn"

@@ -1,4 +1,4 @@
-"""Parts of a whole as one bar: (name, amount, tone) left to right."""
+"""A stacked bar of the parts of a whole, from (name, amount, tone), left to right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`x` and `width` are per cent of the bar."""
+    """A part of the bar. `x` and `width` are percentages of the bar."""
 
     name: str
     amount: float
@@ -16,7 +16,7 @@ class Part:
 
 
 def draw_shares(parts: Sequence[tuple[str, float, str]]) -> list[Part]:
-    """Every part is in the list, those of nothing with no width."""
+    """Return all parts. Empty parts have no width."""
     whole = sum(amount for _, amount, _ in parts)
     drawn, x = [], 0.0
     for name, amount, tone in parts:

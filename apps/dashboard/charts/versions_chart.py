@@ -1,18 +1,22 @@
-"""The geometry of "reward by version" as SVG attributes: a point a version with its 95 % interval, in order."""
+"""Geometry of the chart "Reward by version" as SVG attributes: a point per version with its 95 % interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.dashboard.charts.axes import Axis, mean_range
 from apps.rollouts.metrics.model_versions import VersionReward
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 480.0, 180.0, 44.0, 8.0, 152.0, 12.0
 _MARGIN = 0.08
-"""Of the range, above and below, where rewards leave 0–1."""
+"""Margin above and below, as a share of the range, for rewards outside 0–1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`number` is how the axis and the table name the version; `low_y` and `high_y` are the ends of its interval."""
+    """A version.
+
+    `number` is its label on the axis and in the table; `low_y` and `high_y` are the ends of its interval.
+    """
 
     number: int
     reward: VersionReward
@@ -24,16 +28,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Ticks are (y, what it stands for). `line` joins the points; numbers are shown where they have room."""
+    """Ticks are (y, value). `line` joins the points; numbers are shown where there is space."""
 
     points: list[Point]
     ticks: list[tuple[float, float]]
     line: str
-    width: float = WIDTH
-    height: float = HEIGHT
-    left: float = LEFT
-    right: float = WIDTH - RIGHT
-    floor: float = FLOOR
+    width, height, left, right, floor = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, FLOOR
 
     @property
     def numbered(self) -> list[Point]:
@@ -42,35 +42,20 @@ class Chart:
 
 
 def draw_versions(rewards: Sequence[VersionReward], *, first: int = 1) -> Chart:
-    """`first` is the number of the first version."""
-    low, high = _range(rewards)
-
-    def height_of(value: float) -> float:
-        part = (min(max(value, low), high) - low) / (high - low)
-        return round(FLOOR - (FLOOR - CEILING) * part, 2)
-
+    """Draw the chart. `first` is the number of the first version."""
+    low, high = mean_range([(each.mean_reward, each.confidence) for each in rewards], margin=_MARGIN)
+    up = Axis(low, high, FLOOR, CEILING)
     step = (WIDTH - LEFT - RIGHT) / max(1, len(rewards))
     points = [
         Point(
             number=first + index,
             reward=each,
             x=round(LEFT + step * (index + 0.5), 2),
-            y=height_of(each.mean_reward),
-            low_y=height_of(each.confidence[0]) if each.confidence else None,
-            high_y=height_of(each.confidence[1]) if each.confidence else None,
+            y=up.place(each.mean_reward),
+            low_y=up.place(each.confidence[0]) if each.confidence else None,
+            high_y=up.place(each.confidence[1]) if each.confidence else None,
         )
         for index, each in enumerate(rewards)
     ]
-    ticks = [(height_of(value), value) for value in (low, (low + high) / 2, high)]
+    ticks = [(up.place(value), value) for value in (low, (low + high) / 2, high)]
     return Chart(points=points, ticks=ticks, line=" ".join(f"{point.x},{point.y}" for point in points))
-
-
-def _range(rewards: Sequence[VersionReward]) -> tuple[float, float]:
-    """0–1 where all means lie within, so that charts compare; else what the means and intervals span."""
-    means = [each.mean_reward for each in rewards]
-    if not means or (min(means) >= 0.0 and max(means) <= 1.0):
-        return 0.0, 1.0
-    ends = [end for each in rewards for end in each.confidence or ()]
-    low, high = min(means + ends), max(means + ends)
-    margin = (high - low) * _MARGIN or max(1.0, abs(high)) * _MARGIN
-    return low - margin, high + margin

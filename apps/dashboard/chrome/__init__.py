@@ -1,1 +1,1 @@
-"""What every page shows around its content, and how views answer."""
+"""The frame of all pages, and how views respond."""

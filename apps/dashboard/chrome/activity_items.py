@@ -1,4 +1,4 @@
-"""What goes on beside the collections, and what needs somebody: one query for the chrome of every page."""
+"""Background work and alerts for the header of every page, with one query."""
 
 import functools
 from collections.abc import Iterable
@@ -20,23 +20,12 @@ from apps.rollouts.steering.holds import RAISE
 from apps.tasks.models import Deletion, Upload
 
 SHOWN = 30
-"""The chrome lists no more than so many of both together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Long work of a worker. `share` is how far it is, from 0 to 1; None where nobody can tell."""
-
-    what: str
-    name: str
-    state: str
-    url: str
-    share: float | None
+"""Maximum number of background jobs and alerts in the menu."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that keeps rollouts back until somebody acts, or an endpoint answers again."""
+    """An alert: rollouts wait until a user acts or an endpoint recovers."""
 
     what: str
     name: str
@@ -46,7 +35,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    tasks: list[Task]
+    tasks: list["Task"]
     alerts: list[Alert]
     is_cut: bool = False
 
@@ -65,13 +54,15 @@ _PAGES = {
     "breaker of environment": "environment_detail",
     "worker": "worker_list",
 }
-_WORDS = {"verification": "verifying again", "deletion of a collection": "deletion"}
+_WORDS = {"verification": "re-verifying", "deletion of a collection": "deletion"}
 
 
-class _Row(NamedTuple):
+class Task(NamedTuple):
+    """A background job, or one cause of an alert."""
+
     ref: str
     group: str
-    what: str
+    kind: str
     name: str
     says: str
     done: int
@@ -79,23 +70,32 @@ class _Row(NamedTuple):
 
     @property
     def url(self) -> str:
-        page = _PAGES[self.what]
+        page = _PAGES[self.kind]
         return reverse(f"dashboard:{page}", args=[] if page == "worker_list" else [self.ref])
+
+    @property
+    def what(self) -> str:
+        return _WORDS.get(self.kind, self.kind)
+
+    @property
+    def share(self) -> float | None:
+        """Return the progress from 0 to 1; None if unknown."""
+        return min(1.0, self.done / self.whole) if self.whole else None
 
 
 def read_happening() -> Happening:
-    # One statement, whatever there is: every page asks.
+    # One statement, because every page runs it.
     with connection.cursor() as cursor:
         cursor.execute(*_statement(connection.vendor))
-        rows = [_Row(*row) for row in cursor.fetchall()]
-    tasks = [_task(row) for row in rows[:SHOWN] if row.group == "task"]
+        rows = [Task(*row) for row in cursor.fetchall()]
+    tasks = [row for row in rows[:SHOWN] if row.group == "task"]
     alerts = [_alert(row) for row in rows[:SHOWN] if row.group == "alert"]
     return Happening(tasks=tasks, alerts=alerts, is_cut=len(rows) > SHOWN)
 
 
 @functools.cache
 def _statement(vendor: str) -> tuple[str, tuple[Any, ...]]:
-    """It says the same at any time, and to write it anew took a third of what a page costs. One for each `vendor`."""
+    """Return the SQL, cached per `vendor`: building it took a third of the time of a page."""
     parts = [*_tasks(), *_alerts()]
     union = parts[0].union(*parts[1:], all=True)[: SHOWN + 1]
     sql, given = union.query.get_compiler(connection=connection).as_sql()
@@ -103,7 +103,7 @@ def _statement(vendor: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _tasks() -> Iterable[QuerySet[Any, Any]]:
-    """Unfinished background jobs, one query for each kind of job (see WORKER_BACKGROUND_JOBS in the settings)."""
+    """Return the unfinished background jobs, one query per kind (see WORKER_BACKGROUND_JOBS in the settings)."""
     yield _rows(
         Upload.objects.filter(state__in=[Upload.State.QUEUED, Upload.State.LOADING]),
         "task",
@@ -168,7 +168,7 @@ def _alerts() -> Iterable[QuerySet[Any, Any]]:
 
 
 def _rows(rows: QuerySet[Any], group: str, what: str, **columns: Any) -> QuerySet[Any, Any]:
-    """The same columns of the same types from each table: (id or slug, group, kind, name, state or message, …)."""
+    """Return the same columns and types for each table: (id or slug, group, kind, name, state or message, …)."""
     given = {"ref": F("pk"), "done": Value(0), "whole": Value(0), **columns}
     text, whole = CharField(max_length=500), BigIntegerField()
     casts: dict[str, Any] = {f"u_{name}": Cast(given[name], text) for name in ("ref", "name", "says")}
@@ -180,17 +180,12 @@ def _rows(rows: QuerySet[Any], group: str, what: str, **columns: Any) -> QuerySe
     return columned
 
 
-def _task(row: _Row) -> Task:
-    share = min(1.0, row.done / row.whole) if row.whole else None
-    return Task(what=_WORDS.get(row.what, row.what), name=row.name, state=row.says, url=row.url, share=share)
-
-
-def _alert(row: _Row) -> Alert:
-    if row.what == "paused collection":
+def _alert(row: Task) -> Alert:
+    if row.kind == "paused collection":
         reason = Collection.PauseReason(row.says)
         return Alert("paused", f"#{row.ref} {row.name}", f"{reason.label}: {RAISE[reason]}", row.url)
-    if row.what.startswith("breaker of "):
-        return Alert("breaker open", row.name, row.says or "its calls fail", row.url)
-    if row.what == "worker":
-        return Alert("worker claims nothing", f"{row.name}, worker {row.ref}", row.says, row.url)
-    return Alert(f"{row.what} unwell", row.name, row.says or "its health check failed", row.url)
+    if row.kind.startswith("breaker of "):
+        return Alert("breaker open", row.name, row.says or "Its calls fail", row.url)
+    if row.kind == "worker":
+        return Alert("worker is idle", f"{row.name}, worker {row.ref}", row.says, row.url)
+    return Alert(f"{row.kind} unhealthy", row.name, row.says or "Its health check failed", row.url)

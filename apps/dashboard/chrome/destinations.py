@@ -1,18 +1,18 @@
-"""Every page and action that somebody can be led to: one list for the side, the settings' tabs and the palette."""
+"""All pages and actions, in one list for the side menu, the settings tabs and the palette."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, user_may
 
 
 @dataclass(frozen=True)
 class Destination:
-    """`belongs` are the first words of the URL names that are below it; `also` is what else somebody may call it.
+    """`belongs` are the first words of the URL names below it; `also` are other search words.
 
-    `section` is its heading at the side, None for what does not stand there.
+    `section` is its heading in the side menu; None if it is not in the menu.
     """
 
     label: str
@@ -27,15 +27,7 @@ class Destination:
 
     @property
     def url(self) -> str:
-        return find_url(self.name)
-
-
-def find_url(name: str, *args: str) -> str:
-    """The address of a page; empty where the page is not part of this installation."""
-    try:
-        return reverse(f"dashboard:{name}", args=args)
-    except NoReverseMatch:
-        return ""
+        return reverse(f"dashboard:{self.name}")
 
 
 _SET_UP = ("dataset", "upload", "task", "mapping", "deletion")
@@ -66,17 +58,15 @@ DESTINATIONS: tuple[Destination, ...] = (
     ),
     Destination("Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout",)),
     Destination("Queues", "queue_list", "check", Permission.READ_QUEUES, "judge annotate", "Work", ("queue",)),
-    Destination(
-        "Reviews", "review_list", "docs", Permission.READ_QUEUES, "verdicts scores skipped", "Work", ("review",)
-    ),
-    Destination("Pairs", "pair_set_list", "pairs", Permission.READ, "preferences", "Work", ("pair",)),
+    Destination("Reviews", "review_list", "docs", Permission.READ_QUEUES, "verdicts scores", "Work", ("review",)),
+    Destination("Pair sets", "pair_set_list", "pairs", Permission.READ, "pairs preferences", "Work", ("pair",)),
     Destination("Exports", "export_list", "exports", Permission.READ, "files training", "Work", ("export",)),
     Destination("Workers", "worker_list", "workers", Permission.READ, "seats", "Operate", ("worker",)),
     Destination("Activity", "activity", "refresh", Permission.READ, "alerts progress", "Operate", ("activity",)),
     Destination("Settings", "settings", "settings", Permission.READ, "", "Operate", _SETTINGS),
     Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
-    Destination("Re-verifications", "reverification_list", "refresh", Permission.READ, "rescore"),
+    Destination("Reverifications", "reverification_list", "refresh", Permission.READ, "rescore"),
     Destination("Compare collections", "collection_compare", "pairs", Permission.READ, "difference regressions"),
     Destination("Column mappings", "mapping_list", "datasets", Permission.READ, "upload columns"),
     Destination("New collection", "collection_create", "plus", Permission.COLLECT, "collect run", is_action=True),
@@ -87,31 +77,33 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("New queue", "queue_create", "plus", Permission.LEAD, "review annotate", is_action=True),
     Destination("Rubrics", "rubric_list", "docs", Permission.READ, "criteria scores"),
     Destination("New rubric", "rubric_create", "plus", Permission.LEAD, "criteria scores", is_action=True),
-    Destination("New pair set", "pair_set_create", "plus", Permission.PAIR, "preferences dpo", is_action=True),
+    Destination(
+        "Build pairs", "pair_set_create", "plus", Permission.PAIR, "new pair set preferences dpo", is_action=True
+    ),
     Destination("New export", "export_create", "plus", Permission.EXPORT, "download file", is_action=True),
-    Destination("New re-verification", "reverification_create", "plus", Permission.COLLECT, "rescore", is_action=True),
+    Destination("Re-verify", "reverification_create", "plus", Permission.COLLECT, "rescore", is_action=True),
     Destination(
         "Import rollouts", "collection_import", "upload", Permission.COLLECT, "collection file", is_action=True
     ),
     Destination(
         "Import a NeMo Gym config", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
     ),
-    Destination("Invite somebody", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
+    Destination("Invite a user", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
     Destination(
         "Your account", "account", "key", Permission.OWN_ACCOUNT, "password api keys token profile", is_setting=True
     ),
-    Destination("People and roles", "people", "people", Permission.ACCOUNTS, "users accounts", is_setting=True),
-    Destination("API keys", "settings_keys", "key", Permission.ACCOUNTS, "tokens everybody", is_setting=True),
+    Destination("Users and roles", "people", "people", Permission.ACCOUNTS, "users accounts", is_setting=True),
+    Destination("API keys", "settings_keys", "key", Permission.ACCOUNTS, "tokens", is_setting=True),
     Destination(
-        "Secrets of models", "settings_secrets", "key", Permission.MODELS, "api key environment", is_setting=True
+        "API keys of endpoints", "settings_secrets", "key", Permission.MODELS, "api key environment", is_setting=True
     ),
     Destination(
-        "Outgoing calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True
+        "Outbound calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True
     ),
     Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),
 )
 
 
 def destinations_for(user: object) -> Iterator[Destination]:
-    """Those that this person may use, in the order of the list."""
-    return (each for each in DESTINATIONS if user_may(user, each.permission) and each.url)
+    """Return the destinations that this user may use, in order."""
+    return (each for each in DESTINATIONS if user_may(user, each.permission))

@@ -1,4 +1,4 @@
-"""What a few letters may mean: actions, pages and rows by their names, a few of each, of what somebody may read."""
+"""Search actions, pages and objects by name, a few of each kind that the user may read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`more` says that there are others: a name of more letters finds them."""
+    """`more` is true if there are further results."""
 
     label: str
     hits: list[Hit]
@@ -38,7 +38,10 @@ class Group:
 
 
 def find_everything(user: object, text: str) -> list[Group]:
-    """For no text what somebody may do and see. Every word has to be in the name (or the slug) of a thing."""
+    """Return the search results by kind. Without text, return the actions and pages of the user.
+
+    Every word must occur in the name or slug of an object.
+    """
     words = clean_line(text, MOST_LETTERS).casefold().split()
     places = [each for each in destinations_for(user) if _is_called(each, words)]
     groups = [
@@ -60,7 +63,7 @@ def _led_to(place: Destination) -> Hit:
 
 
 def _numbered(words: list[str]) -> Iterable[Group]:
-    """A number names a rollout, a collection or a task, with or without the sign before it."""
+    """Yield objects whose id is the number, with or without “#”: rollout, collection and task."""
     number = words[0].removeprefix("#")
     if len(words) > 1 or not (number.isascii() and number.isdigit()) or int(number) > _LARGEST_ID:
         return
@@ -84,7 +87,12 @@ def _named(words: list[str]) -> Iterable[Group]:
         collections = collections.filter(name__icontains=each)
     found = list(collections[: _EACH + 1])
     hits = [
-        Hit(each.label, reverse("dashboard:collection_detail", args=[each.pk]), "collections", _standing(each))
+        Hit(
+            each.label,
+            reverse("dashboard:collection_detail", args=[each.pk]),
+            "collections",
+            "archived" if each.archived_at else each.get_state_display().lower(),
+        )
         for each in found[:_EACH]
     ]
     yield Group("Collections", hits, more=len(found) > _EACH)
@@ -103,7 +111,3 @@ def _with_slugs(label: str, rows: QuerySet, words: list[str], page: str, icon: s
     found = list(rows.order_by("name", "pk").values_list("name", "slug")[: _EACH + 1])
     hits = [Hit(name, reverse(f"dashboard:{page}", args=[slug]), icon, slug) for name, slug in found[:_EACH]]
     return Group(label, hits, more=len(found) > _EACH)
-
-
-def _standing(collection: Collection) -> str:
-    return "archived" if collection.archived_at else collection.get_state_display().lower()

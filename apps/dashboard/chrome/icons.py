@@ -1,4 +1,4 @@
-"""The line icons as SVG path data on a 16 × 16 grid, drawn with a stroke of 1.5."""
+"""Line icons as SVG path data on a 16 × 16 grid, with a stroke of 1.5."""
 
 ICONS = {
     "home": "M2.5 7.5 8 3l5.5 4.5M4 6.5V13h8V6.5M6.5 13V9.5h3V13",

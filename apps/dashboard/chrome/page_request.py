@@ -1,4 +1,4 @@
-"""The request of a page: someone is signed in (the middleware saw to it), and htmx may be asking."""
+"""The request of a page: a user is signed in (by the middleware), and htmx may be the client."""
 
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
@@ -9,3 +9,8 @@ from apps.accounts.models import User
 class PageRequest(HttpRequest):
     user: User
     htmx: HtmxDetails
+
+
+def read_number(text: str, *, digits: int = 18) -> int | None:
+    """Return the number in a URL or form, for example a row id; None for other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None

@@ -1,5 +1,4 @@
-"""What no database can store is refused in every form that a page sends, before any view sees it, as in bodies of the
-API."""
+"""Reject values that the database cannot store in all forms, before views run. The API does the same."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,7 +13,7 @@ from apps.gym.storable import clean_line, find_unstorable
 
 
 class StorableFormMiddleware(MiddlewareMixin):
-    """After those that say who may send something at all."""
+    """Runs after the access checks."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

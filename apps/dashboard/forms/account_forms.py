@@ -1,6 +1,7 @@
-"""Forms of accounts: signing in, the own password and keys; for admins, other users."""
+"""Forms for signing in, the user's own password and keys, and for admins, other users."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django import forms
 from django.template.defaultfilters import pluralize
@@ -30,18 +31,18 @@ class PasswordForm(forms.Form):
         label="New password",
         strip=False,
         max_length=1000,
-        help_text="At least 10 characters; a few words in a row are good.",
+        help_text="At least 10 characters. Several words work well.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(
-        label="New password, again",
+        label="Repeat new password",
         strip=False,
         max_length=1000,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
     revoke_keys = forms.BooleanField(
-        required=False, initial=True, help_text="A program that uses a revoked key stops working."
+        required=False, initial=True, help_text="Programs that use a revoked key stop working."
     )
 
     def __init__(self, *args: object, person: User, **kwargs: object) -> None:
@@ -70,25 +71,24 @@ class PasswordForm(forms.Form):
 class ApiKeyForm(forms.Form):
     name = forms.CharField(
         max_length=100,
-        help_text="What uses it, e.g. training cluster.",
+        help_text="Where the key is used, e.g. training cluster",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     days = forms.TypedChoiceField(
         label="Expires",
         coerce=int,
-        choices=[(30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), (0, "never")],
+        choices=[(30, "In 30 days"), (90, "In 90 days"), (365, "In a year"), (0, "never")],
         initial=90,
     )
     scopes = forms.MultipleChoiceField(
-        label="What it may do",
+        label="Permissions",
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Choose what the key is for."},
+        error_messages={"required": "Choose at least one permission."},
     )
 
     def __init__(self, *args: object, person: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        field = self.fields["scopes"]
-        assert isinstance(field, forms.MultipleChoiceField)
+        field: Any = self.fields["scopes"]
         field.choices = [(scope.value, f"{scope.value} – {scope.label}") for scope in scopes_worth_having(person.role)]
         if len(field.choices) == 1:
             field.initial = [scope for scope, _ in field.choices]
@@ -112,7 +112,7 @@ class PersonEditForm(forms.Form):
     email = forms.EmailField(required=False, max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
     role = forms.ChoiceField(choices=Role.choices)
     is_active = forms.BooleanField(
-        label="May sign in",
+        label="Active",
         required=False,
-        help_text="Off closes the account and stops its API keys; nothing is deleted.",
+        help_text="Deactivated users cannot sign in, and their API keys stop working. Nothing is deleted.",
     )

@@ -1,4 +1,4 @@
-"""The form of an agent. Whether its few-shot examples are a conversation is checked where it is saved."""
+"""Form of an agent. Saving checks that its few-shot examples form a conversation."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         kind=list,
         rows=8,
         label="Few-shot examples",
-        help_text='A list of Responses items put before the task\'s input, e.g. [{"role": "user", "content": "…"}, '
+        help_text='Responses items placed before the task input, e.g. [{"role": "user", "content": "…"}, '
         '{"role": "assistant", "content": "…"}].',
     )
     sampling = JSONTextField(
-        kind=dict, help_text='Overrides the policy model\'s sampling defaults, e.g. {"temperature": 0.7}.'
+        kind=dict, help_text='Overrides the sampling defaults of the policy model, e.g. {"temperature": 0.7}.'
     )
 
     class Meta:

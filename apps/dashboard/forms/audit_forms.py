@@ -1,4 +1,4 @@
-"""The filters of the audit log."""
+"""Filters of the audit log."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 
 
 class AuditSearchForm(forms.Form):
-    user = forms.CharField(label="Who", required=False, max_length=150)
+    user = forms.CharField(label="User", required=False, max_length=150)
     noun = forms.CharField(
-        label="About", required=False, max_length=64, widget=forms.TextInput(attrs={"placeholder": "dataset"})
+        label="Object", required=False, max_length=64, widget=forms.TextInput(attrs={"placeholder": "dataset"})
     )
     action = forms.CharField(
         required=False, max_length=64, widget=forms.TextInput(attrs={"placeholder": "dataset.create"})
@@ -24,7 +24,7 @@ class AuditSearchForm(forms.Form):
     key = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
 
     def entries(self) -> AuditEntryQuerySet:
-        """What the filters let through; nothing, while one of them is wrong."""
+        """Return the matching entries; none if a filter is invalid."""
         entries = AuditEntry.objects.with_actors()
         if not self.is_valid():
             return entries.none()

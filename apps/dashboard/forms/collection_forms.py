@@ -1,4 +1,4 @@
-"""The plan of a collection, and the limits that may be changed while it runs."""
+"""Forms for planning a collection, and for its limits while it runs."""
 
 import hashlib
 import uuid
@@ -14,20 +14,15 @@ from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.specs import spec_fields
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.clones import plan_again, plan_rest
 from apps.rollouts.plans.estimates import Estimate, estimate_plan
-from apps.rollouts.plans.plan_spec import LIMITS, SELECTED, Limits, Plan, TaskSelection
+from apps.rollouts.plans.plan_spec import LIMITS, SELECTED, Limits, Plan, TaskSelection, plan_again, plan_rest
 from apps.rollouts.plans.task_selection import NothingToCollect, Size, choose_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
 
 
-def _new_key() -> str:
-    return uuid.uuid4().hex
-
-
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
-    """What would be made; `estimate` once the agent and the model are chosen too."""
+    """The number of rollouts of a plan, and an estimate if agent and model are selected."""
 
     version: DatasetVersion
     size: Size
@@ -44,7 +39,7 @@ _REST = [name for name in spec_fields(Plan) if name not in {*_BASICS, *_CHOICE, 
 
 @spec_form(Limits)
 class LimitsForm(forms.Form):
-    """Limits of a collection, which may change while it runs. Empty means no limit."""
+    """Limits of a collection, which can change while it runs. Empty means no limit."""
 
     @property
     def limit_fields(self) -> list[forms.BoundField]:
@@ -56,19 +51,19 @@ class LimitsForm(forms.Form):
 
     @property
     def limits_summary(self) -> str:
-        """The limits that have a value."""
+        """Return the labels of the limits that are set."""
         values = [(each.label, each.value()) for each in self.limit_fields if each.name != "priority"]
         return " · ".join(f"{label} {value}" for label, value in values if value not in (None, ""))
 
     @classmethod
     def of(cls, collection: Collection) -> "LimitsForm":
-        """Unsent, with what holds now."""
+        """Return an unbound form with the current limits."""
         return cls(initial={name: getattr(collection, name) for name in LIMITS})
 
 
 @spec_form(Plan, leave=["prompt_template"])
 class CollectionForm(LimitsForm):
-    """A plan. The two parts of its prompt template are fields of their own."""
+    """The plan of a collection. The two parts of the prompt template are separate fields."""
 
     system_template = forms.CharField(
         max_length=MAX_TEMPLATE,
@@ -76,7 +71,7 @@ class CollectionForm(LimitsForm):
         strip=False,
         label="System message",
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
-        help_text="Replaces the system message of the task; {gaps} are fields of the task",
+        help_text="Replaces the system message; {gaps} insert fields of the task",
     )
     user_template = forms.CharField(
         max_length=MAX_TEMPLATE,
@@ -84,28 +79,24 @@ class CollectionForm(LimitsForm):
         strip=False,
         label="User message",
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
-        help_text="Replaces the user message of the task; {prompt} inserts it",
+        help_text="Replaces the user message; {prompt} inserts the original",
     )
     key: str | None = None
     # A form that is sent twice plans once.
-    idempotency_key = forms.CharField(max_length=128, required=False, widget=forms.HiddenInput, initial=_new_key)
+    idempotency_key = forms.CharField(
+        max_length=128, required=False, widget=forms.HiddenInput, initial=lambda: uuid.uuid4().hex
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._choices("dataset").queryset = Dataset.objects.filter(
-            versions__state=DatasetVersion.State.READY
-        ).distinct()
-        self._choices("agent").empty_label = None
+        ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
+        self.fields["dataset"].queryset = ready  # type: ignore[attr-defined]
+        self.fields["agent"].empty_label = None  # type: ignore[attr-defined]
         # Groups of one rollout have no variance, so trainers learn nothing from them.
         self.fields["repeats"].initial = 4
 
-    def _choices(self, name: str) -> "forms.ModelChoiceField[Any]":
-        field = self.fields[name]
-        assert isinstance(field, forms.ModelChoiceField)
-        return field
-
     def clean(self) -> dict[str, Any]:
-        """A form sent again after a change is another plan, so its key is one of form and plan together."""
+        """Combine the idempotency key with the plan: a changed form is another plan."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         key = cleaned.pop("idempotency_key", "")
         self._fold_template(cleaned)
@@ -118,7 +109,7 @@ class CollectionForm(LimitsForm):
         return Plan(**self.cleaned_data)
 
     def _fold_template(self, fields: dict[str, Any]) -> None:
-        """The two parts are one argument."""
+        """Combine the two template fields into one argument."""
         parts = {part: fields.pop(f"{part}_template", "").replace("\r\n", "\n") for part in ("system", "user")}
         for part, problem in find_template_problems(PromptTemplate(**parts)).items():
             self.add_error(f"{part}_template", problem)
@@ -128,9 +119,9 @@ class CollectionForm(LimitsForm):
     def opened_with(
         cls, given: QueryDict, earlier: Collection | None = None, *, rest: bool = False
     ) -> "CollectionForm":
-        """An unsent form that shows what the address gives, and its own initial values otherwise.
+        """Return an unbound form with the values in the URL, and its own initial values otherwise.
 
-        With an earlier collection, that one's plan; `rest` is for what that one has not completed.
+        With an earlier collection, that collection's plan; with `rest`, the plan of its unfinished rollouts.
         """
         return cls(initial={**(cls._of_earlier(earlier, rest) if earlier else {}), **cls.known(given)})
 
@@ -155,7 +146,7 @@ class CollectionForm(LimitsForm):
 
     @property
     def choice_summary(self) -> str:
-        """The options that choose tasks and have a value."""
+        """Return the labels of the task selection options that are set."""
         values = [(each, each.value()) for each in self.choice_fields]
         return " · ".join(
             f"{each.label} {'' if value is True else each.field.prepare_value(value)}".strip()
@@ -165,13 +156,13 @@ class CollectionForm(LimitsForm):
 
     @classmethod
     def known(cls, given: QueryDict) -> dict[str, str]:
-        """What may stand in the form's address: its own fields, without the key, which is of one sending."""
-        # An emptied limit says something: that there is none.
+        """Return the fields that the form's URL may contain: all but the idempotency key."""
+        # An empty time limit is a value: it means no limit.
         shown = [name for name in cls.base_fields if given.get(name) or (name == "max_seconds" and name in given)]
         return {name: str(given[name]) for name in shown if name != "idempotency_key"}
 
     def plan(self) -> PlanPreview | None:
-        """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""
+        """Return the size of the plan for the current form; None if the dataset or a number is missing or invalid."""
         given = {name: self._understood(name) for name in self.fields}
         if not given["dataset"] or not given["repeats"]:
             return None

@@ -1,4 +1,4 @@
-"""Forms of datasets: a new one, its names, marks on its tasks, and the word that deletes it."""
+"""Forms for creating, editing and deleting datasets, and for marking tasks."""
 
 from typing import Any
 
@@ -9,15 +9,19 @@ from apps.environments.models import Environment
 from apps.tasks.models import Dataset
 
 
-class DatasetForm(forms.Form):
+class DatasetNamesForm(forms.Form):
     name = forms.CharField(max_length=100)
+    description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 3}))
+
+
+class DatasetForm(DatasetNamesForm):
+    field_order = ["name", "slug", "environment", "description"]
     slug = slug_field("dataset")
     environment = forms.ModelChoiceField(
         Environment.objects.all(),
         to_field_name="slug",
-        help_text="Gives the tools and the verifier of every task in the dataset.",
+        help_text="Provides the tools and the verifier for all tasks of the dataset",
     )
-    description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 3}))
 
     def clean_slug(self) -> str:
         slug: str = self.cleaned_data["slug"]
@@ -26,13 +30,8 @@ class DatasetForm(forms.Form):
         return slug
 
 
-class DatasetNamesForm(forms.Form):
-    name = forms.CharField(max_length=100)
-    description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 3}))
-
-
 class DeleteForm(forms.Form):
-    """The name, typed: this cannot be taken back."""
+    """Confirm a deletion by typing the name, because it cannot be undone."""
 
     name = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"autocomplete": "off", "class": "code"}))
 
@@ -49,21 +48,21 @@ class DeleteForm(forms.Form):
 
 
 class MarkForm(forms.Form):
-    """What the chosen tasks are marked with: one thing at a time."""
+    """One mark to set on the selected tasks."""
 
     action = forms.ChoiceField(
         choices=[
-            ("add_tag", "Add the tag"),
-            ("remove_tag", "Remove the tag"),
-            ("split", "Move to the split"),
+            ("add_tag", "Add tag"),
+            ("remove_tag", "Remove tag"),
+            ("split", "Assign split"),
             ("retire", "Retire"),
-            ("restore", "Bring back"),
+            ("restore", "Restore"),
         ]
     )
     word = forms.CharField(required=False, max_length=64)
 
     def marks(self) -> dict[str, Any]:
-        """Arguments of mark_tasks."""
+        """Return the arguments of mark_tasks."""
         word = self.cleaned_data["word"]
         return {
             "add_tag": {"add_tags": [word]},
@@ -76,5 +75,5 @@ class MarkForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if given.get("action") in {"add_tag", "remove_tag"} and not given.get("word", "").strip():
-            raise forms.ValidationError("Which tag? Write it beside.")
+            raise forms.ValidationError("Enter a tag.")
         return given

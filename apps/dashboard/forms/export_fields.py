@@ -1,4 +1,4 @@
-"""How the options and filters of exports read on the page."""
+"""Labels and fields of export options and filters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,14 @@ from apps.pairs.models import PreferencePair
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 BOXES = 30
-"""Splits that can be marked; of more, people write the names."""
+"""Maximum number of splits shown as checkboxes; above it, users type the names."""
 
 
 def split_field(there: Mapping[str, int]) -> forms.Field:
-    """Of splits with the number of their tasks."""
+    """Return a field of splits with the number of their tasks."""
     label = "Splits of the dataset"
     if len(there) > BOXES:
-        return MarksField(label=label, help_text="Their names, between commas; empty takes all")
+        return MarksField(label=label, help_text="Names separated by commas; empty: all splits")
     choices = [
         (split, f"{named_split(split)} · {count:,} task{'' if count == 1 else 's'}") for split, count in there.items()
     ]
@@ -29,16 +29,16 @@ def split_field(there: Mapping[str, int]) -> forms.Field:
         choices=choices,
         label=label,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Leave out what models are compared on: who trains on it compares nothing",
+        help_text="Leave out evaluation splits: training on them makes comparisons invalid",
         error_messages={
-            "required": "Mark the splits to write.",
-            "invalid_choice": "No task of this collection is of the split %(value)s.",
+            "required": "Choose the splits to export.",
+            "invalid_choice": "This collection has no tasks of split %(value)s.",
         },
     )
 
 
 def filter_fields() -> dict[str, forms.Field]:
-    """Return a fresh field for each filter but splits, by name."""
+    """Return a new field for each filter except splits, by name."""
     made = {name: make_field(field) for name, field in spec_fields(Filters).items() if name != "splits"}
     for field in made.values():
         field.required = False

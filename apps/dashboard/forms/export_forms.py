@@ -1,4 +1,4 @@
-"""What to write into an export."""
+"""Form of an export."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import cached_property
 
+from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
 from apps.dashboard.forms.spec_fields import make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
@@ -22,8 +23,7 @@ from apps.rollouts.models import Collection
 
 class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
-        label: str = obj.label
-        return label
+        return str(obj.label)
 
 
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
@@ -33,9 +33,9 @@ class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
 
 @spec_form(ExportOrder, leave=["format", "filters", "options"])
 class ExportForm(forms.Form):
-    """The fields of one format: its own options and filters, under their names in an order."""
+    """The options and filters of one format, with the same field names as in an order."""
 
-    collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
+    collection = CollectionChoice(Collection.objects.present(), empty_label="Choose a collection")
     pair_set = PairSetChoice(
         PairSet.objects.none(),
         required=False,
@@ -47,12 +47,9 @@ class ExportForm(forms.Form):
     def __init__(self, data: Any = None, *, format: Format, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.format = format
-        collection, pair_set, encoding = (self.fields[name] for name in ("collection", "pair_set", "encoding"))
-        assert isinstance(collection, forms.ModelChoiceField)
-        assert isinstance(pair_set, forms.ModelChoiceField)
-        assert isinstance(encoding, forms.ChoiceField)
-        collection.queryset = Collection.objects.present()
-        encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
+        pair_set: Any = self.fields["pair_set"]
+        choices = [(one, Encoding(one).label) for one in format.encodings]
+        self.fields["encoding"].choices = choices  # type: ignore[attr-defined]
         for name in ("validation_share", "split_seed"):
             self.fields[name].required = False
         self._add_options()
@@ -60,17 +57,17 @@ class ExportForm(forms.Form):
         self._add_splits()
         for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
-                # Each has a value always: "optional" would say that it may be empty.
+                # The field is never empty, so it must not be labelled "optional".
                 self.fields[name].conditional = True  # type: ignore[attr-defined]
         if format.makes != "preferences":
             del self.fields["pair_set"]
             return
         pair_set.queryset = PairSet.objects.filter(state=PairSet.State.READY).select_related("collection")
         if self.chosen is not None:
-            # Pairs of other collections could only be refused.
+            # Pairs of other collections would be rejected.
             either = Q(collection=self.chosen) | Q(further=self.chosen)
             pair_set.queryset = pair_set.queryset.filter(either).distinct()
-            # As the command does; it can be changed.
+            # Default as in the command: the newest pair set that has pairs.
             newest = pair_set.queryset.filter(pair_count__gt=0).order_by("-id").first()
             self.initial.setdefault("pair_set", newest.pk if newest else None)
 
@@ -88,19 +85,18 @@ class ExportForm(forms.Form):
                 made.initial = float(values[0])
 
     def _reasons(self, option: str) -> str:
-        """Why values that other formats have are missing here."""
+        """Return why values that other formats have are missing here."""
         return " ".join(dict.fromkeys(reason for (name, _), reason in self.format.refused.items() if name == option))
 
     def _add_filters(self) -> None:
         defaults = resolve_filters(self.format, {})
         for name, field in filter_fields().items():
             if name in filters_of(self.format):
-                is_list = name in {"sources", "rollouts"}
-                field.initial = "" if is_list else getattr(defaults, name)
+                field.initial = "" if name in {"sources", "rollouts"} else getattr(defaults, name)
                 self.fields[name] = field
 
     def _add_splits(self) -> None:
-        """Of the chosen collection, if its tasks are of any; what is usual is marked where they were not shown yet."""
+        """Add the splits of the selected collection, if its tasks have any. The usual splits are preselected."""
         there = count_splits([self.chosen.pk]) if self.chosen is not None else {}
         if self.chosen is None or not there:
             return
@@ -118,13 +114,13 @@ class ExportForm(forms.Form):
 
     def clean_rollouts(self) -> str:
         given: str = self.cleaned_data["rollouts"]
-        if wrong := [word for word in _words(given) if not (word.isascii() and word.isdigit() and len(word) < 19)]:
-            raise forms.ValidationError(f"“{cut(wrong[0], 40)}” is no number of a rollout.")
+        if wrong := [word for word in _words(given) if read_number(word) is None]:
+            raise forms.ValidationError(f"“{cut(wrong[0], 40)}” is not a rollout number.")
         return given
 
     @cached_property
     def chosen(self) -> Collection | None:
-        """The collection as the form stands, sent or not."""
+        """Return the collection of the form, submitted or not."""
         try:
             chosen: Collection | None = self.fields["collection"].clean(self["collection"].value())
         except forms.ValidationError:
@@ -133,9 +129,8 @@ class ExportForm(forms.Form):
 
     @property
     def has_pair_sets(self) -> bool:
-        pair_set = self.fields["pair_set"]
-        assert isinstance(pair_set, forms.ModelChoiceField)
-        return pair_set.queryset is not None and pair_set.queryset.exists()
+        pair_set: Any = self.fields["pair_set"]
+        return bool(pair_set.queryset.exists())
 
     @property
     def option_fields(self) -> list[forms.BoundField]:
@@ -147,7 +142,7 @@ class ExportForm(forms.Form):
 
     @property
     def order(self) -> ExportOrder:
-        """The order. An empty filter is none at all, also where the format would have one by default."""
+        """Return the order. An empty filter means no filter, even if the format has a default."""
         given = self.cleaned_data
         filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
         filters["rollouts"] = [int(word) for word in _words(given.get("rollouts", ""))]
@@ -156,7 +151,7 @@ class ExportForm(forms.Form):
         options = {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")}
         pair_set = given.get("pair_set")
         if pair_set is not None and pair_set.level == "step":
-            # The form always sends a level; that of the pairs holds.
+            # The form always sends a level; the level of the pair set applies.
             options.pop("level", None)
         return ExportOrder(
             format=self.format.slug,

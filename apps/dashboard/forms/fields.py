@@ -1,14 +1,16 @@
-"""Form fields that several forms need: JSON that is pleasant to edit and precise about what is wrong."""
+"""Shared form fields, for example JSON with exact error positions."""
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 
+from apps.accounts.disk_space import DiskFull
 from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.storable import REFUSAL, find_unstorable
@@ -16,7 +18,7 @@ from apps.gym.strict_json import JsonRefused, load_strict
 
 
 class JSONTextField(forms.JSONField):
-    """Shown indented; a mistake is named with its line and column; `kind` is what the value must be."""
+    """JSON, shown indented. Errors name line and column. `kind` is the required type of the value."""
 
     def __init__(self, *, kind: type, rows: int = 4, **kwargs: Any) -> None:
         self.kind = kind
@@ -29,7 +31,7 @@ class JSONTextField(forms.JSONField):
         return "" if value is None or value == self.kind() else json.dumps(value, indent=2, ensure_ascii=False)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        # What was typed comes back as it was typed, so that a mistake can be corrected in place.
+        # The input is returned unchanged, so that users can correct mistakes in place.
         return data
 
     def to_python(self, value: Any) -> Any:
@@ -40,7 +42,7 @@ class JSONTextField(forms.JSONField):
             parsed = load_strict(text)
         except JsonRefused as refusal:
             if refusal.code == "not_json":
-                raise ValidationError(f"This is not JSON: {refusal.message}.") from None
+                raise ValidationError(f"Invalid JSON: {refusal.message}.") from None
             at = f" It is at /{'/'.join(map(str, refusal.path))}." if refusal.path else ""
             raise ValidationError(f"{refusal.message}{at}") from None
         if not isinstance(parsed, self.kind):
@@ -52,15 +54,9 @@ class JSONTextField(forms.JSONField):
         if self.required and not value:
             raise ValidationError(self.error_messages["required"], code="required")
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        try:
-            return bool(self.to_python(data) != (initial or self.kind()))
-        except ValidationError:
-            return True
-
 
 class LinesField(forms.Field):
-    """A list of texts, one a line; empty lines count for nothing."""
+    """A list of texts, one per line. Empty lines are ignored."""
 
     def __init__(self, *, rows: int = 2, **kwargs: Any) -> None:
         widget = forms.Textarea(attrs={"class": "code", "rows": rows, "spellcheck": "false"})
@@ -72,15 +68,12 @@ class LinesField(forms.Field):
     def to_python(self, value: Any) -> list[str]:
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return self.to_python(data) != (initial or [])
-
 
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
 class MarksField(forms.Field):
-    """Names between commas, such as splits or tags."""
+    """Comma-separated names, for example splits or tags."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"required": False, "widget": forms.TextInput(attrs={"maxlength": 2000}), **kwargs})
@@ -93,12 +86,9 @@ class MarksField(forms.Field):
         refuse_unstorable(names)
         return names
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return self.to_python(data) != (initial or [])
-
 
 class NumberedField(forms.Field):
-    """A number for each name: `train=8, validation=2`."""
+    """A number for each name, for example `train=8, validation=2`."""
 
     def __init__(self, *, high: int, **kwargs: Any) -> None:
         self.high = high
@@ -114,22 +104,16 @@ class NumberedField(forms.Field):
                 continue
             name, _, number = part.rpartition("=")
             if not re.fullmatch(r"\s*[0-9]{1,9}\s*", number) or not name.strip():
-                raise ValidationError("Give a name and a number for each, such as train=8, validation=2.")
+                raise ValidationError("Give a number for each name, for example train=8, validation=2.")
             if not 1 <= int(number) <= self.high:
                 raise ValidationError(f"Give a number from 1 to {self.high:,} for {name.strip()}.")
             found[name.strip()] = int(number)
         refuse_unstorable(found)
         return found
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        try:
-            return self.to_python(data) != (initial or {})
-        except ValidationError:
-            return True
-
 
 class SecondsField(forms.Field):
-    """A length of time as people write it: `7 d`, `12 h`, `30 min`, `45 s`; a bare number is seconds."""
+    """A duration such as `7 d`, `12 h`, `30 min` or `45 s`. A plain number is in seconds."""
 
     def __init__(self, *, whole: bool = False, low: float = 0.1, high: float, **kwargs: Any) -> None:
         self.whole, self.low, self.high = whole, low, high
@@ -150,33 +134,31 @@ class SecondsField(forms.Field):
             return None
         match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(d|h|min|s|)", text)
         if match is None:
-            raise ValidationError("Give a length of time such as 7 d, 12 h, 30 min or 45 s.")
+            raise ValidationError("Give a duration, for example 7 d, 12 h, 30 min or 45 s.")
         seconds = float(match[1]) * _UNITS[match[2] or "s"]
         if not self.low <= seconds <= self.high:
-            raise ValidationError(f"Give from {self.prepare_value(self.low)} to {self.prepare_value(self.high)}.")
+            raise ValidationError(
+                f"Give a duration from {self.prepare_value(self.low)} to {self.prepare_value(self.high)}."
+            )
         return round(seconds) if self.whole else seconds
 
     def validate(self, value: Any) -> None:
         if self.required and value is None:
             raise ValidationError(self.error_messages["required"], code="required")
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        try:
-            return bool(self.to_python(data) != initial)
-        except ValidationError:
-            return True
-
 
 def refuse_unstorable(parsed: Any) -> None:
-    """A validator of parsed JSON: Django's own looks at text fields alone."""
+    """Validate that parsed JSON can be stored. Django's own validators check text fields only."""
     place = find_unstorable(parsed)
     if place is not None:
         raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
 
 
 def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: Collection[str] = ()) -> None:
-    """What an operation refused, beside the fields it names; about other fields, before the form. `but` are fields
-    whose errors another form shows."""
+    """Add the errors of a refused operation to the fields that they name, otherwise to the form.
+
+    `but` are fields whose errors another form shows.
+    """
     if isinstance(error, Refusal):
         named = {error.argument: [str(error)]}
     else:
@@ -188,8 +170,19 @@ def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: C
             form.add_error(field if field in form.fields else None, text)
 
 
+@contextmanager
+def show_errors(form: forms.BaseForm) -> Iterator[None]:
+    """Add a refusal in the block to the form, then continue after the block. A full disk is answered with 507."""
+    try:
+        yield
+    except DiskFull:
+        raise
+    except (ValidationError, Refusal) as wrong:
+        add_errors(form, wrong)
+
+
 def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
-    """Problems by field, where the field has none of its own yet."""
+    """Add errors to the fields that have none yet."""
     for field, problems in found.items():
         if field not in form.errors:
             for problem in problems:
@@ -197,12 +190,55 @@ def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
 
 
 def count_from_one(form: forms.BaseForm, *names: str) -> None:
-    """Django's positive numbers begin at 0 and its forms say so, whatever the model's validators say."""
+    """Set the minimum of positive number fields to 1.
+
+    Django's fields start at 0, whatever the model's validators are.
+    """
     for name in names:
         field = form.fields[name]
         field.widget.attrs["min"] = 1
         field.validators = [one for one in field.validators if not isinstance(one, MinValueValidator)]
         field.validators.append(MinValueValidator(1))
+
+
+class ServerForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+    """Form of an object with a slug and an API key. The key is write-only; the page shows its last characters."""
+
+    api_key = forms.CharField(
+        label="API key",
+        required=False,
+        max_length=4000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off", "class": "code"}),
+    )
+    forget_key = forms.BooleanField(label="Remove the stored key", required=False)
+    place, no_key = "", ""
+    """The owner of the key, and the help text without a stored key."""
+    conditional: tuple[str, ...] = ()
+    """Fields that the database allows to be empty but one kind of server requires.
+
+    Pages must not label them "optional".
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        count_from_one(self, "max_tries", "concurrency")
+        for name in self.conditional:
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
+        if self.instance.pk:
+            del self.fields["slug"]
+        if hint := self.instance.api_key_hint:
+            kept = f"Leave this empty to keep it; a new {self.place} needs it again."
+            self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {kept}"
+        else:
+            self.fields["api_key"].help_text = self.no_key
+            del self.fields["forget_key"]
+
+    def given_key(self) -> str | None:
+        """Return the key as typed, "" to remove the stored key, or None to keep it."""
+        typed: str = self.cleaned_data["api_key"]
+        if typed:
+            return typed
+        return "" if self.cleaned_data.get("forget_key") else None
 
 
 def _refuse_reserved(slug: str) -> None:
@@ -214,6 +250,6 @@ def slug_field(noun: str) -> forms.SlugField:
     return forms.SlugField(
         max_length=64,
         validators=[_refuse_reserved],
-        help_text=f"The {noun}'s name in addresses and in the API; it cannot be changed later.",
+        help_text=f"The {noun} identifier in URLs and the API. It cannot be changed later.",
         widget=forms.TextInput(attrs={"class": "code", "data-slug-of": "id_name", "autocomplete": "off"}),
     )

@@ -1,4 +1,4 @@
-"""NeMo Gym configurations to register, pasted or as files, and where their servers run."""
+"""Form to register NeMo Gym configurations, pasted or as files, with the addresses of their servers."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from apps.gym.redaction.shortening import cut
 
 
 class YamlFilesField(forms.FileField):
-    """Names and texts of the files; none is fine."""
+    """Optional files, as names and texts."""
 
     def clean(self, data: Any, initial: Any = None) -> Any:
         found = []
@@ -24,18 +24,18 @@ class YamlFilesField(forms.FileField):
             try:
                 found.append((str(file.name), file.read().decode()))
             except UnicodeDecodeError:
-                raise forms.ValidationError(f"{file.name} is no text in UTF-8.") from None
+                raise forms.ValidationError(f"{file.name} is not UTF-8 text.") from None
         return found
 
 
 class GymConfigForm(forms.Form):
-    """Field names are the arguments of register_pasted, but for the files, which go into the text."""
+    """Field names are the arguments of register_pasted, except for files, which are added to the text."""
 
     config_files = YamlFilesField(
         label="Files",
         required=False,
         allow_empty_file=True,
-        help_text="They are added to the text below, in their order",
+        help_text="Appended to the text below in order",
         widget=SeveralFiles(attrs={"accept": ".yaml,.yml,.txt"}),
     )
     text = forms.CharField(
@@ -44,11 +44,11 @@ class GymConfigForm(forms.Form):
         strip=False,
         max_length=MOST_PASTED,
         widget=forms.Textarea(attrs={"class": "code", "rows": 16, "spellcheck": "false"}),
-        help_text="YAML. Several, each below a line such as --- # env.yaml; later ones override earlier ones",
+        help_text="YAML. Start each document with a line like --- # env.yaml. Later documents override earlier ones.",
     )
     addresses = LinesField(
         label="Where servers run",
-        help_text="NAME=URL, one a line, over what the configurations say",
+        help_text="NAME=URL, one per line. Overrides the configuration.",
     )
     without_models = forms.BooleanField(label="Leave models out", required=False)
     without_data = forms.BooleanField(label="Leave datasets out", required=False)
@@ -57,7 +57,7 @@ class GymConfigForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("config_files", "text"):
-            # One of the two is needed.
+            # At least one of the two is required.
             self.fields[name].conditional = True  # type: ignore[attr-defined]
 
     def clean_addresses(self) -> dict[str, str]:
@@ -65,30 +65,30 @@ class GymConfigForm(forms.Form):
         for line in self.cleaned_data["addresses"]:
             name, equals, url = line.partition("=")
             if not (name.strip() and equals and url.strip()):
-                raise forms.ValidationError(f"{cut(line, 80)}: write it with a name, = and a URL.")
+                raise forms.ValidationError(f"{cut(line, 80)}: use the form NAME=URL.")
             found[name.strip()] = url.strip()
         return found
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or self.cleaned_data
         pasted, files = _plain(given.get("text", "")), given.pop("config_files", [])
-        # A file that is sent once more with what was read of it counts once.
+        # A file that is submitted again together with its text is added once.
         fresh = [(name, text) for name, text in files if text.strip() and _plain(text) not in pasted]
         given["text"] = _plain("\n".join(part for part in (pasted, join_texts(fresh)) if part.strip()))
         if not given["text"] and not self.errors:
-            self.add_error("text", "Paste a configuration, or choose its file.")
+            self.add_error("text", "Paste a configuration or choose a file.")
         elif len(given["text"]) > MOST_PASTED:
             self.add_error("text", f"Together they have more than {MOST_PASTED:,} characters.")
         return given
 
     @property
     def wish(self) -> dict[str, Any]:
-        """The arguments of register_pasted."""
+        """Return the arguments of register_pasted."""
         return {name: value for name, value in self.cleaned_data.items() if name != "previewed"}
 
     @property
     def digest(self) -> str:
-        """Of what is wished for: what is registered is what was looked at."""
+        """Return a digest of the request, to check that the previewed configuration is registered."""
         return hashlib.sha256(json.dumps(self.wish, sort_keys=True).encode(errors="replace")).hexdigest()
 
     @property
@@ -96,11 +96,11 @@ class GymConfigForm(forms.Form):
         return bool(self.cleaned_data["previewed"] == self.digest)
 
     def again(self) -> "GymConfigForm":
-        """The same, not bound, with the files in its text, and with what has been looked at."""
+        """Return an unbound copy with the files in its text and the previewed digest."""
         lines = [f"{name}={url}" for name, url in self.cleaned_data["addresses"].items()]
         return GymConfigForm(initial={**self.wish, "addresses": lines, "previewed": self.digest})
 
 
 def _plain(text: str) -> str:
-    """With one kind of line end: browsers send their own, and the digest is of what comes back."""
+    """Normalise line ends, because browsers change them and the digest must match."""
     return text.replace("\r\n", "\n").rstrip()

@@ -1,4 +1,4 @@
-"""An attempt that somebody plays by hand: the task, what was done so far, and the next move."""
+"""A manual attempt: the task, the moves so far, and the next move."""
 
 from typing import Any
 
@@ -12,40 +12,34 @@ CALL, VERIFY, BEGIN = "call", "verify", "begin"
 
 
 class PlayForm(forms.Form):
-    row = JSONTextField(
-        kind=dict, label="The task's row", rows=8, help_text="As in a dataset: the prompt and what the verifier reads."
-    )
+    row = JSONTextField(kind=dict, label="Task row", rows=8, help_text="Prompt and verifier fields, as in a dataset")
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, required=False)
     moves = JSONTextField(
         kind=list,
-        label="Moves so far",
+        label="Moves",
         rows=3,
-        help_text="Each button adds one. All are played again each time, in a session that is seeded anew.",
+        help_text="Each button adds a move. All moves are replayed in a new session.",
     )
     tool = forms.ChoiceField(required=False)
-    arguments = JSONTextField(
-        kind=dict, rows=3, help_text="A JSON object, as the tool's schema on the environment's page says."
-    )
+    arguments = JSONTextField(kind=dict, rows=3, help_text="A JSON object that matches the schema of the tool")
     answer = forms.CharField(
-        label="Reply without a call",
+        label="Reply without tool call",
         required=False,
         strip=False,
         max_length=200_000,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="What the model would write: the answer, or its turn in a game.",
+        help_text="The text of the model: an answer or a game turn",
     )
 
     def __init__(self, *args: Any, tools: list[Tool], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.seconds = PLAY_SECONDS
         names = [str(tool.get("name", "")) for tool in tools]
-        field = self.fields["tool"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = [(name, name) for name in names]
+        self.fields["tool"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
         self.has_tools = bool(names)
 
     def moves_with(self, act: str) -> list[Any]:
-        """With the one that a button stands for."""
+        """Return the moves plus the move of the pressed button."""
         given = self.cleaned_data
         moves: list[Any] = [] if act == BEGIN else list(given["moves"])
         if act == CALL and given["tool"]:

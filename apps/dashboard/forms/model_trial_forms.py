@@ -1,4 +1,4 @@
-"""What is sent to a policy model to try it."""
+"""Request to try a policy model."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class TryForm(forms.Form):
     tools = JSONTextField(
         kind=list,
         rows=10,
-        help_text="A JSON list of function tools, flat or as Chat Completions nests them. None of them is run.",
+        help_text="A JSON list of function tools, flat or in Chat Completions form. Tools are not executed.",
     )
     sampling = JSONTextField(
         kind=dict,

@@ -1,4 +1,4 @@
-"""How to build pairs, and what to decide of them."""
+"""Forms to build pairs and to decide about them."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from apps.rollouts.models import Collection
 @spec_form(Rule)
 @spec_form(PairOrder, leave=["rule"])
 class PairSetForm(forms.Form):
-    """A rule, and the collections that it is applied to."""
+    """A rule, and the collections to which it is applied."""
 
     collection = CollectionChoice(Collection.objects.present(), empty_label="Choose a collection")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("mode", "level", "same", "reward_from"):
-            # Each has a value always: "optional" would say that it may be empty.
+            # The field is never empty, so it must not be labelled "optional".
             self.fields[name].required = False
             self.fields[name].conditional = True  # type: ignore[attr-defined]
 
@@ -34,7 +34,7 @@ class PairSetForm(forms.Form):
 
     @property
     def order(self) -> PairOrder:
-        """The order, with the default of each choice that was left out."""
+        """Return the order, with defaults for options that were left out."""
         given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
         rule = Rule(**{name: given.pop(name) for name in Rule.__struct_fields__ if name in given})
         return PairOrder(**{**given, "further": list(given["further"]), "rule": rule})
@@ -48,17 +48,17 @@ class DecisionForm(forms.Form):
 
 
 class MarkedForm(DecisionForm):
-    """The same of several pairs, among those that the view allows."""
+    """Apply one decision to several pairs of the current view."""
 
     pair = forms.ModelMultipleChoiceField(queryset=PreferencePair.objects.none())
 
 
 class AskForm(forms.Form):
-    """Field names are the arguments of ask_people; what is left empty has its default."""
+    """Field names are the arguments of ask_people; empty fields have defaults."""
 
     name = forms.CharField(required=False, max_length=150)
-    limit = forms.IntegerField(required=False, min_value=1, max_value=MOST)
-    overlap = forms.IntegerField(required=False, min_value=1, max_value=MAX_OVERLAP)
+    limit = forms.IntegerField(label="Maximum pairs", required=False, min_value=1, max_value=MOST)
+    overlap = forms.IntegerField(label="Reviews per pair", required=False, min_value=1, max_value=MAX_OVERLAP)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -66,4 +66,4 @@ class AskForm(forms.Form):
 
 
 ASK = {"usual": USUAL, "most": MOST, "overlap": MAX_OVERLAP}
-"""The numbers that the page of a set says of it."""
+"""Limits shown on the page of a pair set."""

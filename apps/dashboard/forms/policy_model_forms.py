@@ -1,4 +1,7 @@
-"""The form of a policy model, grouped by what its provider uses. Its API key is write-only: the page knows the hint."""
+"""Form of a policy model, grouped by what its provider uses.
+
+The API key is write-only; the page shows its last characters.
+"""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import JSONTextField, LinesField, count_from_one, slug_field
+from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, slug_field
 from apps.policies.models import DEFAULT_BASE_URLS, PolicyModel, Provider, Wire
 
 _ALL = tuple(Provider.values)
@@ -16,7 +19,10 @@ _OWN_SERVERS = (Provider.VLLM.value, Provider.COMPATIBLE.value)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Fields that belong together, a tuple a row; `providers` use them. A folded one is open where something is set."""
+    """A group of fields, with a tuple of names per row, for the given providers.
+
+    A folded group is open if a field is set.
+    """
 
     legend: str
     rows: tuple[tuple[str, ...], ...]
@@ -39,18 +45,21 @@ GROUPS = (
     Group("Reasoning", (("reasoning",),)),
     Group("Token capture", (("capture_tokens",),), _OWN_SERVERS),
     Group(
-        "Prices", (("input_price", "cached_input_price", "output_price"),), hint="for what a rollout costs", folded=True
+        "Prices",
+        (("input_price", "cached_input_price", "output_price"),),
+        hint="to compute the cost of rollouts",
+        folded=True,
     ),
-    Group("Time and tries", (("call_timeout", "connect_timeout", "max_tries"),), hint="of one call", folded=True),
+    Group("Timeouts and retries", (("call_timeout", "connect_timeout", "max_tries"),), hint="per call", folded=True),
     Group(
         "Requests",
         (("extra_headers",), ("extra_body",), ("renamed_fields",)),
-        hint="headers, body and names of fields",
+        hint="headers, body and field names",
         folded=True,
     ),
 )
 
-# What a fresh form proposes for each provider, until somebody chooses otherwise. Capture needs the chat wire.
+# Initial values per provider. Capture needs the chat wire.
 _PROPOSED = {
     "base_url": dict(DEFAULT_BASE_URLS),
     "wire": {
@@ -60,40 +69,37 @@ _PROPOSED = {
 }
 
 
-class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+class PolicyModelForm(ServerForm):
+    place = "base URL"
+    no_key = "Stored encrypted and write-only. Most vLLM servers need none."
+    conditional = ("base_url", "model_name", "api_version")
     slug = slug_field("model")
-    api_key = forms.CharField(
-        label="API key",
-        required=False,
-        max_length=4000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "off", "class": "code"}),
-    )
-    forget_key = forms.BooleanField(label="Remove the stored key", required=False)
     more_base_urls = LinesField(
         label="Further base URLs",
-        help_text="One a line: more servers of the same model. A rollout stays with one of them, so that its prefix "
-        "cache hits, and turns to the next when a call fails.",
+        help_text="More servers of the same model, one per line. A rollout stays on one server to reuse its prefix "
+        "cache, and moves to the next if a call fails.",
     )
     sampling = JSONTextField(
-        kind=dict, help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}; an agent may override.'
+        kind=dict,
+        help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}; agents can override them.',
     )
     extra_headers = JSONTextField(
         kind=dict,
         rows=2,
-        help_text='Sent with every request, such as {"X-Team": "rl"}. A secret belongs into the '
-        'key, which a header may carry: {"X-Auth-Token": "{api_key}"}.',
+        help_text='Sent with every request, for example {"X-Team": "rl"}. Put secrets into the API key and insert it '
+        'here: {"X-Auth-Token": "{api_key}"}.',
     )
     extra_body = JSONTextField(
         kind=dict,
         rows=2,
-        help_text='Merged into every request, such as {"chat_template_kwargs": {"enable_thinking": false}}. '
-        "What the request says itself wins.",
+        help_text='Merged into every request, for example {"chat_template_kwargs": {"enable_thinking": false}}. '
+        "Fields of the request take precedence.",
     )
     renamed_fields = JSONTextField(
         kind=dict,
         rows=2,
-        label="Other names of fields",
-        help_text='For servers that know a field by an older name: {"max_completion_tokens": "max_tokens"}.',
+        label="Renamed fields",
+        help_text='For servers that use older field names: {"max_completion_tokens": "max_tokens"}.',
     )
 
     class Meta:
@@ -129,7 +135,7 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "base_url": "Base URL",
             "model_name": "Model name",
             "api_version": "API version",
-            "key_is_token": "The key is a bearer token of Microsoft Entra ID",
+            "key_is_token": "The key is a Microsoft Entra ID token",
             "call_timeout": "Call timeout",
             "connect_timeout": "Connect timeout",
             "input_price": "Input",
@@ -138,13 +144,14 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "max_tries": "Tries",
         }
         help_texts = {
-            "provider": "What answers: it decides which of the fields below count.",
-            "base_url": "Up to and including /v1, such as http://127.0.0.1:8000/v1. OpenAI: leave it empty for "
-            "OpenAI's own. Azure: the resource's endpoint, such as https://my-resource.openai.azure.com.",
-            "model_name": "The name that the endpoint knows it by; on Azure the name of the deployment.",
-            "wire": "Token ids come over Chat Completions only; reasoning models of OpenAI do best over Responses.",
-            "api_version": "Such as 2025-04-01-preview.",
-            "key_is_token": "Tokens expire: a key of the resource goes on working.",
+            "provider": "Selects which fields below apply",
+            "base_url": "With /v1, for example http://127.0.0.1:8000/v1. OpenAI: leave empty for "
+            "api.openai.com. Azure: the "
+            "endpoint of the resource, for example https://my-resource.openai.azure.com.",
+            "model_name": "The model name of the endpoint. Azure: the deployment name.",
+            "wire": "Token ids need Chat Completions. OpenAI reasoning models work best with Responses.",
+            "api_version": "For example 2025-04-01-preview",
+            "key_is_token": "Tokens expire. The key of the resource does not.",
         }
         widgets = {
             "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),
@@ -156,28 +163,12 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        count_from_one(self, "max_tries", "concurrency")
-        for name in ("base_url", "model_name", "api_version"):
-            # Optional for the database, required by one provider: the page must not call them optional.
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
-        hint = self.instance.api_key_hint
-        if self.instance.pk:
-            del self.fields["slug"]
-        else:
+        if not self.instance.pk:
             for name, proposed in _PROPOSED.items():
                 self.fields[name].widget.attrs["data-proposed"] = json.dumps({"provider": proposed})
-        if hint:
-            self.fields[
-                "api_key"
-            ].help_text = (
-                f"A key is stored (…{hint.lstrip('.…')}). Leave this empty to keep it; a new base URL needs it again."
-            )
-        else:
-            del self.fields["forget_key"]
-            self.fields["api_key"].help_text = "Kept encrypted and never shown again; most vLLM servers need none."
 
     def groups(self) -> list[dict[str, Any]]:
-        """GROUPS with their bound fields, for the template."""
+        """Return GROUPS with their bound fields, for the template."""
         return [
             {
                 "legend": group.legend,
@@ -203,7 +194,7 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         provider = cleaned.get("provider")
-        # A field that the provider does not use may be out of sight: what was typed there before is not an error.
+        # Fields that the provider does not use may be hidden, so earlier input there is not an error.
         for group in GROUPS:
             for name in group.names:
                 if provider and provider not in group.providers and name in self.fields:
@@ -216,15 +207,8 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         self.errors.pop(name, None)
         field = next((field for field in PolicyModel._meta.concrete_fields if field.name == name), None)
         if field is not None:
-            # A scripted model calls nothing: its endpoint stays as stored, and so does the key that belongs to it.
+            # A scripted model calls no endpoint, so the stored endpoint and its key are kept.
             is_kept = cleaned["provider"] == Provider.SCRIPTED and self.instance.pk
             cleaned[name] = self.initial[name] if is_kept else field.get_default()
         elif name == "api_key":
             cleaned[name] = ""
-
-    def given_key(self) -> str | None:
-        """The key as typed; "" to remove the stored one; None to keep it."""
-        typed: str = self.cleaned_data["api_key"]
-        if typed:
-            return typed
-        return "" if self.cleaned_data.get("forget_key") else None

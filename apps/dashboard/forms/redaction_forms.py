@@ -1,9 +1,9 @@
-"""What is taken for a credential here, and a text to try it on."""
+"""Forms for redaction patterns and for testing them on a text."""
 
 from django import forms
 
+from apps.policies.installation_redactor import MAX_SAMPLE
 from apps.policies.models import RedactionPattern
-from apps.policies.redaction_patterns import MAX_SAMPLE
 
 
 class PatternForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -14,8 +14,8 @@ class PatternForm(forms.ModelForm):  # type: ignore[type-arg]
 
 class SampleForm(forms.Form):
     sample = forms.CharField(
-        label="A text to try",
+        label="Test text",
         max_length=MAX_SAMPLE,
         widget=forms.Textarea(attrs={"rows": 6, "class": "mono"}),
-        help_text="It is not stored.",
+        help_text="Not stored",
     )

@@ -1,4 +1,4 @@
-"""Forms of queues, of rubrics, and of what people say of a rollout. What makes sense is checked where it is saved."""
+"""Forms of queues, rubrics and annotations of a rollout. Values are checked when saved."""
 
 import re
 from typing import Any
@@ -9,11 +9,15 @@ from django.db.models import Q
 from django.http import QueryDict
 
 from apps.accounts.models import Role, User
+from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
 from apps.gym.rubric_criteria import Criterion
+from apps.gym.specs import spec_fields
 from apps.reviews.models import Flag, Queue, Rubric
+from apps.reviews.queues.queue_items import ItemSource
 from apps.reviews.reviews.review_answers import MAX_NOTE, Answer
 from apps.rollouts.models import Collection
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
@@ -21,25 +25,26 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 
 
+@spec_form(ItemSource, leave=["items"])
 class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
     collection = forms.ModelChoiceField(
-        queryset=Collection.objects.none(), required=False, help_text="Its completed rollouts make the items"
+        Collection.objects.present().order_by("-pk"),
+        required=False,
+        help_text=spec_fields(ItemSource)["collection"].option.help,
     )
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or numbers of rollouts. What is to be judged together as it is stands in a line of its own.",
+        help_text="Or rollout numbers. Put the rollouts of one item on one line.",
     )
     filter = forms.CharField(
         required=False,
         max_length=MAX_LENGTH,
         widget=forms.TextInput(attrs={"class": "code", "spellcheck": "false"}),
-        help_text="Or a filter as above the table of rollouts, like reward:<0.5 tool:bash",
+        help_text="Or a rollout filter, for example reward:<0.5 tool:bash",
     )
-    per_task = forms.IntegerField(min_value=1, max_value=15, initial=1, label="Pairs of each task")
-    size = forms.IntegerField(min_value=2, max_value=6, initial=4, label="Rollouts in a ranking")
     reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="Nobody chosen: any annotator"
+        queryset=User.objects.none(), required=False, help_text="None selected: any annotator"
     )
 
     class Meta:
@@ -59,13 +64,13 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "reveals",
         ]
         labels = {
-            "overlap": "People for each item",
-            "lease_minutes": "Minutes that an item is kept",
+            "overlap": "Reviews per item",
+            "lease_minutes": "Reservation in minutes",
             "repeat_share": "Hidden repeats",
-            "shows_expected": "The expected answer",
-            "shows_reward": "The reward",
-            "shows_model": "The model",
-            "reveals": "Tell them afterwards",
+            "shows_expected": "Expected answer",
+            "shows_reward": "Reward",
+            "shows_model": "Model",
+            "reveals": "Show results after submitting",
         }
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 4}),
@@ -74,35 +79,44 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["collection"].queryset = Collection.objects.present().order_by("-pk")  # type: ignore[attr-defined]
         people = User.objects.filter(role__in=REVIEWER_ROLES, is_active=True).order_by("username")
         self.fields["reviewers"].queryset = people  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if sum(bool(cleaned.get(name)) for name in ("collection", "rollouts", "filter")) != 1 and not self.errors:
-            raise ValidationError("Give a collection, numbers of rollouts, or a filter: one of them.")
+            raise ValidationError("Give one of: a collection, rollout numbers, or a filter.")
         return cleaned
 
+    @property
+    def source(self) -> ItemSource:
+        """Return the items. Each line with several rollouts is one item."""
+        given = {name: self.cleaned_data[name] for name in ("collection", "filter", "per_task", "size")}
+        lines = self.cleaned_data["rollouts"]
+        if self.instance.kind != Queue.Kind.RUBRIC and len(lines) > 1:
+            return ItemSource(**given, items=lines)
+        return ItemSource(**given, rollouts=[one for line in lines for one in line])
+
     def clean_rollouts(self) -> list[list[int]]:
-        """A list for each line."""
+        """Return a list of rollout ids per line."""
         lines = [line for line in self.cleaned_data["rollouts"].splitlines() if line.strip()]
-        if wrong := [word for line in lines for word in re.split(r"[,\s]+", line.strip()) if not _is_number(word)]:
-            raise ValidationError(f"“{cut(wrong[0], 40)}” is no number of a rollout.")
-        return [[int(word) for word in re.split(r"[,\s]+", line.strip())] for line in lines]
+        words = [re.split(r"[,\s]+", line.strip()) for line in lines]
+        if wrong := [word for line in words for word in line if read_number(word) is None]:
+            raise ValidationError(f"“{cut(wrong[0], 40)}” is not a rollout number.")
+        return [list(map(int, line)) for line in words]
 
 
 class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What may change of a queue once it is made."""
+    """The settings of a queue that can change after it was created."""
 
     reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="Nobody chosen: any annotator"
+        queryset=User.objects.none(), required=False, help_text="None selected: any annotator"
     )
 
     class Meta:
         model = Queue
         fields = ["name", "instructions", "overlap", "order", "lease_minutes"]
-        labels = {"overlap": "People for each item", "lease_minutes": "Minutes that an item is kept"}
+        labels = {"overlap": "Reviews per item", "lease_minutes": "Reservation in minutes"}
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -119,7 +133,8 @@ class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
         kind=list,
         rows=10,
         required=True,
-        help_text='Each with a key, a label and a kind: {"key": "right", "label": "Is it right?", "kind": "boolean"}, '
+        help_text='A list of criteria with key, label and kind: {"key": "right", "label": "Is it '
+        'right?", "kind": "boolean"}, '
         'or "numeric" with minimum and maximum, "category" with choices, "text".',
     )
 
@@ -130,7 +145,7 @@ class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class RubricChangeForm(RubricForm):
-    """The slug stays, by which it is named elsewhere; of what has been used, the criteria too."""
+    """The slug cannot change, because other objects use it. Criteria of a used rubric cannot change either."""
 
     def __init__(self, *args: Any, keeps_criteria: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -140,34 +155,33 @@ class RubricChangeForm(RubricForm):
 
 
 class FlagForm(forms.Form):
-    kind = forms.ChoiceField(choices=Flag.Kind.choices, label="What is wrong")
+    kind = forms.ChoiceField(choices=Flag.Kind.choices, label="Problem")
     seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, label="Event")
     note = forms.CharField(required=False, max_length=1_000)
 
 
 class ScoreForm(forms.Form):
-    """What is scored besides the criteria of the rubric."""
+    """Scores without a rubric."""
 
     seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
     note = forms.CharField(required=False, max_length=MAX_NOTE)
 
 
 class OverrideForm(forms.Form):
-    reward = forms.FloatField(widget=forms.NumberInput(attrs={"step": "any"}), label="Reward instead")
+    reward = forms.FloatField(widget=forms.NumberInput(attrs={"step": "any"}), label="New reward")
     reason = forms.CharField(max_length=2_000)
 
 
 def read_posted_answer(given: QueryDict, criteria: list[Criterion], ranked: int) -> Answer:
-    """The answer in the fields of a work page, whatever of it makes sense."""
-    confidence = given.get("confidence", "")
-    ranks = [given.get(f"rank-{place}", "") for place in range(ranked)]
+    """Return the valid parts of the answer in the fields of a work page."""
+    confidence = read_number(given.get("confidence", ""))
     return Answer(
         choice=given.get("choice", ""),
-        ranks=[int(rank) if _is_number(rank) else 0 for rank in ranks],
+        ranks=[read_number(given.get(f"rank-{place}", "")) or 0 for place in range(ranked)],
         scores={each["key"]: _read_score(each, given.get(f"score-{each['key']}", "")) for each in criteria},
         reasons=[each for each in given.getlist("reasons") if each in REASONS],
         note=given.get("note", ""),
-        confidence=int(confidence) if _is_number(confidence) and int(confidence) in CONFIDENCE else None,
+        confidence=confidence if confidence in CONFIDENCE else None,
     )
 
 
@@ -181,7 +195,3 @@ def _read_score(criterion: Criterion, text: str) -> Any:
             return text
         return int(number) if number.is_integer() else number
     return text or None
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19

@@ -1,29 +1,24 @@
-"""The comment form, and the names that forms offer."""
-
-from typing import get_args
+"""The form of a comment."""
 
 from django import forms
 from django.http import QueryDict
 
-from apps.gym.loop.agent_loop import StopReason
-
-STOP_REASONS: tuple[str, ...] = get_args(StopReason)
+from apps.dashboard.chrome.page_request import read_number
 
 
 class CommentForm(forms.Form):
     text = forms.CharField(
-        max_length=10_000, label="Comment", widget=forms.Textarea(attrs={"rows": 3, "placeholder": "What did you see?"})
+        max_length=10_000, label="Comment", widget=forms.Textarea(attrs={"rows": 3, "placeholder": "Comment"})
     )
     seq = forms.IntegerField(
         min_value=0,
         max_value=2**31 - 1,
         required=False,
         label="About event",
-        help_text="Filled by the “comment” beside an event. Empty: the whole rollout",
+        help_text="Set by the “comment” link of an event. Empty: the whole rollout",
     )
 
     @classmethod
     def opened_with(cls, given: QueryDict) -> "CommentForm":
-        """Unsent, about the event that the address names (`?comment=3`), if it names one."""
-        seq = given.get("comment", "")
-        return cls(initial={"seq": int(seq)} if seq.isascii() and seq.isdigit() and len(seq) < 10 else {})
+        """Return an unbound form for the event in the URL (`?comment=3`), if any."""
+        return cls(initial={"seq": read_number(given.get("comment", ""), digits=9)})

@@ -1,4 +1,4 @@
-"""Forms of the settings' pages: a secret to write, and an address to try."""
+"""Forms of the settings pages: set an API key, test a URL."""
 
 from typing import Any
 
@@ -10,27 +10,25 @@ from apps.policies.models import PolicyModel
 
 
 class SecretForm(forms.Form):
-    """`of` is `model:slug` or `environment:slug`. An empty key removes the stored one, where that is asked for."""
+    """`of` is `model:slug` or `environment:slug`. An empty key removes the stored one, after confirmation."""
 
-    of = forms.ChoiceField(label="Whose key")
+    of = forms.ChoiceField(label="Owner")
     api_key = forms.CharField(
         label="New API key",
         required=False,
         max_length=1000,
         widget=forms.PasswordInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
-        help_text="Kept encrypted and never shown again. Collections that run use it within seconds.",
+        help_text="Stored encrypted and write-only. Running collections use it within seconds.",
     )
-    remove = forms.BooleanField(label="Remove the stored key instead", required=False)
+    remove = forms.BooleanField(label="Remove the stored key", required=False)
 
     def __init__(self, *args: Any, holders: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        field = self.fields["of"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = holders
+        self.fields["of"].choices = holders  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         if not self.cleaned_data.get("remove") and not (self.cleaned_data.get("api_key") or "").strip():
-            self.add_error("api_key", "Enter the new key, or choose to remove the stored one.")
+            self.add_error("api_key", "Enter a new key, or select to remove the stored one.")
         return self.cleaned_data
 
     def holder(self) -> PolicyModel | Environment:
@@ -38,7 +36,7 @@ class SecretForm(forms.Form):
         rows = PolicyModel.objects if kind == "model" else Environment.objects
         held: PolicyModel | Environment | None = rows.filter(slug=slug).first()
         if held is None:
-            raise ValidationError("It is no longer there.")
+            raise ValidationError("This object no longer exists.")
         return held
 
 
@@ -49,5 +47,5 @@ class AddressForm(forms.Form):
         widget=forms.TextInput(
             attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}
         ),
-        help_text="Its name is looked up; nothing is connected to.",
+        help_text="The name is resolved. No connection is made.",
     )

@@ -9,23 +9,26 @@ from django import forms
 from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
 from apps.gym.specs import SpecField, spec_fields
 
-Form = TypeVar("Form", bound=forms.Form)
+Form = TypeVar("Form", bound=forms.BaseForm)
 
 
 class SeveralRows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # Django forms take none at run time
-    """Several rows of a table; each is shown by its label, which tells rows of one name apart."""
+    """Several rows of a table, shown by a label that distinguishes rows with the same name."""
 
     def label_from_instance(self, obj: Any) -> str:
         return str(getattr(obj, "label", obj))
 
 
 def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form]], type[Form]]:
-    """Give a form class a field for each option of the spec but those to leave. Its own fields stay."""
+    """Return a class decorator that adds a field for each option of the spec except `leave`.
+
+    Fields of the class take precedence.
+    """
 
     def decorate(form: type[Form]) -> type[Form]:
         made = {name: make_field(field) for name, field in spec_fields(spec).items() if name not in leave}
         # Subclasses inherit declared_fields.
-        form.base_fields = form.declared_fields = {**made, **form.base_fields}
+        form.base_fields = form.declared_fields = {**made, **form.base_fields}  # type: ignore[attr-defined]
         return form
 
     return decorate
@@ -33,8 +36,8 @@ def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form
 
 def make_field(field: SpecField) -> forms.Field:
     option = field.option
-    none = f"empty: {option.none}" if field.nullable and option.none else ""
-    said = "; ".join(filter(None, (option.help, none)))
+    none = f"empty: {option.none}" if field.nullable and option.none and not field.is_row else ""
+    said = _joined(option.help, none)
     given: dict[str, Any] = {
         "label": option.label,
         "help_text": said[:1].upper() + said[1:],
@@ -42,8 +45,7 @@ def make_field(field: SpecField) -> forms.Field:
         "initial": field.default,
     }
     if field.choices:
-        names = [(one, option.names.get(one, one)) for one in field.choices]
-        return forms.ChoiceField(choices=names, **given)
+        return forms.ChoiceField(choices=[(one, option.names.get(one, one)) for one in field.choices], **given)
     if field.is_row or field.are_rows:
         return _choice_of_rows(field, given)
     if option.unit == "s":
@@ -76,17 +78,27 @@ def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
         made = JSONTextField(kind=dict, rows=3, **given)
     if example:
         shown = json.dumps(example) if isinstance(made, JSONTextField) else made.prepare_value(example)
-        made.help_text = f"{made.help_text}, e.g. {shown}"
+        made.help_text = _joined(str(made.help_text), f"e.g. {shown}", between=", ")
     return made
 
 
+def _joined(text: str, addition: str, between: str = "; ") -> str:
+    """Append to a help text. After a full stop, the addition starts a sentence."""
+    if not (text and addition):
+        return text or addition
+    if not text.endswith("."):
+        return f"{text}{between}{addition}"
+    said = addition.replace("e.g. ", "Example: ", 1)
+    return f"{text} {said[:1].upper()}{said[1:]}"
+
+
 def _choice_of_rows(field: SpecField, given: dict[str, Any]) -> "forms.ModelChoiceField[Any]":
-    """A menu of slugs, which addresses and the API use too. Rows without slugs are many: people type their number."""
+    """Return a menu of slugs, as in URLs and the API. Tables without slugs are long, so their numbers are typed."""
     model = field.item if field.are_rows else field.type
     manager = model._default_manager
     rows = getattr(manager, "present", manager.all)()
     if any(each.name == "slug" for each in model._meta.fields):
-        empty = f"Choose a {field.option.label.lower()}"
+        empty = field.option.none or f"Choose a {field.option.label.lower()}"
         return forms.ModelChoiceField(rows, to_field_name="slug", empty_label=empty, **given)
     if field.are_rows:
         return SeveralRows(rows, **given)

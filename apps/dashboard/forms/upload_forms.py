@@ -1,4 +1,4 @@
-"""Forms of the upload wizard: the file, what its columns mean, and the last word before it is loaded."""
+"""Forms of the upload wizard: file, column mapping, confirmation."""
 
 from io import BytesIO
 from typing import Any, BinaryIO, cast
@@ -17,14 +17,14 @@ _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
 
 
 class UploadForm(forms.Form):
-    """Either of the two."""
+    """A file, or pasted rows."""
 
     file = forms.FileField(
         required=False,
-        # An upload without rows is stored and shown like any other that is refused.
+        # An upload without rows is stored and shown as rejected.
         allow_empty_file=True,
         label="File",
-        help_text="JSONL, a JSON array, CSV, TSV or Parquet; also packed as .gz or .zst.",
+        help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst",
         widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
     )
     rows = forms.CharField(
@@ -44,7 +44,7 @@ class UploadForm(forms.Form):
         file, rows = given.get("file"), (given.get("rows") or "").strip()
         if "file" in self.errors:
             return given
-        # Not its truth: an empty file is false.
+        # Compared with None, because an empty file is falsy.
         if file is not None and rows:
             raise forms.ValidationError("Choose a file or paste rows, not both.")
         if file is None and not rows:
@@ -52,7 +52,7 @@ class UploadForm(forms.Form):
         return given
 
     def content(self) -> tuple[BinaryIO, str]:
-        """What to read, and its name."""
+        """Return the content and its name."""
         file = self.cleaned_data["file"]
         if file is not None:
             return cast(BinaryIO, file), str(file.name)
@@ -65,9 +65,13 @@ def _path(label: str, help_text: str = "") -> forms.CharField:
 
 
 def _template(label: str, help_text: str) -> forms.CharField:
-    widget = forms.Textarea(attrs={**_CODE, "rows": 3})
     return forms.CharField(
-        required=False, strip=False, max_length=20_000, label=label, help_text=help_text, widget=widget
+        required=False,
+        strip=False,
+        max_length=20_000,
+        label=label,
+        help_text=help_text,
+        widget=forms.Textarea(attrs={**_CODE, "rows": 3}),
     )
 
 
@@ -77,45 +81,46 @@ TEMPLATES = ("user", "system")
 
 @spec_form(Choices, leave=["mapping", "split_ratios", "check_only"])
 class MappingForm(forms.Form):
-    """What the columns mean, and how the rows come into the dataset."""
+    """The column mapping, and how the rows are added to the dataset."""
 
     kind = forms.ChoiceField(
-        label="What the rows are",
-        choices=[("found", "as found"), ("own", "mapped by me")],
+        label="Mapping",
+        choices=[("found", "Detected automatically"), ("own", "Custom")],
         widget=forms.RadioSelect,
     )
-    input = _path("Prompt", "The column with the question, or with a list of messages.")
-    context = _path("Text after the prompt", "After an empty line, in the rows that have one.")
-    user = _template("Or a template of the user's message", "Columns in braces: Solve {problem}. Literal braces twice.")
-    system = _template("System message", "A template too; before the prompt.")
+    input = _path("Prompt", "Column with the question or the list of messages")
+    context = _path("Context", "Column with text appended to the prompt after an empty line")
+    user = _template(
+        "User message template",
+        "Replaces the prompt column. Put column names in braces: Solve {problem}. Double literal braces.",
+    )
+    system = _template("System message", "Template, placed before the prompt")
     expected_answer = _path("Expected answer")
-    external_id = _path("Id", "Makes a row the same task in the next version. Of several columns: {split}/{number}.")
+    external_id = _path("Id", "Identifies the task across versions. Combine columns like {split}/{number}.")
     split_column = _path("Split")
-    tags = _path("Tags", "A list, or texts with commas.")
+    tags = _path("Tags", "Column with a list, or with comma-separated text")
     tools = _path("Tools")
     fields_text = forms.CharField(
         required=False,
-        label="Further fields for the verifier",
-        help_text="One a line: name = column.",
+        label="More verifier fields",
+        help_text="One per line: name = column",
         widget=forms.Textarea(attrs={**_CODE, "rows": 3}),
     )
     rest = forms.ChoiceField(
-        label="Columns that nothing above names",
-        choices=[("keep", "stay with the task"), ("drop", "are left out")],
+        label="Other columns",
+        choices=[("keep", "Keep as verifier fields"), ("drop", "Drop")],
         initial="keep",
         widget=forms.RadioSelect,
     )
-    cut_answer = forms.BooleanField(
-        required=False, label="A last message by the assistant is the expected answer, not part of the prompt"
-    )
+    cut_answer = forms.BooleanField(required=False, label="Use the last assistant message as the expected answer")
     save_as = forms.CharField(
-        required=False, max_length=60, label="Save this mapping as", help_text="For the next file of these columns."
+        required=False, max_length=60, label="Save mapping as", help_text="To reuse it for files with the same columns"
     )
     split_ratios = forms.CharField(
         required=False,
         max_length=300,
-        label="Or split at random",
-        help_text="Shares of several splits: train:0.9, validation:0.1",
+        label="Random split",
+        help_text="Split shares, for example train:0.9, validation:0.1",
         widget=forms.TextInput(attrs=_CODE),
     )
 
@@ -180,14 +185,8 @@ class MappingForm(forms.Form):
         )
 
 
-def _field_of(pointer: str) -> str:
-    """The form's field for a place in a mapping."""
-    name = pointer.strip("/").split("/")[0]
-    return {"fields": "fields_text", "split": "split_column", "": "input"}.get(name, name)
-
-
 def mapping_initial(mapping: dict[str, Any] | None, upload: Upload, *, own: bool) -> dict[str, Any]:
-    """What the form shows first: the mapping, and what was chosen for this upload before."""
+    """Return initial values: the mapping, and earlier choices for this upload."""
     given = mapping or {}
     shown = {name: given.get(name, "") for name in (*PATHS, *TEMPLATES) if name != "split_column"}
     return {
@@ -207,10 +206,10 @@ def mapping_initial(mapping: dict[str, Any] | None, upload: Upload, *, own: bool
 
 
 class CommitForm(forms.Form):
-    """The last word on a checked file."""
+    """Confirm that a validated file is loaded."""
 
-    note = forms.CharField(required=False, max_length=200, label="Note on the version")
-    skip_bad = forms.BooleanField(required=False, label="Load the good rows and leave the bad ones out")
+    note = forms.CharField(required=False, max_length=200, label="Version note")
+    skip_bad = forms.BooleanField(required=False, label="Load valid rows and skip invalid ones")
 
     def __init__(self, *args: Any, upload: Upload, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -221,5 +220,5 @@ class CommitForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if self._must_skip and not given.get("skip_bad"):
-            raise forms.ValidationError("Some rows are bad: leave them out, or correct the file and upload it again.")
+            raise forms.ValidationError("Some rows are invalid. Skip them, or correct the file and upload it again.")
         return given

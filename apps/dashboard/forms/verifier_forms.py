@@ -1,4 +1,4 @@
-"""The form of a verifier, made from the JSON schema of its parameters: no verifier has a form of its own."""
+"""Form of a verifier, made from the JSON schema of its parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from apps.gym.verifiers.registry import VERIFIERS
 PREFIX = "verifier_"
 KIND = "verifier_type"
 CHOOSE = "choose_verifier"
-"""Sent by what asks for the parameters of another verifier: nothing is saved, everything typed stays."""
+"""Submitted to show the parameters of another verifier. Nothing is saved, and all input is kept."""
 
 _LONG_TEXT = 5_000
 
@@ -27,23 +27,23 @@ class VerifierForm(forms.Form):
     def __init__(
         self, data: Any = None, *, given: Mapping[str, Any] | None = None, fixed: str = "", none: str = ""
     ) -> None:
-        """`given` are the stored parameters, `fixed` a verifier that cannot be changed, `none` what no choice means."""
+        """`given` are the stored parameters, `fixed` a verifier that cannot change, and `none` labels the empty one."""
         super().__init__(data)
         stored = dict(given or {})
         chosen = fixed or str(data.get(KIND, "") if data is not None else stored.get("type", ""))
         self.kind = chosen if chosen in VERIFIERS else ""
         if not fixed:
             names = [(name, verifier.title) for name, verifier in VERIFIERS.items()]
-            # The page asks for the chosen one's parameters at once; without a script, a button does.
+            # The page loads the parameters of the selected verifier at once; without JavaScript, a button does.
             asks = {"hx-post": "", "hx-trigger": "change", "hx-vals": f'{{"{CHOOSE}": "yes"}}'}
             asks |= {"hx-target": "closest form", "hx-swap": "outerHTML"}
             self.fields[KIND] = forms.ChoiceField(
-                label="What scores an attempt",
+                label="Verifier",
                 required=False,
                 choices=[("", none), *names],
                 initial=self.kind,
                 widget=forms.Select(attrs=asks),
-                help_text="It needs no code, and goes before the server's own verifier.",
+                help_text="Replaces the verifier of the server. No code needed.",
             )
             self.fields[KIND].conditional = True  # type: ignore[attr-defined]
         self._properties: dict[str, Any] = {}
@@ -57,12 +57,12 @@ class VerifierForm(forms.Form):
 
     @property
     def formula(self) -> str:
-        """The first paragraph of what is said of it."""
+        """Return the first paragraph of the verifier's description."""
         return " ".join(describe(self.kind).split("\n\n")[0].split()) if self.kind else ""
 
     @property
     def may_ask_judge(self) -> bool:
-        """A hybrid may as soon as it names a judge, whatever else is wrong with it."""
+        """Return True if the verifier may call a judge. A hybrid may if it names a judge, even if it has errors."""
         judge = read_type(LLMJudge)
         parts = self[f"{PREFIX}components"].value() if self.kind == read_type(Hybrid) else ""
         return self.kind == judge or judge in str(parts)
@@ -71,7 +71,7 @@ class VerifierForm(forms.Form):
         return [self[PREFIX + name] for name in self._properties]
 
     def configuration(self) -> dict[str, Any]:
-        """What is stored: the parameters that say something else than their defaults."""
+        """Return the parameters to store: those that differ from their defaults."""
         if not self.kind:
             return {}
         given: dict[str, Any] = {"type": self.kind}
@@ -82,7 +82,7 @@ class VerifierForm(forms.Form):
         return given
 
     def add_problems(self, error: ValidationError) -> None:
-        """Beside the parameter that a problem's JSON pointer names."""
+        """Add each problem to the field that its JSON pointer names."""
         for problem in error.error_dict.get("verifier", []) if hasattr(error, "error_dict") else []:
             name = PREFIX + str((problem.params or {}).get("pointer", "")).removeprefix("/").split("/")[0]
             self.add_error(name if name in self.fields else None, problem.messages[0])
@@ -93,7 +93,7 @@ def describe(kind: str) -> str:
 
 
 def typed(form: forms.BaseForm) -> dict[str, Any]:
-    """What somebody typed so far, as the start of a form that is not checked yet."""
+    """Return the unchecked input as initial values."""
     return {
         name: field.widget.value_from_datadict(form.data, form.files, form.add_prefix(name))
         for name, field in form.fields.items()
@@ -116,7 +116,7 @@ def _make_field(schema: dict[str, Any], *, required: bool) -> forms.Field:
             field = forms.IntegerField if kind == "integer" else forms.FloatField
             return field(min_value=schema.get("minimum"), max_value=schema.get("maximum"), **given)
         case "array" if schema["items"].get("type") == "string":
-            return LinesField(**{**given, "help_text": f"{given['help_text']}. One a line.".removeprefix(". ")})
+            return LinesField(**{**given, "help_text": f"{given['help_text']}. One per line.".removeprefix(". ")})
         case "array" | "object" as kind:
             return JSONTextField(kind=list if kind == "array" else dict, rows=14, **given)
     return _text(schema, given)
@@ -131,7 +131,7 @@ def _text(schema: dict[str, Any], given: dict[str, Any]) -> forms.Field:
 
 
 def _yes_or_no(has_default: bool, given: dict[str, Any]) -> forms.Field:
-    """A box where there are two states, a choice where "left out" is a third."""
+    """Return a checkbox for two states, or a menu if "excluded" is a third."""
     if has_default:
         return forms.BooleanField(**{**given, "required": False})
     return forms.TypedChoiceField(
@@ -147,15 +147,13 @@ def _choice(names: list[tuple[str, str]], has_default: bool, given: dict[str, An
 
 
 class TryVerifierForm(forms.Form):
-    """What a verifier is tried on."""
+    """The attempt on which a verifier is tried."""
 
-    row = JSONTextField(kind=dict, label="The task's row", rows=5, help_text="What the verifier reads of it")
-    reply = forms.CharField(
-        label="What the model wrote", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5})
-    )
+    row = JSONTextField(kind=dict, label="Task row", rows=5, help_text="Fields that the verifier reads")
+    reply = forms.CharField(label="Model reply", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5}))
     output = JSONTextField(
         kind=list,
-        label="Or all items of the attempt",
+        label="All items of the attempt",
         rows=4,
-        help_text="Tool calls and their outputs among them, as in the trace of a rollout; goes before the reply.",
+        help_text="Including tool calls and outputs, as in a trace. Replaces the reply.",
     )

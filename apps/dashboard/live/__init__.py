@@ -1,1 +1,1 @@
-"""Live pages: sockets, and what a page asks for when something has changed."""
+"""Live pages: WebSockets, and the data they send when something has changed."""

@@ -1,4 +1,4 @@
-"""Live pages: one socket for each open page, told when rows of its collection change."""
+"""Live pages: a WebSocket per open page, notified when rows of its collection change."""
 
 import asyncio
 import contextlib
@@ -22,22 +22,22 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import collection_group
 
 MIN_SECONDS_BETWEEN = 0.2
-"""At most five patches a second, however many workers announce."""
+"""Sends at most five updates a second, however many workers announce changes."""
 
 FORBIDDEN, GONE, UNAVAILABLE = 4403, 4404, 4503
 
-CONNECTIONS = Gauge("gymweb_websocket_connections", "Sockets of open pages that this web process serves")
+CONNECTIONS = Gauge("gymweb_websocket_connections", "Open page sockets of this web process")
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """Sends what `render` gives on connecting and after `collection.changed`. What a client sends is ignored."""
+    """Sends the result of `render` on connecting and after `collection.changed`. Ignores messages of clients."""
 
     is_counted = False
     group = ""
     collection_id: int | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Without a channel layer the socket is closed: the page polls, and asks again until it is back."""
+        """Close the socket if the channel layer is unavailable: the page polls and reconnects later."""
         try:
             await super().__call__(scope, receive, send)
         except ConnectionError:
@@ -47,11 +47,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 CONNECTIONS.dec()
 
     def find_collection(self) -> int | None:
-        """The collection whose changes the page follows; None where there is none."""
+        """Return the collection whose changes the page follows, if any."""
         raise NotImplementedError
 
     def render(self, user: User) -> str | None:
-        """The partial, empty where nothing is new; None once its row is gone."""
+        """Return the partial, empty without news; None if the row was deleted."""
         raise NotImplementedError
 
     async def connect(self) -> None:
@@ -64,7 +64,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         collection_id = await database_sync_to_async(self.find_collection)()
         if collection_id is not None:
             self.group = collection_group(collection_id)
-            # Joined before the first reading, so that no change falls between the two.
+            # Subscribe before the first read, so that no change is missed in between.
             await self.channel_layer.group_add(self.group, self.channel_name)
         await self.accept()
         CONNECTIONS.inc()
@@ -79,7 +79,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.channel_layer.group_discard(self.group, self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Nothing is asked of a page."""
+        """Ignore messages of clients."""
 
     async def collection_changed(self, event: dict[str, Any]) -> None:
         self.is_stale = True
@@ -89,7 +89,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _patch(self) -> None:
         while self.is_stale:
             await asyncio.sleep(MIN_SECONDS_BETWEEN)
-            # Before the reading: what is announced from here on may have missed it and is read once more.
+            # Cleared before reading: a later notification may be missed by this read, so it causes another one.
             self.is_stale = False
             try:
                 await self._send()
@@ -107,7 +107,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.send(text_data=html)
 
     def _render(self) -> str | None:
-        """None, too, once its reader may not read any more, or has a new password: that ends sessions everywhere."""
+        """Return None also if the user lost permission or changed their password, which ends all sessions."""
         opened_by: User = self.scope["user"]
         user = User.objects.filter(pk=opened_by.pk, password=opened_by.password).first()
         if user is None or not user_may(user, Permission.READ):
@@ -116,7 +116,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
 
 class CollectionConsumer(LiveConsumer):
-    """Tells the page of a collection what its figures have changed to. The page then asks for all of them at once."""
+    """Notifies the page of a collection that its figures changed. The page then fetches all of them."""
 
     def find_collection(self) -> int | None:
         return self.pk
@@ -127,7 +127,7 @@ class CollectionConsumer(LiveConsumer):
 
 
 class RolloutConsumer(LiveConsumer):
-    """The trace of a rollout: what is new since the mark that the page connects with, then since what was sent."""
+    """Follow the trace of a rollout: events since the mark that the page sends, then new events."""
 
     def find_collection(self) -> int | None:
         given = parse_qs(self.scope["query_string"].decode(errors="replace")).get("seen", [""])[0]

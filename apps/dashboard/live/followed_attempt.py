@@ -1,6 +1,6 @@
-"""What the page of a rollout shows of one attempt: all of it, or what came after the last event that the page has.
+"""Data of one attempt for the page of a rollout: all events, or events after the last one of the page.
 
-The same parts are the page's first rendering, a message of its socket and the answer to its poll.
+The first rendering of the page, socket messages and poll responses use the same parts.
 """
 
 import re
@@ -19,7 +19,7 @@ from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
 
 
 class Mark(NamedTuple):
-    """What a page has: the rollout's status, which attempt, and the number after its last event's."""
+    """What a page already shows: the rollout's status, the attempt, and the number of the next event."""
 
     status: str
     attempt: int
@@ -35,28 +35,30 @@ class Mark(NamedTuple):
 
 
 def followed_rollouts() -> RolloutQuerySet:
-    """Rows with all that the parts show of them."""
+    """Return rollouts with all related rows that the page shows."""
     return Rollout.objects.select_related("task", "collection__policy_model", "collection__agent")
 
 
 def read_parts(rollout: Rollout, reader: User | None, attempt: int, *, step: int | None = None) -> dict[str, Any]:
-    """What a page of this attempt shows at first. The row has to be read before: once it has ended, all its events are
-    stored. While it runs its newest events are among them."""
+    """Return the initial parts of the page.
+
+    Read `rollout` before calling: if it has ended, all its events are stored; while it runs, the newest events are
+    included.
+    """
     runs = attempt == rollout.attempt and rollout.finished_at is None
     opened = open_trace(rollout, attempt, step=step, at_end=runs)
-    mark = Mark(rollout.status, attempt, opened.last_seq + 1)
-    return {**_parts(rollout, reader, mark), "opened": opened}
+    return {**_parts(rollout, reader, Mark(rollout.status, attempt, opened.last_seq + 1)), "opened": opened}
 
 
 def read_news(rollout: Rollout, reader: User | None, seen: Mark) -> dict[str, Any] | None:
-    """The same parts with the cards that are new since `seen` or got a result since; None where nothing changed.
+    """Return the parts with cards that are new since `seen` or got a result since; None if nothing changed.
 
-    Another attempt than the one that was seen is new altogether.
+    If `seen` is another attempt, everything is new.
     """
     known = seen.next if seen.attempt == rollout.attempt else 0
     events = events_of(rollout, rollout.attempt)
     newest = events.order_by("-seq").values_list("seq", flat=True).first()
-    # Asked often and mostly for nothing: one look at the index answers that.
+    # Usually nothing is new, which this index lookup tells.
     if seen == Mark(rollout.status, rollout.attempt, 0 if newest is None else newest + 1):
         return None
     trace = build_trace(rows_of(events.filter(seq__gte=_turn_of(events, known))))
@@ -66,7 +68,7 @@ def read_news(rollout: Rollout, reader: User | None, seen: Mark) -> dict[str, An
 
 
 def _turn_of(events: QuerySet[TraceEvent], known: int) -> int:
-    """Where the last known turn begins: results that are still to come belong to its calls."""
+    """Return the start of the last known turn: outstanding results belong to its calls."""
     turns = events.filter(seq__lt=known, kind="model_call").order_by("-seq").values_list("seq", flat=True)
     return next(iter(turns[:1]), 0)
 
@@ -84,10 +86,10 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
         "is_latest": is_latest,
         "is_live": is_latest and rollout.finished_at is None,
         "counts": _count_kinds(rollout, attempt) if is_latest and rollout.finished_at is None else None,
-        # Comments are about the latest attempt: an earlier one has other events under the same numbers.
+        # Comments are about the latest attempt: earlier ones have other events with the same numbers.
         "may_comment": is_latest and user_may(reader, Permission.COMMENT),
         "error_seq": place_of_error(rollout, attempt) if rollout.error_kind else None,
-        "cause": CAUSES.get(rollout.error_kind, "It failed"),
+        "cause": CAUSES.get(rollout.error_kind, "Failed"),
         "components": sorted(rollout.components.items()),
         "seconds": _seconds(rollout),
         "capture": find_capture(rollout, attempt),
@@ -96,17 +98,17 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
 
 
 def _seconds(rollout: Rollout) -> list[tuple[str, float]]:
-    """Where the time went. Tools of one turn may run at once, so the parts may sum to more than the whole."""
+    """Return the seconds by phase. Tools of a turn may run concurrently, so the sum may exceed the duration."""
     parts = (("model", rollout.model_time), ("tools", rollout.tool_time), ("verifier", rollout.verify_time))
     return [(name, spent) for name, spent in parts if spent]
 
 
 def _before(attempts: list[PastAttempt], attempt: int) -> PastAttempt | None:
-    """The attempt whose end is why this one was made."""
+    """Return the attempt whose failure caused this one, if any."""
     return next((each for each in attempts if each.attempt == attempt - 1), None)
 
 
 def _count_kinds(rollout: Rollout, attempt: int) -> dict[str, int]:
-    """The row counts when the attempt has ended; until then its events are counted."""
+    """Return the number of events by kind: from the row if the attempt has ended, else counted."""
     counted = rollout.events.filter(attempt=attempt).order_by().values_list("kind").annotate(events=Count("seq"))
     return {"model_call": 0, "tool_result": 0, **dict(counted)}

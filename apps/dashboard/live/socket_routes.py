@@ -1,4 +1,4 @@
-"""Addresses of the sockets."""
+"""URLs of the WebSockets."""
 
 from django.urls import URLPattern, path
 

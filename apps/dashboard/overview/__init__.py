@@ -1,1 +1,1 @@
-"""What the overview and the progress of collections show."""
+"""Content of the overview and of the progress of collections."""

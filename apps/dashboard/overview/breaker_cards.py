@@ -1,4 +1,4 @@
-"""The circuit breaker on the page of a policy model or an environment: a card that follows while it is not closed."""
+"""Card on the page of a policy model or environment while its circuit breaker is not closed."""
 
 from typing import Any
 
@@ -8,12 +8,11 @@ from django.shortcuts import render
 
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.rollouts.steering.holds import find_hold, find_throttle
-from apps.rollouts.steering.throttle_notices import find_quota
+from apps.rollouts.steering.holds import find_hold, find_quota, find_throttle
 
 
 def targets_breaker(request: HttpRequest) -> bool:
-    """Whether htmx asks for the card alone."""
+    """Return True if htmx requests only the card."""
     return request.headers.get("HX-Target") == "breaker"
 
 

@@ -1,10 +1,11 @@
-"""The progress of a collection as its page shows it."""
+"""Progress of a collection for its page."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.utils import timezone
 
+from apps.dashboard.charts.shares import Part, draw_shares
 from apps.rollouts.metrics.cached_figures import Kept
 from apps.rollouts.metrics.page_figures import PageFigures, count_running
 from apps.rollouts.models import Collection
@@ -12,17 +13,8 @@ from apps.rollouts.steering.holds import Holds, explain_missing_worker, explain_
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    name: str
-    count: int
-    tone: str
-    x: float  # per cent of the bar, left edge
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
 class Spent:
-    """`unit` says how both numbers are written: as a duration, a number or USD."""
+    """Use of a limit. `unit` is the format of both numbers: duration, number or USD."""
 
     name: str
     unit: str
@@ -32,7 +24,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`collection` has the counters of `as_of`. `is_fresh` is False while a worker measures newer figures."""
+    """`collection` has the counters at `as_of`. `is_fresh` is False while a worker computes newer figures."""
 
     collection: Collection
     running: int
@@ -44,27 +36,22 @@ class Progress:
 
     @property
     def queued(self) -> int:
-        # Counters that were kept and the rows that run now are of different moments.
+        # Cached counters and current running rows are from different moments, so the difference may be negative.
         return max(0, self.collection.total - self.collection.ended - self.running)
 
     @property
-    def phases(self) -> list[Phase]:
-        """The parts of the bar in per cent, left to right."""
+    def phases(self) -> list[Part]:
+        """Return the parts of the progress bar in per cent, left to right."""
         collection = self.collection
-        parts = [
-            ("completed", collection.completed, "ok"),
-            ("failed", collection.failed, "bad"),
-            ("cancelled", collection.cancelled, "muted"),
-            ("running", self.running, "busy"),
-            ("queued", self.queued, "queued"),
-        ]
-        whole = max(1, sum(count for _, count, _ in parts))
-        phases, x = [], 0.0
-        for name, count, tone in parts:
-            width = 100 * count / whole
-            phases.append(Phase(name, count, tone, round(x, 3), round(width, 3)))
-            x += width
-        return phases
+        return draw_shares(
+            [
+                ("completed", collection.completed, "ok"),
+                ("failed", collection.failed, "bad"),
+                ("cancelled", collection.cancelled, "muted"),
+                ("running", self.running, "busy"),
+                ("queued", self.queued, "queued"),
+            ]
+        )
 
     @property
     def pause(self) -> str:
@@ -72,7 +59,7 @@ class Progress:
 
     @property
     def untold_usage(self) -> str:
-        """What the replies that told no tokens mean for what is counted; nothing where all told them."""
+        """Return the effect of replies without token counts on the figures; empty if there are none."""
         number = self.collection.calls_without_usage
         if not number:
             return ""
@@ -83,11 +70,11 @@ class Progress:
             if limit is not None
         ]
         held = f": its limit{'s' if len(limits) > 1 else ''} of {' and '.join(limits)} cannot hold" if limits else ""
-        return f"{replies} did not tell their tokens, which count neither as tokens nor as cost{held}."
+        return f"{replies} have no token counts, so limits and cost leave them out{held}."
 
     @property
     def limits(self) -> list[Spent]:
-        """How much of each limit in all is used up; those that are not set are left out."""
+        """Return the used share of each limit that is set."""
         collection = self.collection
         tokens = collection.input_tokens + collection.output_tokens + collection.judge_tokens
         used = [
@@ -103,20 +90,20 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since its first rollout was claimed, or since it was planned while none was."""
+        """Return the seconds since the first rollout was claimed, else since the collection was planned."""
         began = self.collection.started_at or self.collection.created_at
         return max(0.0, ((self.collection.finished_at or self.as_of) - began).total_seconds())
 
     @property
     def per_second(self) -> float | None:
-        """Rollouts ended a second since the first was claimed; None where none ever was, as in an import."""
+        """Return rollouts ended per second since the first was claimed; None if none was, as in an import."""
         if self.collection.started_at is None:
             return None
         return self.collection.ended / self.elapsed if self.elapsed and self.collection.ended else None
 
     @property
     def pace(self) -> str:
-        """The throughput in the unit that gives a readable number."""
+        """Return the throughput in a unit with a readable number."""
         rate = self.per_second
         if rate is None:
             return "–"
@@ -124,7 +111,7 @@ class Progress:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing moves any more: a cancelled collection still has rows in flight that are dropped or stored."""
+        """Return True if nothing changes any more. A cancelled collection still has rows in flight."""
         return self.collection.is_finished and not self.running
 
     @property
@@ -138,7 +125,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace so far; None while nothing runs or can be started: nothing then comes nearer to its end."""
+        """Return the expected seconds left at the current rate; None if nothing is running or can start."""
         rate = self.per_second
         is_held = any(hold.blocks for hold in self.holds)
         if self.collection.state != Collection.State.RUNNING or is_held or not rate or not self.running:
@@ -153,7 +140,7 @@ def mark_changes(collection: Collection, running: int) -> str:
 
 
 def read_progress(collection: Collection, kept: Kept[PageFigures]) -> Progress:
-    """`kept` comes from `read_figures`. While nothing has been measured, the counters of now are shown."""
+    """Return the progress with the figures of `read_figures`, or with the current counters if there are none yet."""
     figures = kept.figures
     running = count_running(collection) if figures is None else figures.running
     idles = collection.state == Collection.State.RUNNING and not running

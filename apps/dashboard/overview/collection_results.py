@@ -1,4 +1,4 @@
-"""What came of a collection, as its page shows it."""
+"""Results of a collection for its page."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,10 +18,10 @@ from apps.rollouts.models import Collection
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Lists of pairs instead of dicts: a template would take a key called `items` for the method."""
+    """Uses lists of pairs instead of dicts: a template would take a key named `items` for the method."""
 
     metrics: CollectionMetrics
-    is_fresh: bool  # else a worker measures newer ones
+    is_fresh: bool  # if False, a worker computes newer ones
     as_of: datetime
     margin_of_error: float | None  # half the 95 % interval of the mean reward
     most_attempts: int
@@ -40,12 +40,12 @@ class Results:
 
     @property
     def majority_at_most(self) -> tuple[int, float] | None:
-        """Of the largest k that it was counted for."""
+        """Return majority@k for the largest k."""
         return max(self.metrics.majority_at_k.items(), default=None)
 
 
 def read_results(collection: Collection, kept: Kept[PageFigures]) -> Results | None:
-    """Return the results that `read_figures` gave, drawn as charts. None until they have been measured once."""
+    """Return the figures of `read_figures` as charts; None if they were never measured."""
     if kept.figures is None:
         return None
     metrics = kept.figures.metrics
@@ -55,7 +55,7 @@ def read_results(collection: Collection, kept: Kept[PageFigures]) -> Results | N
         metrics=metrics,
         is_fresh=kept.is_fresh,
         as_of=kept.figures.as_of,
-        margin_of_error=_half(metrics.confidence),
+        margin_of_error=metrics.confidence and (metrics.confidence[1] - metrics.confidence[0]) / 2,
         most_attempts=max(metrics.pass_at_k, default=1),
         groups=draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),
         stop_reasons=_by_count(metrics.stop_reasons),
@@ -78,16 +78,12 @@ _BUCKETS = (("never", "bad"), ("sometimes", "warn"), ("always", "ok"))
 
 
 def _latency(metrics: CollectionMetrics) -> list[Part]:
-    """The mean attempt by phase. Tools that ran side by side may make the phases longer than the whole."""
+    """Return the mean duration by phase. Concurrent tools may make the sum longer than the duration."""
     if not metrics.latency or not metrics.mean_duration:
         return []
     phases = [(name, metrics.latency[name], f"tone-{place}") for place, name in enumerate(metrics.latency, start=1)]
     rest = max(0.0, metrics.mean_duration - sum(seconds for _, seconds, _ in phases))
     return draw_shares([*phases, ("the rest", rest, "muted")])
-
-
-def _half(interval: tuple[float, float] | None) -> float | None:
-    return None if interval is None else (interval[1] - interval[0]) / 2
 
 
 def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""What is stored where, in bytes: the database, exported files, and what is free beside them."""
+"""Disk use in bytes: database, export files and free space."""
 
 import shutil
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _DATABASE = {
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """`used` and `free` are of the volume that holds GYMWEB_VAR; a database server may have another."""
+    """`used` and `free` describe the volume of GYMWEB_VAR; a database server may have another volume."""
 
     database: int
     exports: int
@@ -27,7 +27,7 @@ class Disk:
 
     @property
     def is_low(self) -> bool:
-        """Less than twice the reserve, at which uploads are refused and work waits."""
+        """Return True below twice the reserve at which uploads are rejected and jobs wait."""
         return self.free < 2 * reserve_of(self.used + self.free)
 
 

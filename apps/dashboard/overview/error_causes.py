@@ -1,4 +1,4 @@
-"""What an error kind means, in words for the reader of a page, and what is mostly said of it."""
+"""Descriptions of error kinds, with their most frequent messages."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from apps.rollouts.models import Collection
 
 CAUSES = {
-    "policy_error": "The policy model could not be reached, refused, or sent no reply",
-    "environment_error": "The resource server could not be reached or broke its protocol",
+    "policy_error": "The policy model was unreachable, refused the request or sent no reply",
+    "environment_error": "The resource server was unreachable or broke the protocol",
     "verifier_error": "The verifier failed or gave no reward",
     "judge_error": "The judge model failed",
-    "timed_out": "A call or the whole rollout ran out of time",
-    "worker_lost": "Its worker was lost three times",
-    "cancelled": "It was cancelled",
+    "timed_out": "A call or the whole attempt timed out",
+    "worker_lost": "Its worker crashed three times",
+    "cancelled": "Cancelled",
 }
 
 _LOOKED_AT = 200
@@ -20,17 +20,17 @@ _LOOKED_AT = 200
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A kind of error, how many rollouts it broke, and what is said most often of the newest of them."""
+    """An error kind, its number of rollouts, and the most frequent message of the newest ones."""
 
     kind: str
     count: int
     message: str
     others: bool
-    """Other things are said, too."""
+    """True if there are other messages."""
 
 
 def say_why(collection: Collection, errors: dict[str, int]) -> list[Failure]:
-    """The most frequent first. One quick query a kind."""
+    """Return the failures, most frequent first, with one query per kind."""
     return [
         Failure(kind, count, *_mostly_said(collection, kind))
         for kind, count in sorted(errors.items(), key=lambda each: (-each[1], each[0]))

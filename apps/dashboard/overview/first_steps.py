@@ -1,8 +1,9 @@
-"""The way from an empty place to the first rewards, on pages or from a script."""
+"""First steps in an empty installation, on pages or with commands."""
 
 from dataclasses import dataclass
 
-from apps.dashboard.chrome.destinations import find_url
+from django.urls import reverse
+
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.tasks.models import Dataset, DatasetVersion
@@ -10,7 +11,7 @@ from apps.tasks.models import Dataset, DatasetVersion
 
 @dataclass(frozen=True)
 class Step:
-    """`command` is for whoever sits at the server, `curl` for everybody with a key."""
+    """`command` runs on the server, `curl` works with an API key."""
 
     title: str
     text: str
@@ -22,16 +23,16 @@ class Step:
 
 
 def read_steps(base: str) -> list[Step]:
-    """A step is done when its rows are there. `base` is the address of this installation."""
+    """Return the steps, done if their rows exist. `base` is the URL of this installation."""
     dataset = Dataset.objects.order_by("pk").first()
     slug = dataset.slug if dataset else "my-tasks"
     return [
         Step(
             title="Register an environment",
-            text="What verifies and has the tools: a resource server by its address, or one of the built-in ones. A "
-            "calculator and an exact-match environment are there from the beginning.",
+            text="An environment provides tools and a verifier: a resource server or a built-in one. A calculator "
+            "and an exact-match environment are ready to use.",
             done=Environment.objects.exists(),
-            url=find_url("environment_create"),
+            url=reverse("dashboard:environment_create"),
             link="New environment",
             curl=_post(
                 base,
@@ -43,9 +44,9 @@ def read_steps(base: str) -> list[Step]:
         ),
         Step(
             title="Create a dataset and upload tasks",
-            text="One JSON object a line, in the NeMo Gym row format; CSV and Parquet too, with a mapping of columns.",
+            text="One JSON object per line in the NeMo Gym row format, or CSV and Parquet with a column mapping.",
             done=DatasetVersion.objects.filter(state=DatasetVersion.State.READY).exists(),
-            url=find_url("dataset_create") if dataset is None else find_url("dataset_upload", slug),
+            url=reverse("dashboard:dataset_upload", args=[slug]) if dataset else reverse("dashboard:dataset_create"),
             link="New dataset" if dataset is None else "Upload tasks",
             curl=_post(base, "datasets", f'{{"slug": "{slug}", "name": "My tasks", "environment": "exact_match"}}')
             + f"\ncurl -X POST {base}/api/v1/datasets/{slug}/uploads/ \\\n"
@@ -55,9 +56,9 @@ def read_steps(base: str) -> list[Step]:
         ),
         Step(
             title="Add a policy model",
-            text="Any OpenAI-compatible endpoint, such as a vLLM server. A scripted model needs no network.",
+            text="Any OpenAI-compatible endpoint, for example a vLLM server. The scripted model needs no network.",
             done=PolicyModel.objects.exists(),
-            url=find_url("model_create"),
+            url=reverse("dashboard:model_create"),
             link="New model",
             curl=_post(
                 base,
@@ -68,12 +69,12 @@ def read_steps(base: str) -> list[Step]:
             command="python manage.py vllm_serve /models/my-model",
         ),
         Step(
-            title="Plan a collection",
-            text="Dataset × agent × policy model × repeats: each task is attempted so many times, and every attempt "
-            "is scored.",
+            title="Start a collection",
+            text="A collection runs each task several times with an agent and a policy model, "
+            "and scores every attempt.",
             done=False,
-            url=find_url("collection_create"),
-            link="Plan a collection",
+            url=reverse("dashboard:collection_create"),
+            link="Start a collection",
             curl=_post(
                 base,
                 "collections",

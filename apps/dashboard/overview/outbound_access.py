@@ -1,4 +1,4 @@
-"""Where this installation may call out to: the operator's list in words, whom it calls now, and one address tried."""
+"""Outgoing calls of this installation: the allow-list, the addresses in use, and a test of one address."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -14,14 +14,8 @@ _MOST_CALLED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    text: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class Called:
-    """An address that a model or an environment has, and why it would not be called, where that can be told at once."""
+    """The address of a model or environment, and why it would not be called, if that is known."""
 
     name: str
     page: str
@@ -37,8 +31,9 @@ class Tried:
     refusal: str
 
 
-def read_entries() -> list[Entry]:
-    return [Entry(text, _meaning(text)) for text in settings.OUTBOUND_ALLOW]
+def read_entries() -> list[tuple[str, str]]:
+    """Return each entry of the allow-list with its meaning."""
+    return [(text, _meaning(text)) for text in settings.OUTBOUND_ALLOW]
 
 
 def _meaning(text: str) -> str:
@@ -55,13 +50,16 @@ def _meaning(text: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        also = ", and the addresses of this machine itself" if host == "localhost" else ""
-        return f"this name, whatever it stands for{also}; {where}"
+        also = ", and the addresses of this machine" if host == "localhost" else ""
+        return f"this name with any address{also}; {where}"
     return f"this {'IPv4' if address.version == 4 else 'IPv6'} address; {where}"
 
 
 def read_called() -> list[Called]:
-    """Names are looked up when they are saved and called, not here: a page waits for nobody."""
+    """Return the addresses in use.
+
+    Names are resolved when saved and called, not here, so that the page does not wait.
+    """
     policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
     models = PolicyModel.objects.exclude(base_url="").only("name", "slug", "base_url", "more_base_urls")
     environments = Environment.objects.filter(adapter__in=OVER_HTTP).only("name", "slug", "base_url")
@@ -86,7 +84,7 @@ def _refusal(policy: OutboundPolicy, url: str) -> str:
 
 
 def try_address(url: str) -> Tried:
-    """As it is looked at when somebody saves it: its name is resolved, and nothing is connected to."""
+    """Check an address as on saving: resolve its name, without connecting."""
     policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
     try:
         host, port = policy.host_of(url)

@@ -1,4 +1,4 @@
-"""What the overview shows of collections: those that go on with their phases, the latest beside their predecessors."""
+"""Rows of the overview: running collections with phases, and the latest results with the previous ones."""
 
 import math
 from collections import Counter
@@ -21,8 +21,10 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """`margin` is half the 95 % interval of the mean reward; `previous` the collection before it of the same dataset
-    and agent that has rewards. None where it is not known."""
+    """`margin` is half the 95 % interval of the mean reward.
+
+    `previous` is the previous collection of the same dataset and agent that has rewards. Both may be None.
+    """
 
     collection: Collection
     margin: float | None
@@ -31,14 +33,14 @@ class Latest:
 
     @property
     def difference(self) -> float | None:
-        """Of the mean reward from that of the previous one."""
+        """Return the difference of the mean reward to the previous collection."""
         if self.previous is None or self.collection.mean_reward is None or self.previous.mean_reward is None:
             return None
         return self.collection.mean_reward - self.previous.mean_reward
 
     @property
     def direction(self) -> str:
-        """`same` where the intervals of both could make the difference."""
+        """Return `same` if the difference is within the margin of error."""
         difference = self.difference or 0.0
         noise = max(_SAME, math.hypot(self.margin or 0.0, self.previous_margin or 0.0))
         return "up" if difference > noise else "down" if difference < -noise else "same"
@@ -57,9 +59,9 @@ def _listed() -> CollectionQuerySet:
 
 
 def read_active() -> list[Progress]:
-    """Without what holds them back: their own pages say that."""
+    """Return running collections. Their own pages show why they wait."""
     active = list(_listed().filter(state__in=ACTIVE)[:SHOWN])
-    # By the index of leases, which holds running rows alone.
+    # Uses the index of leases, which holds only running rows.
     held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0, collection__in=active).order_by()
     running = Counter(dict(held.values_list("collection").annotate(rows=Count("pk"))))
     now = timezone.now()
@@ -85,7 +87,7 @@ def read_latest() -> list[Latest]:
 
 
 def read_failures(collections: Sequence[Collection]) -> list[Failure]:
-    """Failed rollouts of these collections by cause, the most frequent first."""
+    """Return failed rollouts of these collections by cause, most frequent first."""
     touched = [collection.pk for collection in collections if collection.failed]
     counted = (
         Rollout.objects.filter(collection__in=touched or [0], status=Rollout.Status.FAILED)

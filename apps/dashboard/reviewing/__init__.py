@@ -1,1 +1,1 @@
-"""What the pages of reviews show."""
+"""Content of the review pages."""

@@ -1,4 +1,4 @@
-"""What a review says, in words, and which rollouts it is about."""
+"""Reviews in words, with their rollouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _UNREAD = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewRow:
-    """`rollouts` are (label, rollout) in the order that the item keeps, which is that of the words of `said`."""
+    """`rollouts` are (label, rollout) in the item's order, which `said` refers to."""
 
     review: Review
     said: str
@@ -36,7 +36,7 @@ class ReviewRow:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """`holders` are the reviews that somebody has open now."""
+    """An item of a queue. `holders` are its open reviews."""
 
     item: QueueItem
     states: list[State]
@@ -46,7 +46,7 @@ class ItemRow:
 
 
 def say_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
-    """Its verdict in the order in which the page shows the rollouts; scores in the order of the rubric."""
+    """Return the verdict in words, with rollouts in the order of the page and scores in the order of the rubric."""
     labels = dict(zip(rollouts, LABELS, strict=False))
     if review.choice:
         side = {"a": 0, "b": 1}.get(review.choice[0]) if review.choice not in {"both_bad", "equal"} else None
@@ -57,14 +57,14 @@ def say_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None =
     if review.ranks:
         ranked = sorted(zip(review.ranks, review.arrangement, strict=True))
         return ", ".join(f"{rank}. {labels.get(one, '?')}" for rank, one in ranked)
-    # Some databases keep the keys of an object in an order of their own.
+    # Some databases do not keep the order of keys in an object.
     asked = rubric.keys if rubric else []
     told = [*(key for key in asked if key in review.scores), *(key for key in review.scores if key not in asked)]
     return ", ".join(f"{key}: {_score(review.scores[key])}" for key in told)
 
 
 def for_review_rows(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """With all that `tell_review` asks for: two queries, however many there are."""
+    """Prefetch everything that `tell_review` needs, with two queries."""
     rows = with_held(reviews).select_related("reviewer", "queue", "rubric", "item__task", "rollout__task")
     return rows.defer(*_UNREAD).prefetch_related(Prefetch("item__entries", _ENTRIES))
 
@@ -90,12 +90,12 @@ def tell_review(review: Review) -> ReviewRow:
 
 
 def tell_own(review: Review) -> tuple[Review, str, str]:
-    """The review with its verdict and confidence in words, the sides as its reviewer saw them."""
+    """Return the review with its verdict and confidence in words, with the sides as the reviewer saw them."""
     return review, _said(review, review.arrangement, review.rubric), _sure(review)
 
 
 def for_item_rows(items: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
-    """With all that `tell_item` asks for: three queries, however many there are."""
+    """Prefetch everything that `tell_item` needs, with three queries."""
     reviews = with_held(Review.objects.select_related("reviewer")).defer("draft", "note").order_by("pk")
     rows = items.select_related("task").defer("task__row_json", "task__tags_text")
     return rows.prefetch_related(Prefetch("entries", _ENTRIES), Prefetch("reviews", reviews))
@@ -121,7 +121,7 @@ def _score(value: Any) -> str:
 
 
 def _said(review: Review, rollouts: Sequence[int], rubric: Rubric | None) -> str:
-    """Nothing of what is begun or taken back: it is not said."""
+    """Return the verdict in words; empty for open and withdrawn reviews."""
     told = review.status in {Review.Status.SUBMITTED, Review.Status.REPLACED}
     return say_verdict(review, rollouts, rubric) if told else ""
 
@@ -131,6 +131,5 @@ def _sure(review: Review) -> str:
 
 
 def _labelled(item: QueueItem) -> list[tuple[str, Rollout]]:
-    entries = sorted(item.entries.all(), key=lambda each: each.place)
-    rollouts = [each.rollout for each in entries]
+    rollouts = [each.rollout for each in sorted(item.entries.all(), key=lambda each: each.place)]
     return [("", each) for each in rollouts] if item.size == 1 else list(zip(LABELS, rollouts, strict=False))

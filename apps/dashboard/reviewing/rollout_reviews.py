@@ -1,4 +1,4 @@
-"""What people said of one rollout, and the forms to say more: five queries."""
+"""Annotations of one rollout and the forms to add more, with five queries."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ MOST_RUBRICS = 10
 class Judgement:
     standing: StandingOverride | None
     replaced: list[RewardOverride]
-    """Rewards that stood before, the last one first."""
+    """Previous rewards, latest first."""
     flags: list[Flag]
     scores: list[Review]
     rubrics: list[Rubric]

@@ -1,4 +1,4 @@
-"""What a work page shows of an item: context once, the sides from where they part, their last words, and the form."""
+"""Content of a work page: the shared context, the sides from where they differ, their final answers, and the form."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A criterion with what has been answered: `options` are (value, label, whether it is chosen)."""
+    """A criterion and its answer. `options` are (value, label, selected)."""
 
     key: str
     criterion: Criterion
@@ -33,7 +33,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class LastWord:
-    """The final answer of a side, its `place`th step, or nothing; cut as the steps are."""
+    """The final answer of a side, which is its step `place`, if any; truncated like the steps."""
 
     label: str
     place: int
@@ -45,7 +45,7 @@ class LastWord:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`cards` are the trace of the one rollout of a rubric; `common` and `lines` the steps of several."""
+    """`cards` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts."""
 
     shown: Shown
     labels: list[str]
@@ -69,14 +69,14 @@ def read_judged(review: Review, *, whole: bool = False) -> Judged:
 
 
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
-    """The whole text of a step that the review shows on a side; None where it shows no such step."""
+    """Return the full text of a step that the review shows on a side; None for other steps."""
     side = next((each for each in read_shown(review, whole=whole).sides if each.label == label), None)
     steps = steps_of(side.events) if side is not None else []
     return steps[place].text if place < len(steps) else None
 
 
 def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
-    """The form of a review as it was left: its draft, or what has just been refused."""
+    """Return the form of a review with its draft, or with the rejected input."""
     queue = review.queue
     assert queue is not None
     draft = read_draft(review.draft)
@@ -104,7 +104,7 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
 
 
 def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
-    """How much this person has done here, and how much of it today: one query."""
+    """Return the user's number of reviews in total and today, with one query."""
     mine = Review.objects.filter(queue=queue, reviewer=reviewer_id, is_adjudication=False)
     done = Q(status=Review.Status.SUBMITTED)
     today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,1 +1,1 @@
-"""Tables of rollouts and of figures, and the same as files."""
+"""Tables of rollouts and figures, on pages and as files."""

@@ -1,14 +1,14 @@
-"""The shares of a breakdown as rows of a table."""
+"""Rows of the table of a breakdown."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
-from apps.rollouts.metrics.breakdowns import Share
+from apps.rollouts.metrics.label_figures import Share
 
 
 class ShareRow(NamedTuple):
-    """`attempts` has a value for each name of `name_attempts`."""
+    """A row. `attempts` has a value for each name in `name_attempts`."""
 
     share: Share
     bar: IntervalBar | None
@@ -16,7 +16,7 @@ class ShareRow(NamedTuple):
 
 
 def name_attempts(shares: Sequence[Share]) -> list[str]:
-    """What the table has of figures by the number of attempts: for one, and for the most that any share has."""
+    """Return the columns by number of attempts: for one attempt, and for the largest number in any share."""
     return [f"{name}@{k}" for name, k in _chosen(shares)]
 
 

@@ -1,4 +1,4 @@
-"""Figures as CSV files, safe to open in a spreadsheet."""
+"""CSV files that are safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def answer_csv(filename: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> HttpResponse:
-    """Nothing stands for None."""
+    """Return a CSV response. None becomes an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_cell(name) for name in header)
@@ -23,5 +23,5 @@ def answer_csv(filename: str, header: Sequence[str], rows: Iterable[Sequence[obj
 
 
 def _cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula gets an apostrophe; numbers stay numbers."""
+    """Return the value of a cell. Text that a spreadsheet would take for a formula gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

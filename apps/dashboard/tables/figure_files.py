@@ -1,12 +1,12 @@
-"""The figures of a collection's page as tables: header and rows by the name of the file."""
+"""Figures of a collection's page as tables, by file name: header and rows."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from apps.rollouts.metrics.breakdowns import Share
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.components import ComponentFigures
-from apps.rollouts.metrics.reward_sample import Scattered
+from apps.rollouts.metrics.label_figures import Share
+from apps.rollouts.metrics.page_figures import Scattered
 
 
 class Table(NamedTuple):
@@ -55,7 +55,7 @@ FIGURES: dict[str, Callable[[CollectionMetrics], Table]] = {
 
 
 def tabulate_shares(shares: Sequence[Share]) -> Table:
-    """A column for each k and each component that any of them has."""
+    """Return a table with a column for each k and each component in any share."""
     ks = sorted({k for share in shares for k in share.pass_at_k})
     names = sorted({name for share in shares for name in share.components})
     header = [

@@ -1,4 +1,4 @@
-"""The rollouts beside one in the list that somebody came from, whose filters and order the address carries."""
+"""Previous and next rollout in the list whose filters and order are in the URL."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,7 @@ from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 PATIENCE = 2.0
-"""Seconds: who opens a trace waits no longer to learn what stands beside it."""
-UNFILTERED = "sort="
-"""What stands for the list of all rollouts."""
+"""Time limit in seconds to find the neighbours of a trace."""
 _LONGEST = 8_000
 
 
@@ -21,7 +19,7 @@ class Neighbours(NamedTuple):
 
 
 def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
-    """None where what is given means no list; neither of them where it takes too long to find out."""
+    """Return None if the query is not a list; neighbours are None if finding them takes too long."""
     if not listed or len(listed) > _LONGEST:
         return None
     there = RolloutList.read(QueryDict(listed))
@@ -39,7 +37,10 @@ def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
 
 
 def _before(there: RolloutList, rows: RolloutQuerySet, rollout: Rollout, cursor: str) -> int | None:
-    """The list backwards; rollouts without a value stand at its end in either direction."""
+    """Return the previous rollout, found by reversing the list.
+
+    Rollouts without a value are last in both directions.
+    """
     back, has_value = there.reversed(), there.has_value(rollout)
     found = back.cut(rows, cursor, has_value=has_value, size=1).rows
     if not found and has_value is False:

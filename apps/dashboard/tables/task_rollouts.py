@@ -1,28 +1,35 @@
-"""All rollouts of one task, by collection, newest first: which are shown, and how their rewards spread."""
+"""All rollouts of one task by collection, newest first, with the spread of their rewards."""
 
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from django.db.models import Count
 
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.gym.metrics.pass_at_k import SOLVED, bin_counts, histogram_edges
-from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 SHOWN = 1_000
 OUTCOMES = {
-    "solved": "full marks",
-    "partly": "some reward, not full marks",
+    "solved": "full reward",
+    "partly": "partial reward",
     "unsolved": "no reward above zero",
-    "unfinished": "failed, cancelled or still to come",
+    "unfinished": "failed, cancelled or not finished",
+}
+_REWARDS: dict[str, dict[str, Any]] = {
+    "solved": {"reward__gte": SOLVED},
+    "partly": {"reward__gt": 0, "reward__lt": SOLVED},
+    "unsolved": {"reward__lte": 0},
+    "unfinished": {"reward__isnull": True},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rollouts of one collection. `mean_reward` is over those shown that have one."""
+    """The rollouts of one collection. `mean_reward` covers the shown rollouts with a reward."""
 
     collection: Collection
     rollouts: list[Rollout]
@@ -42,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """`hidden` counts the older rollouts beyond SHOWN; `collections` are all that attempted the task."""
+    """`hidden` counts older rollouts beyond SHOWN; `collections` are all that attempted the task."""
 
     groups: list[Group]
     hidden: int
@@ -52,11 +59,10 @@ class Groups:
 
 
 def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
-    """Of one collection, or with one outcome, where they are given."""
+    """Return the groups, optionally of one collection or with one outcome."""
     mine = task.rollouts.filter(collection__is_being_deleted=False)
-    chosen = _with_outcome(mine.filter(collection=collection) if collection else mine, outcome)
-    rows = chosen.select_related("collection__policy_model").order_by("-collection_id", "repeat")
-    shown = list(rows[: SHOWN + 1])
+    chosen = (mine.filter(collection=collection) if collection else mine).filter(**_REWARDS.get(outcome, {}))
+    shown = list(chosen.select_related("collection__policy_model").order_by("-collection_id", "repeat")[: SHOWN + 1])
     hidden = chosen.count() - SHOWN if len(shown) > SHOWN else 0
     groups = [Group(key, list(each)) for key, each in groupby(shown[:SHOWN], key=lambda row: row.collection)]
     attempted = mine.order_by().values("collection").annotate(rollouts=Count("pk")).values("collection")
@@ -68,19 +74,6 @@ def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
         histogram=_histogram(rewards),
         rewarded=len(rewards),
     )
-
-
-def _with_outcome(rollouts: RolloutQuerySet, outcome: str) -> RolloutQuerySet:
-    match outcome:
-        case "solved":
-            return rollouts.filter(reward__gte=SOLVED)
-        case "partly":
-            return rollouts.filter(reward__gt=0, reward__lt=SOLVED)
-        case "unsolved":
-            return rollouts.filter(reward__lte=0)
-        case "unfinished":
-            return rollouts.filter(reward__isnull=True)
-    return rollouts
 
 
 def _histogram(rewards: list[float]) -> Histogram:

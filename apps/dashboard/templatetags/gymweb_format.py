@@ -1,4 +1,4 @@
-"""How values look on a page: numbers, durations, ages, chips, JSON. Everything returned is escaped."""
+"""Template filters for numbers, durations, ages, chips and JSON. All output is escaped."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.chrome.icons import ICONS
-from apps.dashboard.traces.item_text import ItemView, view_item
+from apps.dashboard.traces.item_text import view_item
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.rollouts.models import Collection, Rollout
 
@@ -57,7 +57,7 @@ _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "�
 
 @register.filter
 def pretty_json(value: Any) -> str:
-    """Indented JSON. Text that holds JSON is parsed first; text that does not is shown as it is."""
+    """Return indented JSON. Text with JSON is parsed first; other text is returned unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -69,13 +69,19 @@ def pretty_json(value: Any) -> str:
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-"""Controls of direction and characters without a width, less the joiners that scripts need, and ESC, which colours."""
+"""Hidden characters: bidirectional controls and zero-width ones.
+
+Excludes the joiners that scripts need, and ESC, which starts colours.
+"""
 
 
 @register.filter
 def revealed(value: Any) -> str:
-    """Text whose hidden characters are seen: each in an element of its own, where the order that it asks for ends,
-    and whose number the style sheet shows. The text itself stays as it is."""
+    """Make hidden characters of the text visible.
+
+    Each gets its own element, which ends its text direction, and the style sheet shows its code point. The text is
+    unchanged.
+    """
     text = str(value)
     if not _HIDDEN.search(text):
         return text
@@ -87,15 +93,12 @@ def revealed(value: Any) -> str:
     return format_html("{}{}", named, text[last:])
 
 
-@register.filter
-def as_json(value: Any) -> str:
-    """For a script, in an attribute."""
-    return json.dumps(value)
+register.filter("as_json", json.dumps)  # for a script, in an attribute
 
 
 @register.filter
 def duration(seconds: float | str | None) -> str:
-    """`<1 ms`, `0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `7 d`; a dash for nothing."""
+    """Format as `<1 ms`, `0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `7 d`; a dash for None."""
     if seconds is None or seconds == "":
         return "–"
     seconds = float(seconds)
@@ -114,7 +117,7 @@ def duration(seconds: float | str | None) -> str:
 
 
 def _milliseconds(count: float) -> str:
-    # The event loop's clock ticks in milliseconds: what it measures as nothing took less than one.
+    # The event loop's clock has a resolution of milliseconds, so 0 means less than one.
     if count < 0.05:
         return "<1 ms"
     return f"{count:.1f} ms" if count < 0.95 else f"{count:.0f} ms"
@@ -122,7 +125,7 @@ def _milliseconds(count: float) -> str:
 
 @register.filter
 def number(value: float | str | None, digits: int = 2) -> str:
-    """Thousands apart; whole numbers without decimals, others with `digits`; a dash for nothing."""
+    """Format with thousands separators, `digits` decimals unless whole; a dash for None."""
     if value is None or value == "":
         return "–"
     value = float(value)
@@ -133,13 +136,13 @@ def number(value: float | str | None, digits: int = 2) -> str:
 
 @register.filter
 def fixed(value: float | None, digits: int = 3) -> str:
-    """With as many decimals as its neighbours in a column; a dash for nothing."""
+    """Format with a fixed number of decimals, for columns; a dash for None."""
     return "–" if value is None else f"{float(value):,.{digits}f}"
 
 
 @register.filter
 def delta(value: float | None, digits: int = 3) -> str:
-    """A difference with its sign and an arrow, `▲ +0.050`, `▼ −0.120`, `= 0`; a dash for nothing."""
+    """Format a difference with arrow and sign: `▲ +0.050`, `▼ −0.120`, `= 0`; a dash for None."""
     if value is None:
         return "–"
     if abs(value) < 0.5 * 10**-digits:
@@ -149,30 +152,30 @@ def delta(value: float | None, digits: int = 3) -> str:
 
 @register.filter
 def signed(value: float) -> str:
-    """A difference of counts with its sign: `+12`, `−3`, `0`."""
+    """Format a difference of counts with its sign: `+12`, `−3`, `0`."""
     return f"{'−' if value < 0 else '+' if value > 0 else ''}{abs(value):,.0f}"
 
 
 @register.filter
 def at(values: Sequence[Any], place: int) -> Any:
-    """What stands at a place of a list."""
+    """Return the list item at an index."""
     return values[place]
 
 
 @register.filter
 def usd(amount: float | None) -> str:
-    """`$12.50`; what is less than a cent with the digits that say something; a dash for nothing."""
+    """Format as `$12.50`; below a cent with significant digits; a dash for None."""
     if amount is None:
         return "–"
     if amount == 0 or amount >= 0.01:
         return f"${amount:,.2f}"
-    # Two digits that say something, and no exponent.
+    # Two significant digits without an exponent.
     return f"${Decimal(f'{amount:.2g}'):f}" if amount >= _LEAST_USD else f"under ${_LEAST_USD:f}"
 
 
 @register.filter
 def coded(text: str) -> SafeString:
-    """What stands between `backticks` as code."""
+    """Render text between `backticks` as code."""
     parts = enumerate(text.split("`"))
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", part) if odd % 2 else part,) for odd, part in parts)
@@ -181,13 +184,13 @@ def coded(text: str) -> SafeString:
 
 @register.filter
 def in_unit(amount: float, unit: str) -> str:
-    """`unit` is `duration`, `usd` or `number`."""
+    """Format an amount by its `unit`: `duration`, `usd` or `number`."""
     return {"duration": duration, "usd": usd}.get(unit, number)(amount)
 
 
 @register.filter
 def size(count: float | str | None) -> str:
-    """Bytes for people, in powers of 1024."""
+    """Format bytes in powers of 1024."""
     if count is None or count == "":
         return "–"
     amount = float(count)
@@ -200,7 +203,7 @@ def size(count: float | str | None) -> str:
 
 @register.filter
 def percent(part: float | None, whole: float | None = 1) -> str:
-    """`part` of `whole` as `42 %`; a dash where there is no whole."""
+    """Format `part` of `whole` as `42 %`; a dash if `whole` is empty."""
     if part is None or not whole:
         return "–"
     return f"{100 * float(part) / float(whole):.0f} %"
@@ -208,16 +211,12 @@ def percent(part: float | None, whole: float | None = 1) -> str:
 
 @register.filter
 def ago(moment: datetime | None) -> SafeString | str:
-    """`3 min ago`, with the exact UTC time on hover; the script keeps it fresh from `datetime`."""
+    """Format as `3 min ago`, with the exact UTC time on hover. A script keeps it current."""
     if moment is None:
         return "never"
     seconds = max(0, int((timezone.now() - moment).total_seconds()))
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= length:
-            text = f"{seconds // length} {unit} ago"
-            break
-    else:
-        text = "just now"
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"))
+    text = next((f"{seconds // length} {unit} ago" for length, unit in units if seconds >= length), "just now")
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S} UTC", text
     )
@@ -225,7 +224,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 @register.filter
 def as_of(moment: datetime) -> SafeString:
-    """`as of 12:30:05 UTC`, with the date where it is not today."""
+    """Format as `as of 12:30:05 UTC`, with the date if it is not today."""
     day = "" if moment.date() == timezone.now().date() else f"{moment.day} {moment:%b}, "
     text = f"as of {day}{moment:%H:%M:%S} UTC"
     return format_html('<time datetime="{}" data-as-of>{}</time>', moment.isoformat(), text)
@@ -233,7 +232,7 @@ def as_of(moment: datetime) -> SafeString:
 
 @register.filter
 def reward_chip(reward: float | None) -> SafeString:
-    """The reward as number and glyph: ✓ at 1 and above, ✗ at 0 and below, ◐ between, a dash for no reward."""
+    """Render a reward as number and symbol: ✓ from 1, ✗ up to 0, ◐ between, a dash for none."""
     if reward is None:
         return format_html(
             '<span class="reward-chip muted" title="no reward"><span aria-hidden="true">{}</span></span>', "–"
@@ -252,7 +251,7 @@ _MOST_DIGITS = 1e6
 
 
 def _short_reward(reward: float) -> str:
-    """Two decimals, and more where two would say 0 or 1 of what is neither; a power where there were many digits."""
+    """Format with two decimals, or more if two would round a fraction to 0 or 1; scientific for many digits."""
     if reward == 0:
         return "0.00"
     if abs(reward) >= _MOST_DIGITS:
@@ -266,7 +265,7 @@ def _short_reward(reward: float) -> str:
 
 @register.filter
 def status_chip(status: str, label: str = "") -> SafeString:
-    """A state as glyph and word; colour only repeats what they say."""
+    """Render a state as symbol and word; the colour is redundant."""
     tones = {"ok": _GOOD, "bad": _BAD, "warn": _WARN, "busy": _BUSY}
     kind = next((kind for kind, states in tones.items() if status in states), "muted")
     return format_html(
@@ -279,7 +278,7 @@ def status_chip(status: str, label: str = "") -> SafeString:
 
 @register.filter
 def collection_chip(collection: Collection) -> SafeString:
-    """Its state; one that ended with nothing but failures is not done well."""
+    """Render the state of a collection. A collection with failures only is not shown as successful."""
     if collection.state == Collection.State.COMPLETED and 0 < collection.total == collection.failed:
         return status_chip("failed", "all failed")
     return status_chip(collection.state)
@@ -290,21 +289,18 @@ _CHECKS = {"ok": "healthy", "failed": "failed", "not_applicable": "not_applicabl
 
 @register.filter
 def check_chip(check: dict[str, Any]) -> SafeString:
-    """One check of an endpoint: its name under the glyph of its status, which a screen reader hears in words."""
+    """Render a health check: its name with a status symbol, which screen readers announce in words."""
     status = str(check.get("status"))
     chip = status_chip(_CHECKS.get(status, ""), str(check.get("name", "")).replace("_", " "))
     return format_html('{} <span class="visually-hidden">{}:</span>', chip, status.replace("_", " "))
 
 
-@register.filter
-def as_item(item: dict[str, Any]) -> ItemView:
-    """A Responses item made ready for templates/_item.html."""
-    return view_item(item)
+register.filter("as_item", view_item)  # a Responses item made ready for templates/_item.html
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A 16 px line icon that says nothing to a screen reader: the text beside it does."""
+    """Render a 16 px icon that is hidden from screen readers, because the text beside it has the meaning."""
     return format_html(
         '<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">'
         '<path d="{}"/></svg>',
@@ -314,7 +310,7 @@ def icon(name: str) -> SafeString:
 
 @register.filter
 def worded(field: BoundField) -> BoundField:
-    """The field as it is shown: where nothing can be chosen it says so, instead of Django's dashes."""
+    """Render the field. A choice field without choices says so."""
     [(_, dashes)] = BLANK_CHOICE_DASH
     word = "Choose one" if field.field.required else "None"
     if isinstance(field.field, ModelChoiceField):
@@ -328,12 +324,12 @@ def worded(field: BoundField) -> BoundField:
 
 @register.filter
 def flags_of(rollout: Rollout) -> list[str]:
-    """What is special about a rollout, in words: what `flag:` of a filter finds."""
+    """Return the flags of a rollout in words, as the filter key `flag:` finds them."""
     holds = {
         "truncated": rollout.stop_reason not in {"", *ENDED_BY_ITSELF},
         "tool error": rollout.tool_errors > 0,
         "credentials": rollout.flagged,
-        "usage not told": rollout.calls_without_usage > 0,
+        "no token counts": rollout.calls_without_usage > 0,
         "retried": rollout.attempt > 1,
     }
     return [label for label, is_so in holds.items() if is_so]
@@ -341,5 +337,5 @@ def flags_of(rollout: Rollout) -> list[str]:
 
 @register.filter
 def key_hint(hint: str) -> str:
-    """The end of a stored key, as `…a1b2`."""
+    """Format the end of a stored key as `…a1b2`."""
     return "…" + hint.lstrip(".…")

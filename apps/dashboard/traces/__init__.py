@@ -1,1 +1,1 @@
-"""The trace as its page shows it: rows of events in, frozen view models out. Nothing is dropped or cut in silence."""
+"""View models of a trace: event rows in, frozen view models out. Nothing is dropped or truncated silently."""

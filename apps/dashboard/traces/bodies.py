@@ -1,13 +1,15 @@
-"""Texts of a trace: what form they have, how much of one is shown at first, and where the whole is."""
+"""Texts of a trace: their format, their visible part, and the URL of the full text."""
 
 import json
 import re
 from dataclasses import dataclass, replace
 
+from apps.gym.traces.items import refuse_constant
+
 FOLD_CHARACTERS = 4_000
 FOLD_LINES = 60
 CUT_CHARACTERS = 32_000
-"""A page shows so much of one text; the rest is a click away."""
+"""Maximum characters of a text on the page; the full text is linked."""
 LARGEST_IN_PAGE = 1_000_000
 """A longer text is offered as a file only."""
 _PREVIEW_CHARACTERS = 600
@@ -17,10 +19,10 @@ _DIFF = re.compile(r"^(diff --git |--- [^\n]+\n\+\+\+ |@@ -\d+(,\d+)? \+\d+(,\d+
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A whole text, of which `limit` characters are shown at first.
+    """A full text, of which the first `limit` characters are shown initially.
 
-    `form` is text, markdown, json, ansi or diff. The event `seq` has it as its `part`, which is empty for a text that
-    is stored nowhere by itself.
+    `form` is text, markdown, json, ansi or diff. `seq` and `part` locate the text; `part` is empty if the text is not
+    stored by itself.
     """
 
     text: str
@@ -47,7 +49,7 @@ class Body:
 
     @property
     def is_long(self) -> bool:
-        """More than a glance."""
+        """Return True if the text is folded initially."""
         return len(self.text) > _PREVIEW_CHARACTERS or self.lines > _PREVIEW_LINES
 
     @property
@@ -69,12 +71,12 @@ class Body:
 
     @property
     def laid_out(self) -> str:
-        """For a page without scripts: JSON on lines of its own, as every value is written."""
+        """Return the text for a page without scripts, with JSON indented and its values unchanged."""
         return lay_out(self.text) if self.is_json else self.text
 
     @property
     def preview(self) -> str:
-        """The first lines, for the summary of a folded text."""
+        """Return the first lines, for the summary of a folded text."""
         start = self.text[:_PREVIEW_CHARACTERS]
         return "\n".join((lay_out(start) if self.is_json else start).split("\n")[:_PREVIEW_LINES])
 
@@ -91,8 +93,10 @@ def json_body(value: object) -> Body:
 
 
 def read_output(text: str) -> Body:
-    """What a tool or a program wrote, as it stands: a JSON object or array is laid out where it is shown, because a
-    number that is read and written again may be another one."""
+    """Return the body of a tool's or program's output, unchanged.
+
+    JSON is indented without parsing its numbers, because writing them again may change them.
+    """
     if isinstance(parse_json(text), dict | list):
         return Body(text, "json")
     if "\x1b[" in text:
@@ -106,8 +110,7 @@ _DEEPEST = 40
 
 
 def lay_out(text: str) -> str:
-    """JSON text, which may end early, indented: numbers and names stay as they are written, and letters that were
-    written as numbers are letters."""
+    """Indent JSON text, which may be truncated. Numbers and names are unchanged; escaped letters are decoded."""
     if len(text) > _LARGEST_LAID_OUT:
         return text
     parts: list[str] = []
@@ -130,18 +133,14 @@ def _plain(part: str) -> str:
     try:
         plain = json.dumps(json.loads(part), ensure_ascii=False)
         plain.encode()
-    except ValueError:  # half a letter stays as it is written
+    except ValueError:  # a lone surrogate stays escaped
         return part
     return plain
 
 
 def parse_json(text: str) -> object:
-    """The value of JSON text, None where it is none."""
+    """Return the value of JSON text; None if it is invalid."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

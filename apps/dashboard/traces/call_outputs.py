@@ -1,4 +1,4 @@
-"""Which output answers which call: the next one, in order, that names the same call id."""
+"""Match outputs to calls: an output answers the next unanswered call with its call id."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from apps.gym.traces.events import ToolResult, TraceUnion
 from apps.gym.traces.items import Item, item_type
 
 Position = tuple[int, int]
-"""The event's place among those read, and the item's place in it."""
+"""Index of the event among those read, and of the item in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One stored event; `event` is None where its kind or shape is unknown. `tokens` is the head of what is packed."""
+    """One stored event; `event` is None if its kind or shape is unknown. `tokens` is the head of the packed tokens."""
 
     seq: int
     kind: str

@@ -1,4 +1,4 @@
-"""The captured tokens of an attempt: which calls have them, where sequences break, and the ids of one call."""
+"""Captured tokens of an attempt: which calls have them, where sequences break, and the ids of one call."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from apps.rollouts.models import Rollout
 
 PAGE = 1_000
 _STEPS = (-0.05, -0.3, -1.0, -2.5, -5.0)
-"""Logprobs down to each are of one colour; what is less likely still is of the last."""
+"""Lower bounds of logprobs per colour; less likely tokens have the last colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model call; `shape` is None where nothing was captured, `segment` counts from 1."""
+    """One model call. `shape` is None if nothing was captured; `segment` counts from 1."""
 
     number: int
     seq: int
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`logprob` is None for what the model read: only what it sampled is trained on."""
+    """`logprob` is None for prompt tokens: only generated tokens are trained on."""
 
     place: int
     id: int
@@ -39,7 +39,7 @@ class Token:
 
     @property
     def level(self) -> int:
-        """0 for the likeliest to 5."""
+        """Return the colour level, from 0 (most likely) to 5."""
         return 0 if self.logprob is None else sum(self.logprob < step for step in _STEPS)
 
 
@@ -67,7 +67,7 @@ class Strip:
 
     @property
     def mean_logprob(self) -> float | None:
-        """Of the sampled ones that are shown."""
+        """Return the mean logprob of the shown generated tokens."""
         sampled = [token.logprob for token in self.tokens if token.logprob is not None]
         return sum(sampled) / len(sampled) if sampled else None
 
@@ -81,8 +81,10 @@ class Captured:
 
 
 def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, first: int | None = None) -> Captured:
-    """The calls of the attempt, and the tokens of number `call`, else of the first that has some. Without `first` they
-    begin where the call's own ones do, after what it shares with the call before."""
+    """Return the calls of the attempt, and the tokens of call `call`, else of the first one with tokens.
+
+    By default the tokens start after the prefix shared with the previous call.
+    """
     rows = list(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", "tokens"))
     stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
     try:
@@ -108,7 +110,7 @@ def _calls(seqs: Sequence[int], stored: Sequence[bytes | None], figures: TokenFi
 
 
 def _unpack(stored: Sequence[bytes | None], number: int) -> TokenCapture:
-    """That of one call: each stores only what is new since the one before."""
+    """Return the conversation of one call: each call stores only its new items."""
     before = b""
     capture: TokenCapture | None = None
     for packed in stored[:number]:

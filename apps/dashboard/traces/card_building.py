@@ -1,4 +1,4 @@
-"""Cards from the events of an attempt, or from a part of them that begins with a turn."""
+"""Build cards from the events of an attempt, or from a part that begins with a turn."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ Row = tuple[int, str, str, bytes | None]
 
 
 def build_trace(rows: Iterable[Row]) -> Trace:
-    """The cards of these rows, in order. Calls find their results among the rows alone."""
+    """Return the cards of these rows, in order. Results are matched to calls among these rows only."""
     reads = [Read(seq, kind, payload, decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing, cards = Pairing(reads), list[Card]()
     before: list[Item] = []
@@ -40,24 +40,24 @@ def build_trace(rows: Iterable[Row]) -> Trace:
             cards.append(card)
         if isinstance(read.event, ModelCall):
             before = calls_of(read.event)
-    return Trace(cards=tuple(cards), event_count=len(reads), last_seq=reads[-1].seq if reads else -1)
+    return Trace(cards=tuple(cards), last_seq=reads[-1].seq if reads else -1)
 
 
 def show_events(events: Iterable[TraceUnion]) -> Trace:
-    """The cards of events that are not stored."""
+    """Return the cards of events that are not stored."""
     return build_trace(
         (seq, event_kind(event), encode_event(event), event_tokens(event)) for seq, event in enumerate(events)
     )
 
 
 def show_one(seq: int, event: TraceUnion) -> Card:
-    """The card of one event by itself: of a call without its result, of a result without its call."""
+    """Return the card of a single event: a call without its result, or a result without its call."""
     (card,) = build_trace([(seq, event_kind(event), encode_event(event), None)]).cards
     return card
 
 
 def read_capture(calls: Iterable[tuple[int, bytes | None]]) -> Capture | None:
-    """From `(seq, head of the packed tokens)` of every model call; None without tokens that can be read."""
+    """Return the capture, given (seq, head of the packed tokens) of every model call; None without readable tokens."""
     found = list(calls)
     try:
         figures = check_prefixes([tokens for _, tokens in found])
@@ -67,7 +67,7 @@ def read_capture(calls: Iterable[tuple[int, bytes | None]]) -> Capture | None:
 
 
 def decode(payload: str) -> TraceUnion | None:
-    """None for an event of a kind or shape that this program does not know."""
+    """Return the event; None if its kind or shape is unknown."""
     try:
         return decode_event(payload)
     except (msgspec.MsgspecError, RecursionError):
@@ -78,7 +78,7 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card 
     event = read.event
     if event is None:
         block = Block("json", "event", read_output(read.payload).at(read.seq, "event"))
-        return Card(read.seq, read.kind, read.kind, (block,), flags=find_flags(None, (), []))
+        return Card(read.seq, read.kind, read.kind, (block,), flags=tuple(find_flags(None, (), [])))
     if isinstance(event, ToolResult):
         return None if pairing.is_shown((index, 0)) else _lone_result(read, event)
     title, facts, blocks = read_content(read.seq, index, event, pairing, read.tokens)
@@ -93,14 +93,13 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card 
         duration=event.duration,
         reward=verified.reward if verified else None,
         components=tuple(verified.components.items()) if verified else (),
-        flags=find_flags(event, blocks, before),
+        flags=tuple(find_flags(event, blocks, before)),
         tokens=event.usage.get("output_tokens", 0) if isinstance(event, ModelCall | JudgeCall) else 0,
-        has_tokens=read.tokens is not None,
     )
 
 
 def _lone_result(read: Read, event: ToolResult) -> Card:
     output = tool_output(read.seq, event)
     block = Block("output", f"{event.name} → result", output.body, mark=event.error or NOT_ASKED)
-    flags = find_flags(event, (block,), [])
+    flags = tuple(find_flags(event, (block,), []))
     return Card(read.seq, read.kind, "Tool result", (block,), at=event.at, duration=event.duration, flags=flags)

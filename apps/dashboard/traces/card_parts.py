@@ -1,4 +1,4 @@
-"""Every text of one event, by where it stands in it."""
+"""All texts of an event, by position."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from apps.gym.traces.items import Item, item_type
 
 
 def bodies_of(event: TraceUnion, seq: int) -> Iterator[Body]:
-    """As its card shows them, in order; results that other events hold are not among them."""
+    """Yield the texts of an event's card in order, without results that are in other events."""
     for block in show_one(seq, event).blocks:
         yield block.body
         if block.result is not None and block.result.body.seq == seq:
@@ -17,14 +17,14 @@ def bodies_of(event: TraceUnion, seq: int) -> Iterator[Body]:
 
 
 def names_in(event: TraceUnion) -> Iterator[str]:
-    """Of the tools that it calls."""
+    """Yield the names of the called tools."""
     for item in event.new_items():
         if item_type(item) == "function_call":
             yield str(item.get("name", ""))
 
 
 def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
-    """The text as it was stored: arguments and outputs are not indented."""
+    """Return the stored text; arguments and outputs are not indented."""
     found = next((body for body in bodies_of(event, seq) if body.part == part), None)
     if found is None or not found.is_json:
         return found
@@ -33,7 +33,7 @@ def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
 
 
 def _stored_text(event: TraceUnion, part: str) -> str | None:
-    """Of JSON that came as text, that text."""
+    """Return the stored text of a part; JSON stored as text is returned as stored."""
     if isinstance(event, ToolResult):
         return event.output
     if not part.isdigit():

@@ -1,4 +1,4 @@
-"""The view models of a trace: a card an event, with blocks, and each call with its result."""
+"""View models of a trace: a card per event, with blocks, and calls with their results."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -8,13 +8,13 @@ from apps.gym.traces.segments import Break, TokenFigures
 
 Fact = tuple[str, str]
 MOST_TOOLS = 8
-"""Of a session, that stand in the open."""
+"""Number of tools of a session up to which they are shown unfolded."""
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a tool gave back. `seq` is its own event; None when it came inside another event's items."""
+    """Output of a tool. `seq` is its own event; None if it came inside another event's items."""
 
     body: Body
     seq: int | None = None
@@ -25,7 +25,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture that is stored in the trace itself; `part` is where, `address` its own `data:` address."""
+    """An image stored in the trace. `part` is its place, `address` a `data:` URL."""
 
     seq: int
     part: str
@@ -36,8 +36,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One item, or one part of it: `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (JSON behind its
-    title)."""
+    """One item or part: `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (JSON behind a title)."""
 
     kind: str
     title: str
@@ -48,13 +47,13 @@ class Block:
 
     @property
     def role(self) -> str:
-        """Whose words they are, where that is one of the roles we know."""
+        """Return the role of the author, if it is a known one."""
         return self.title if self.title in _ROLES else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something to look at; `tone` is `bad` or `warn`."""
+    """A warning. `tone` is `bad` or `warn`."""
 
     name: str
     tone: str = "warn"
@@ -75,16 +74,15 @@ class Card:
     components: tuple[tuple[str, float], ...] = ()
     flags: tuple[Flag, ...] = ()
     tokens: int = 0
-    has_tokens: bool = False
 
     @property
     def last_seq(self) -> int:
-        """The last event that it shows: its own, or that of a result that stands within it."""
+        """Return the number of the last event in the card: its own, or that of a result in it."""
         return max([self.seq, *(block.result.seq or 0 for block in self.blocks if block.result)])
 
     @property
     def groups(self) -> list[tuple[Block, ...]]:
-        """Blocks that stand side by side: the calls of one turn; every other one by itself."""
+        """Return blocks in groups: calls of one turn are shown side by side, other blocks alone."""
         groups: list[tuple[Block, ...]] = []
         for is_call, blocks in groupby(self.blocks, key=lambda block: block.kind == "call"):
             run = tuple(blocks)
@@ -93,7 +91,7 @@ class Card:
 
     @property
     def listed(self) -> tuple[Block, ...]:
-        """The tools of a session that has more than the prompt below them should wait for: behind one fold."""
+        """Return the tools of a session if there are so many that they are folded, else nothing."""
         return self.blocks if self.kind == "session" and len(self.blocks) > MOST_TOOLS else ()
 
     @property
@@ -107,7 +105,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What the prefix check found in the captured tokens; `seqs` are the events of the model calls."""
+    """Result of the prefix check of the captured tokens. `seqs` are the events of the model calls."""
 
     figures: TokenFigures
     seqs: tuple[int, ...]
@@ -127,18 +125,17 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`last_seq` is that of the last event, -1 without any."""
+    """`last_seq` is the number of the last event; -1 without events."""
 
     cards: tuple[Card, ...]
-    event_count: int
     last_seq: int = -1
 
     @property
     def opening(self) -> tuple[Card, ...]:
-        """What the attempt started from."""
+        """Return the cards of session and prompt."""
         return tuple(card for card in self.cards if card.kind == "prompt")
 
     @property
     def attempt(self) -> tuple[Card, ...]:
-        """What the attempt itself did, and how it was judged."""
+        """Return the cards of the attempt itself and its verification."""
         return tuple(card for card in self.cards if not card.is_opening)

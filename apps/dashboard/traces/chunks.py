@@ -1,5 +1,7 @@
-"""A long trace in parts that a page loads as they come into sight: each begins with a step of its own, so that no call
-is parted from its results."""
+"""Split a long trace into chunks that the page loads on scrolling.
+
+A chunk begins with a step, so calls stay with their results.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +10,15 @@ from apps.dashboard.traces.cards import Block, Card, Output
 
 CHUNK_STEPS = 50
 CHUNKS_A_PAGE = 4
-"""The outline comes in pages of so many chunks."""
+"""Chunks per page of the outline."""
 CHUNK_CHARACTERS = 240_000
-"""Texts of one chunk beyond so many characters are shown by their beginnings only."""
+"""Maximum characters of text in one chunk; beyond that, only the beginnings of texts are shown."""
 _SHORT = 1_200
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events `first` to `last`; `steps` of them are no results of calls."""
+    """Events `first` to `last`, of which `steps` are not results of calls."""
 
     first: int
     last: int
@@ -27,7 +29,7 @@ class Span:
 
 
 def split_events(kinds: Iterable[tuple[int, str]], size: int = CHUNK_STEPS) -> list[Span]:
-    """Spans of about `size` steps, from `(seq, kind)` in order. A small rest goes with the span before it."""
+    """Split `(seq, kind)` in order into spans of about `size` steps. A small rest is added to the last span."""
     spans: list[Span] = []
     first = last = -1
     steps = 0
@@ -47,7 +49,7 @@ def split_events(kinds: Iterable[tuple[int, str]], size: int = CHUNK_STEPS) -> l
 
 
 def pages_of(spans: Sequence[Span]) -> list[Span]:
-    """The same joined into pages of the outline."""
+    """Return the spans joined into pages of the outline."""
     groups = [spans[start : start + CHUNKS_A_PAGE] for start in range(0, len(spans), CHUNKS_A_PAGE)]
     return [Span(group[0].first, group[-1].last, sum(each.steps for each in group)) for group in groups]
 
@@ -57,7 +59,7 @@ def span_of(spans: Sequence[Span], seq: int) -> Span | None:
 
 
 def shorten(cards: Iterable[Card], budget: int = CHUNK_CHARACTERS) -> tuple[Card, ...]:
-    """The same cards, whose texts together show about `budget` characters: what comes later by its beginning."""
+    """Return the same cards with about `budget` characters of text in total; later texts are shortened."""
     shortened = []
     for card in cards:
         blocks = []

@@ -1,4 +1,4 @@
-"""One event as title, facts and blocks."""
+"""Title, facts and blocks of one event."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 
 
 def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: bytes | None = None) -> Content:
-    """`index` is the event's place among those that were read."""
+    """Return the content of an event. `index` is its position among the events read."""
     match event:
         case SessionOpened():
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
@@ -52,27 +52,27 @@ def _verification(seq: int, event: Verification) -> Content:
         blocks = (Block("text", "explanation", Body(event.explanation, "markdown", seq, "explanation")),)
     if event.details:
         blocks = (*blocks, Block("json", "details", json_body(event.details).at(seq, "details")))
-    title = f"Verified again (#{event.reverification})" if event.reverification else "Verification"
-    return title, (("stopped by", event.stop_reason),) if event.stop_reason else (), blocks
+    title = f"Re-verified (#{event.reverification})" if event.reverification else "Verification"
+    return title, (("stop reason", event.stop_reason),) if event.stop_reason else (), blocks
 
 
 def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:
-    """The verdict first; what the judge was asked and what it wrote are behind their titles."""
+    """Yield the verdict, then the judge's prompt and reply as folds."""
     if event.verdict:
         yield Block("json", "verdict", json_body(event.verdict).at(seq, "verdict"))
     if event.problem:
         body = Body(event.problem, "text", seq, "problem")
         yield Block("text", "disregarded" if event.verdict else "no verdict", body)
     asked = "\n\n".join(text_of(item) for item in event.prompt)
-    yield Block("fold", "what it was asked", Body(asked, "text", seq, "asked"))
+    yield Block("fold", "question", Body(asked, "text", seq, "asked"))
     if event.items:
-        yield _fold("its reply", event.items, seq)
+        yield _fold("reply", event.items, seq)
     if event.sampling:
         yield _fold("sampling", event.sampling, seq)
 
 
 def _tool(seq: int, place: int, tool: dict[str, Any]) -> Block:
-    return Block("fold", str(tool.get("name", "tool without a name")), json_body(tool).at(seq, f"tools.{place}"))
+    return Block("fold", str(tool.get("name", "unnamed tool")), json_body(tool).at(seq, f"tools.{place}"))
 
 
 def _fold(title: str, value: object, seq: int) -> Block:

@@ -1,4 +1,4 @@
-"""Finds words in all texts of an attempt, whether its page has loaded them or not."""
+"""Find words in all texts of an attempt, whether or not the page has loaded them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.trace_reading import events_of
 from apps.gym.traces.events import TraceUnion
 from apps.rollouts.models import Rollout
-from apps.rollouts.search.filters.search_words import fold
+from apps.rollouts.search.word_splitting import fold
 
 MOST_HITS = 200
 AROUND = 60
@@ -21,8 +21,10 @@ AROUND = 60
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place where the words stand: in event `seq`, between `before` and `after`. `part` is the text of the event that
-    has them; empty where that has no address of its own, such as the name of a tool."""
+    """A match in event `seq`, between `before` and `after`.
+
+    `part` is the text of the event with the match; empty if it has no URL, for example the name of a tool.
+    """
 
     seq: int
     part: str
@@ -34,7 +36,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`total` places in all; `hits` are the first of them."""
+    """`total` matches; `hits` are the first of them."""
 
     words: str
     hits: list[Hit]
@@ -47,7 +49,7 @@ class Found:
 
 
 def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
-    """Case and accents are the same, as where tables look for words. Nothing is found for nothing."""
+    """Return the matches, ignoring case and accents like the search of tables. Empty words match nothing."""
     hits: list[Hit] = []
     total, steps = 0, set[int]()
     wanted = _fold(words)
@@ -71,13 +73,13 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
 
 
 def _cannot_have(payload: str, wanted: str) -> bool:
-    """Letters and digits stand in JSON as they are, unless something is written as its number: then it is read."""
+    """Return True if the payload cannot match. JSON has letters and digits literally, except for escapes."""
     is_plain = wanted.isascii() and wanted.replace(" ", "").isalnum() and payload.isascii()
     return is_plain and "\\u" not in payload and wanted not in payload.lower()
 
 
 def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[tuple[str, str]]:
-    """Each with the part that it is."""
+    """Yield each text with its part."""
     if event is None:
         yield "", payload
         return
@@ -88,11 +90,14 @@ def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[tuple[s
 
 
 def _places(text: str, folded: str, wanted: str, *, seq: int, part: str, label: str) -> Iterator[Hit]:
-    origin = _origins(text) if not text.isascii() else range(len(text))
+    # The position in the text for each letter of the folded text.
+    origin: Sequence[int] = range(len(text))
+    if not text.isascii():
+        origin = [place for place, letter in enumerate(text) for _ in _fold_letter(letter)]
     at = folded.find(wanted)
     while at >= 0:
         end = at + len(wanted)
-        # An accent that stands by itself belongs to the letter before it.
+        # A combining accent belongs to the previous letter.
         start = origin[at]
         stop = max(start + 1, origin[end] if end < len(origin) else len(text))
         before = " ".join(text[max(0, start - AROUND) : start].split("\n"))
@@ -101,13 +106,8 @@ def _places(text: str, folded: str, wanted: str, *, seq: int, part: str, label: 
 
 
 def _fold(text: str) -> str:
-    """Letter by letter, so that each place in it has one in the text."""
+    """Fold each letter separately, so that positions can be mapped back to the text."""
     return text.lower() if text.isascii() else "".join(map(_fold_letter, text))
-
-
-def _origins(text: str) -> Sequence[int]:
-    """For each letter of the folded text where it stands in the text."""
-    return [place for place, letter in enumerate(text) for _ in _fold_letter(letter)]
 
 
 @lru_cache(maxsize=4096)

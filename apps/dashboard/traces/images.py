@@ -1,4 +1,4 @@
-"""Pictures within a trace. Only bytes that the trace itself holds are ever shown, and only of kinds that cannot run."""
+"""Images in a trace. Only bytes stored in the trace are shown, and only in formats that cannot run scripts."""
 
 import base64
 import binascii
@@ -16,12 +16,12 @@ MAGIC = {
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
-"""The kinds that are shown, and how their bytes begin. SVG is none of them: it is a document."""
+"""Image formats and their first bytes. Excludes SVG, which may contain scripts."""
 _DATA = re.compile(r"data:(image/[a-z]+);base64,", re.ASCII)
 
 
 def find_image(value: object, seq: int, part: str) -> Image | None:
-    """The picture that a part of a message holds; None for a part that is none, and for one that is elsewhere."""
+    """Return the image in a part of a message; None for other parts and for remote images."""
     address = _address(value)
     match = _DATA.match(address)
     if match is None or match[1] not in MAGIC:
@@ -30,9 +30,8 @@ def find_image(value: object, seq: int, part: str) -> Image | None:
 
 
 def read_image(event: TraceUnion, part: str) -> tuple[str, bytes] | None:
-    """Content type and bytes; None where the part is no picture or its bytes are not what it says."""
-    value = dict(_parts(event)).get(part)
-    address = _address(value)
+    """Return content type and bytes; None if the part is no image or its bytes do not match its type."""
+    address = _address(dict(_parts(event)).get(part))
     match = _DATA.match(address)
     if match is None or match[1] not in MAGIC:
         return None
@@ -60,6 +59,6 @@ def _parts(event: TraceUnion) -> Iterator[tuple[str, Any]]:
 
 
 def parts_of(item: Item) -> list[Any]:
-    """The parts of a message's content or of an output."""
+    """Return the content parts of a message or an output."""
     content = item.get("output") if item.get("type") == "function_call_output" else item.get("content")
     return content if isinstance(content, list) else []

@@ -1,4 +1,4 @@
-"""Conversation items as blocks of a card; kinds that are unknown become JSON."""
+"""Blocks of a card from conversation items; unknown kinds become JSON."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from apps.gym.traces.items import Item, item_type, text_of
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
 NOT_AN_OBJECT = "malformed arguments: not a JSON object"
-NOT_ASKED = "no call asked for it"
+NOT_ASKED = "no matching call"
 
 
 def item_blocks(seq: int, position: Position, item: Item, pairing: Pairing) -> Iterator[Block]:

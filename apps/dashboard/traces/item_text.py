@@ -1,4 +1,4 @@
-"""One conversation item made ready to read; kinds we do not know are shown as JSON, never dropped."""
+"""Prepare one conversation item for reading. Unknown kinds are shown as JSON, never dropped."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ _TEXT_PARTS = {"input_text", "output_text", "text", "refusal", "summary_text", "
 
 @dataclass(frozen=True)
 class ItemView:
-    """Either `text` (read as it is) or `json` (already indented) holds the body."""
+    """Either `text` or `json` (already indented) has the body."""
 
     kind: str
     label: str
@@ -28,7 +28,7 @@ def indent_json(value: Any) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """The value of JSON text; the text itself where it is none."""
+    """Return the value of JSON text, or the text itself if it is invalid."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -36,7 +36,7 @@ def _parsed(text: str) -> Any:
 
 
 def _readable(item: dict[str, Any]) -> bool:
-    """Whether `text_of` leaves nothing out: a message with an image or an unknown part is shown as JSON."""
+    """Return True if `text_of` has the whole message. Messages with images or unknown parts are shown as JSON."""
     content = item.get("content")
     parts = content if isinstance(content, list) else []
     return all(isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS for part in parts)
@@ -44,17 +44,13 @@ def _readable(item: dict[str, Any]) -> bool:
 
 def _view_message(item: dict[str, Any]) -> ItemView:
     role = str(item.get("role") or "unknown")
-    label = _ROLES.get(role, role)
-    if not _readable(item):
-        return ItemView(kind=role, label=label, json=indent_json(item.get("content")))
-    return ItemView(kind=role, label=label, text=text_of(item))
+    body = {"text": text_of(item)} if _readable(item) else {"json": indent_json(item.get("content"))}
+    return ItemView(kind=role, label=_ROLES.get(role, role), **body)
 
 
 def _view_reasoning(item: dict[str, Any]) -> ItemView:
-    text = text_of(item)
-    if not text and item.get("encrypted_content"):
-        return ItemView(kind="reasoning", label="Reasoning", text="The provider keeps this reasoning encrypted.")
-    return ItemView(kind="reasoning", label="Reasoning", text=text)
+    hidden = "The provider keeps this reasoning encrypted." if item.get("encrypted_content") else ""
+    return ItemView(kind="reasoning", label="Reasoning", text=text_of(item) or hidden)
 
 
 def _view_call(item: dict[str, Any]) -> ItemView:

@@ -1,6 +1,6 @@
-"""What of a trace its reader wants to see: parts that are switched off, presets of them, and steps with trouble only.
+"""Which parts of a trace are shown: single parts, presets, and only steps with problems.
 
-It stands in the address; without that the reader's last choice counts, which a cookie remembers.
+The choice is in the URL; otherwise the cookie with the last choice applies.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ COOKIE = "trace_view"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`key` switches it on the keyboard."""
+    """`key` is its keyboard shortcut."""
 
     name: str
     label: str
@@ -36,7 +36,7 @@ _PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One link of the bar: where it leads, and whether that is what is shown now."""
+    """One link of the bar: its URL, and whether it is selected."""
 
     label: str
     query: str
@@ -60,7 +60,7 @@ class Noise:
 
     @property
     def hide(self) -> str:
-        """For the page's stylesheet: names apart by spaces."""
+        """Return the hidden parts for the style sheet, separated by spaces."""
         return " ".join(name for name in _NAMES if name in self.hidden)
 
     @property
@@ -80,5 +80,5 @@ class Noise:
         return [Choice(label, query, query == self.query) for label, query in _PRESETS.items()]
 
     def _without(self, name: str) -> "Noise":
-        """With this part switched over."""
+        """Return the choice with this part toggled."""
         return Noise(self.hidden ^ {name}, self.only_errors)

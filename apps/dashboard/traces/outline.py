@@ -1,4 +1,4 @@
-"""The outline: one line a step, from its card."""
+"""The outline of a trace: a line per step, from its card."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`tools` are the names of what was called; `said` is the beginning of what the step says."""
+    """`tools` are the names of called tools; `said` is the start of the text of the step."""
 
     seq: int
     kind: str
@@ -41,7 +41,7 @@ class Line:
 
 
 def outline(cards: Iterable[Card], commented: frozenset[int] = frozenset()) -> list[Line]:
-    """`commented` are the events that comments are about."""
+    """Return the lines of the outline. `commented` are the events with comments."""
     return [_line(card, commented) for card in cards]
 
 
@@ -61,7 +61,7 @@ def _line(card: Card, commented: frozenset[int]) -> Line:
 
 
 def _said(blocks: Iterable[Block]) -> str:
-    """What the step says to the reader: its last text, else what it calls with, else what it thinks."""
+    """Return the text for a step: its last text, else the arguments of its call, else its reasoning."""
     given = [block for block in blocks if block.kind != "fold"]
     for kinds in (("text",), ("call",), ("output", "reasoning", "json", "image")):
         for block in reversed(given):
@@ -71,7 +71,7 @@ def _said(blocks: Iterable[Block]) -> str:
 
 
 def _gist(block: Block) -> str:
-    """Of a call the first of its arguments that is text: the command, the path, the query."""
+    """Return the first text argument of a call, for example a command, path or query."""
     if block.kind == "call" and len(block.body.text) < _LONGEST_CALL:
         values = parse_json(block.body.text)
         texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []

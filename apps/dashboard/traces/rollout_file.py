@@ -1,4 +1,4 @@
-"""A rollout as a file: JSON of all that is stored, or one page of HTML that needs nothing else and runs nothing."""
+"""Export a rollout as JSON of everything stored, or as a self-contained HTML page without scripts."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ _EVENTS_AT_ONCE = 100
 
 
 def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
-    """Every stored field and event, a hundred events at a time."""
+    """Yield JSON of every stored field and event, in batches of a hundred events."""
     row = {field.attname: getattr(rollout, field.attname) for field in Rollout._meta.concrete_fields}
     yield b'{"rollout":' + orjson.dumps(row) + b',"attempt":' + str(attempt).encode() + b',"events":['
     after, comma = -1, b""
@@ -30,7 +30,10 @@ def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
 
 
 def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
-    """Every step in full, with its own policy: styles by their checksum, pictures of the trace itself, nothing else."""
+    """Yield HTML of every step in full.
+
+    Its content security policy allows only its own styles, by checksum, and images of the trace.
+    """
     style = _style()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     context = {"shown_rollout": rollout, "attempt": attempt, "digest": digest}
@@ -44,6 +47,6 @@ def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
 
 
 def _style() -> str:
-    """Our own stylesheets, as one text."""
+    """Return our stylesheets as one text."""
     paths = [finders.find(name) for name in _STYLES]
     return "\n".join(Path(path).read_text() for path in paths if path)

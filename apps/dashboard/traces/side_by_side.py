@@ -1,4 +1,4 @@
-"""Rollouts of one task side by side: what they have in common, where they part, and their outcomes."""
+"""Compare rollouts of one task side by side: common steps, differences and outcomes."""
 
 import re
 from collections.abc import Sequence
@@ -13,24 +13,27 @@ from apps.rollouts.models import Rollout, TraceEvent
 
 FEWEST, MOST = 2, 6
 STEPS = 300
-"""Steps of each rollout that are compared; the work grows with the square."""
+"""Maximum steps of each rollout to compare; the work grows with the square."""
 EVENTS = 2 * STEPS
 SHOWN = 4_000
-"""Characters of a step; what is hidden is said and led to."""
+"""Maximum characters of a step; hidden text is linked."""
 LEAD = 200
-"""Characters before texts part that are shown, where they part later than what would be shown of them."""
+"""Characters shown before the first difference of long texts."""
 COMPARED = 200_000
-"""Characters on one page that are compared by words; what comes after stands whole."""
+"""Maximum characters per page that are compared by word; later text is shown without comparison."""
 
 
 class CannotCompare(Exception):
-    """These rollouts cannot stand side by side; the message says why and which can."""
+    """Raised if these rollouts cannot be compared. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A step of one rollout, the `place`th that it has: `parts` are its words, those `new` or `gone` that differ from
-    the first's. Characters `before` them are the same in all and not shown, nor are those `hidden` after them."""
+    """Step number `place` of one rollout.
+
+    `parts` are its words; `new` or `gone` words differ from the first rollout. The first `before` characters are equal
+    in all rollouts and hidden, and so are the `hidden` characters after the parts.
+    """
 
     step: Step
     place: int
@@ -45,7 +48,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of the table: its number, and its cells; one cell where all are the same."""
+    """A row of the table: its number and cells; a single cell if all are equal."""
 
     number: int
     kind: str
@@ -56,8 +59,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A property of each rollout: texts, and for numbers how they differ from the first's. `best` and `worst` are
-    places; empty where all are equal or none is better."""
+    """A property of each rollout as text; numbers also have the difference from the first rollout.
+
+    `best` and `worst` are positions; empty if all are equal or none is better.
+    """
 
     name: str
     values: list[float | str | None]
@@ -67,7 +72,7 @@ class Outcome:
 
     @property
     def cells(self) -> list[tuple[float | str | None, float | None, str]]:
-        """(value, its difference from the first, best or worst)."""
+        """Return (value, difference from the first, best or worst) of each rollout."""
         first = self.values[0]
         cells = []
         for place, value in enumerate(self.values):
@@ -80,8 +85,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`common` lines come before the first divergence, `lines` from there on. `left_out` counts the events of each
-    rollout that were not compared."""
+    """`common` are the lines before the first difference, `lines` the rest.
+
+    `left_out` counts the events of each rollout that were not compared.
+    """
 
     rollouts: list[Rollout]
     outcomes: list[Outcome]
@@ -95,7 +102,10 @@ class Comparison:
 
 
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
-    """In the order of the ids. Raises CannotCompare for too few or many, unknown ones, and other tasks."""
+    """Return the rollouts in the order of the ids.
+
+    Raise CannotCompare for too few, too many or unknown ids, or different tasks.
+    """
     wanted = list(dict.fromkeys(ids))
     if not FEWEST <= len(wanted) <= MOST:
         given = "1 was" if len(wanted) == 1 else f"{len(wanted)} were"
@@ -104,13 +114,13 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
     found = {each.pk: each for each in rows.select_related("task__version__dataset", "collection__policy_model")}
     missing = [f"#{pk}" for pk in wanted if pk not in found]
     if missing:
-        raise CannotCompare(f"There is no rollout {', '.join(missing)}.")
+        raise CannotCompare(f"Unknown rollouts: {', '.join(missing)}.")
     rollouts = [found[pk] for pk in wanted]
     first = rollouts[0].task
     for other in (each.task for each in rollouts[1:]):
         is_same_key = first.key and (other.dataset_id, other.key) == (first.dataset_id, first.key)
         if other.pk != first.pk and not is_same_key:
-            raise CannotCompare("These rollouts are of different tasks: choose rollouts of one task on its page.")
+            raise CannotCompare("These rollouts belong to different tasks. Choose rollouts of one task.")
     return rollouts
 
 
@@ -127,7 +137,7 @@ def compare_rollouts(rollouts: list[Rollout]) -> Comparison:
 
 
 def compare_steps(columns: Sequence[Sequence[Step]]) -> tuple[list[Line], list[Line]]:
-    """The lines that are common before the first divergence, and those from there on."""
+    """Return the lines before the first difference, and the lines from there on."""
     rows = align(columns)
     shared = count_common(rows)
     budget, lines = _Budget(), list[Line]()
@@ -139,7 +149,10 @@ def compare_steps(columns: Sequence[Sequence[Step]]) -> tuple[list[Line], list[L
 
 
 def find_start(texts: Sequence[str]) -> int:
-    """Where what is shown of texts begins: shortly before they part, if what would be shown of them is the same."""
+    """Return the start of the visible text.
+
+    It is shortly before the first difference, if the visible text would otherwise be equal.
+    """
     one, other = min(texts, default=""), max(texts, default="")
     if one == other:
         return 0
@@ -151,7 +164,7 @@ def find_start(texts: Sequence[str]) -> int:
 
 
 def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
-    """The steps of its latest attempt, and how many events after them are left out."""
+    """Return the steps of the latest attempt, and the number of events left out after them."""
     events = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     rows = list(events.values_list("seq", "payload")[: EVENTS + 1])
     steps = steps_of([(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]])
@@ -163,7 +176,7 @@ def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
 
 
 class _Budget:
-    """How much may still be compared by words."""
+    """How many characters may still be compared by words."""
 
     def __init__(self) -> None:
         self.left = COMPARED
@@ -177,7 +190,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def _without_escapes(row: Row) -> Row:
-    """Words, not what colours them in a terminal, except where nothing else differs."""
+    """Return the texts without terminal colours, unless only these differ."""
     plain: Row = tuple(step and step._replace(text=_ESCAPE.sub("", step.text)) for step in row)
     return plain if is_common(plain) == is_common(row) else row
 
@@ -193,7 +206,7 @@ def _line(number: int, row: Row, places: Sequence[int], budget: _Budget) -> Line
         budget.compare(texts[0], text) if place and text is not None and texts[0] is not None else None
         for place, text in enumerate(texts)
     ]
-    # Of two, each shows what the other lacks; of more, the first stands as it is.
+    # With two rollouts, each shows its additional words; with more, the first is the reference.
     if len(row) == 2 and compared[1] is not None:
         compared[0] = compared[1]
     cells = [
@@ -218,7 +231,7 @@ def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
     used = [sorted(rollout.tools) for rollout in rollouts]
     texts: list[Outcome] = [
         Outcome("Answer", [rollout.answer or None for rollout in rollouts]),
-        Outcome("Ended", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
+        Outcome("Stop reason", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
         Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
         Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),
         Outcome("Tool errors", [rollout.tool_errors for rollout in rollouts], "count"),
@@ -230,7 +243,7 @@ def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
         Outcome("Model", [rollout.collection.policy_model.name for rollout in rollouts]),
         Outcome("Version", [rollout.model_version or None for rollout in rollouts]),
     ]
-    # What says nothing of any of them only takes room.
+    # Leave out properties that no rollout has.
     return [*numbers, *(each for each in texts if any(value not in (None, 0, 0.0) for value in each.values))]
 
 

@@ -1,4 +1,4 @@
-"""One step by itself: its figures, and for a model call the request and the response as they went over the wire."""
+"""One step by itself: its figures, and for a model call the request and response as sent over HTTP."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,10 @@ from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUni
 from apps.gym.traces.items import Item, Tool
 from apps.gym.wires.protocol import Ask
 from apps.policies.models import PolicyModel
-from apps.policies.request_rebuilding import rebuild_request
+from apps.policies.policy_clients import rebuild_request
 from apps.rollouts.models import Rollout
 
+_COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached"}
 _SAYING = ("prompt", "model_call", "tool_result", "environment_turn")
 
 
@@ -29,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`request` and `response` are those of a model call."""
+    """`request` and `response` are set for a model call."""
 
     seq: int
     card: Card | None
@@ -44,13 +45,12 @@ class Step:
 
 
 def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -> Step | None:
-    """None where the attempt has no such event; without `whole` its figures alone."""
+    """Return the step; None if the attempt has no such event. Without `whole`, only its figures are read."""
     found = events_of(rollout, attempt).filter(seq=seq).values_list("kind", "payload").first()
     if found is None:
         return None
     event = decode(found[1])
-    turn = read_turn(rollout, attempt, seq)
-    card = next((card for card in turn if card.seq == seq or card.last_seq >= seq), None)
+    card = next((card for card in read_turn(rollout, attempt, seq) if card.seq == seq or card.last_seq >= seq), None)
     stored = read_output(found[1]).at(seq, "event")
     figures = _figures(rollout, event, card)
     if not whole:
@@ -71,7 +71,7 @@ def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -
 
 
 def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | None:
-    """The whole text that a page shows the beginning of, by where it stands."""
+    """Return the full text that a page shows in part, by position."""
     payload = events_of(rollout, attempt).filter(seq=seq).values_list("payload", flat=True).first()
     if payload is None:
         return None
@@ -110,7 +110,7 @@ def _answer(event: ModelCall) -> dict[str, Any]:
 
 
 def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[list[Item], list[Tool]]:
-    """The first `seen` items of the conversation, and the tools of the session."""
+    """Return the first `seen` items of the conversation, and the tools of the session."""
     events = events_of(rollout, attempt).filter(seq__lt=seq)
     items: list[Item] = []
     for _, payload in read_by_key(events.filter(kind__in=_SAYING).values_list("seq", "payload"), by="seq", size=200):
@@ -125,33 +125,29 @@ def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[
 def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> list[Figure]:
     found: list[Figure] = []
     if event is not None and event.duration:
-        found.append(Figure("Took", event.duration, "duration"))
+        found.append(Figure("Duration", event.duration, "duration"))
     if event is not None and event.at:
-        found.append(Figure("Began after", max(0.0, event.at - event.duration), "duration"))
+        found.append(Figure("Started after", max(0.0, event.at - event.duration), "duration"))
     if isinstance(event, ModelCall | JudgeCall):
         usage = event.usage
         counts = (
             ("Tokens in", usage.get("input_tokens", 0)),
-            ("of them cached", usage.get("cached_tokens", 0)),
+            ("Cached tokens in", usage.get("cached_tokens", 0)),
             ("Tokens out", usage.get("output_tokens", 0)),
-            ("of them reasoning", usage.get("reasoning_tokens", 0)),
-            ("Tokens a second", usage.get("output_tokens", 0) / event.duration if event.duration else 0),
+            ("reasoning tokens", usage.get("reasoning_tokens", 0)),
+            ("Tokens per second", usage.get("output_tokens", 0) / event.duration if event.duration else 0),
         )
         found += [Figure(label, count) for label, count in counts if count]
         cost = _prices(rollout, event)
         if cost:
             found.append(Figure("Cost", cost, "usd"))
     if card is not None:
-        found += [Figure(label.capitalize(), value, "text") for label, value in card.facts if not _is_counted(label)]
+        found += [Figure(label.capitalize(), value, "text") for label, value in card.facts if label not in _COUNTED]
     return found
 
 
-def _is_counted(label: str) -> bool:
-    return label in {"tokens in", "tokens out", "of them reasoning", "cached"}
-
-
 def _prices(rollout: Rollout, event: ModelCall | JudgeCall) -> float:
-    """USD by the prices of now, of the policy model; a judge's call by those of the model of that name."""
+    """Return USD at current prices of the policy model; for a judge call, of the model with its name."""
     model: PolicyModel | None = rollout.collection.policy_model
     if isinstance(event, JudgeCall):
         model = PolicyModel.objects.filter(slug=event.judge).first()

@@ -1,4 +1,4 @@
-"""What a reader should look at in a step: cut replies, failed tools, malformed arguments, repeated calls."""
+"""Flag problems in a step: cut replies, failed tools, malformed arguments, repeated calls."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,16 +11,12 @@ from apps.gym.traces.items import Item, function_calls
 _CUT = {"max_output_tokens": "cut at the token limit", "context_length": "context full", "content_filter": "filtered"}
 
 
-def find_flags(event: TraceUnion | None, blocks: Iterable[Block], before: list[Item]) -> tuple[Flag, ...]:
-    """`before` are the calls of the turn before this one."""
-    return tuple(_flags(event, tuple(blocks), before))
-
-
 def calls_of(event: TraceUnion | None) -> list[Item]:
     return function_calls(event.items) if isinstance(event, ModelCall) else []
 
 
-def _flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list[Item]) -> Iterator[Flag]:
+def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list[Item]) -> Iterator[Flag]:
+    """`before` are the calls of the turn before this one."""
     if event is None:
         yield Flag("unknown kind")
     if isinstance(event, ErrorRaised):

@@ -1,6 +1,6 @@
-"""Reads the events of one attempt: which there are, and those of a span with their cards."""
+"""Read the events of one attempt: the list of events, and spans with their cards."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db.models import BinaryField, QuerySet
@@ -17,7 +17,7 @@ from apps.rollouts.models import Rollout, TraceEvent
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`cards` is None where the page loads it later."""
+    """Part of a trace. `cards` is None if the page loads it later."""
 
     span: Span
     cards: tuple[Card, ...] | None = None
@@ -31,7 +31,7 @@ class OutlinePage:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a page shows of a trace at first: the whole of it in parts, some of them with their cards."""
+    """Initial content of a trace page: all parts, some of them with cards."""
 
     chunks: list[Chunk]
     pages: list[OutlinePage]
@@ -48,7 +48,7 @@ def events_of(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:
 
 
 def rows_of(events: QuerySet[TraceEvent]) -> Iterable[Row]:
-    """Of packed tokens the head alone, which says how many there are."""
+    """Yield rows with only the head of the packed tokens, which has their number."""
     head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
     return events.values_list("seq", "kind", "payload", head)
 
@@ -66,7 +66,10 @@ def read_cards(rollout: Rollout, attempt: int, span: Span) -> tuple[Card, ...]:
 
 
 def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_end: bool = False) -> Opened:
-    """The chunk with `step`, else the first one; `at_end` the last one, too. All others are named only."""
+    """Return the trace with the cards of the chunk with `step`, else the first; with `at_end`, also of the last.
+
+    Other chunks have no cards.
+    """
     spans = read_spans(rollout, attempt)
     if not spans:
         return Opened([], [])
@@ -79,7 +82,10 @@ def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_en
     cards = [card for each in read.values() for card in each]
     commented = find_commented(rollout, attempt)
     return Opened(
-        chunks=[Chunk(span, _within(cards, span) if span in wanted else None) for span in spans],
+        chunks=[
+            Chunk(span, shorten(card for card in cards if span.holds(card.seq)) if span in wanted else None)
+            for span in spans
+        ],
         pages=[OutlinePage(page, outline(read[page], commented) if page in read else None) for page in pages],
         last_seq=spans[-1].last,
         steps=sum(span.steps for span in spans),
@@ -87,18 +93,18 @@ def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_en
 
 
 def open_chunk(rollout: Rollout, attempt: int, first: int) -> Chunk | None:
-    """The chunk that holds this event."""
+    """Return the chunk that holds this event."""
     span = span_of(read_spans(rollout, attempt), first)
     return Chunk(span, shorten(read_cards(rollout, attempt, span))) if span else None
 
 
 def find_next(rollout: Rollout, attempt: int, chunk: Chunk) -> int | None:
-    """The first event after this chunk."""
+    """Return the first event after this chunk."""
     return events_of(rollout, attempt).filter(seq__gt=chunk.span.last).values_list("seq", flat=True).first()
 
 
 def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | None:
-    """The page of the outline that holds this event."""
+    """Return the page of the outline that holds this event."""
     span = span_of(pages_of(read_spans(rollout, attempt)), first)
     if span is None:
         return None
@@ -106,15 +112,14 @@ def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | No
 
 
 def find_commented(rollout: Rollout, attempt: int) -> frozenset[int]:
-    """The events that comments are about; all comments are about the latest attempt."""
+    """Return the events with comments. All comments are about the latest attempt."""
     if attempt != rollout.attempt:
         return frozenset()
-    seqs = rollout.comments.values_list("seq", flat=True)
-    return frozenset(seq for seq in seqs if seq is not None)
+    return frozenset(seq for seq in rollout.comments.values_list("seq", flat=True) if seq is not None)
 
 
 def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
-    """The cards of the turn that this event belongs to, so that each call has its results."""
+    """Return the cards of the turn with this event, so that each call has its results."""
     events = events_of(rollout, attempt)
     begins = events.filter(seq__lte=seq).exclude(kind="tool_result").order_by("-seq").values_list("seq", flat=True)
     first = next(iter(begins[:1]), seq)
@@ -131,16 +136,9 @@ def find_capture(rollout: Rollout, attempt: int) -> Capture | None:
 
 def place_of_error(rollout: Rollout, attempt: int) -> int | None:
     """The event that says why the rollout failed; None when no event does, as when a worker is lost."""
-    for seq, payload in _newest_errors(rollout, attempt):
+    errors = events_of(rollout, attempt).filter(kind="error").order_by("-seq")
+    for seq, payload in errors.values_list("seq", "payload"):
         event = decode(payload)
         if isinstance(event, ErrorRaised) and event.message == rollout.error_message:
             return seq
     return None
-
-
-def _newest_errors(rollout: Rollout, attempt: int) -> Iterator[tuple[int, str]]:
-    yield from events_of(rollout, attempt).filter(kind="error").order_by("-seq").values_list("seq", "payload")
-
-
-def _within(cards: Iterable[Card], span: Span) -> tuple[Card, ...]:
-    return shorten(card for card in cards if span.holds(card.seq))

@@ -1,4 +1,4 @@
-"""The finder: the palette's content, and the same as a page."""
+"""Search results for the palette and as a page."""
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -13,8 +13,8 @@ from apps.dashboard.chrome.page_request import PageRequest
 @allow(GET=Permission.MEMBER)
 @vary_on_headers("HX-Request", "Cookie")
 def find(request: PageRequest) -> HttpResponse:
-    """Opened by Enter without a choice it is the page; the palette asks for its options alone."""
+    """Show search results as a page; the palette requests only the options."""
     text = request.GET.get("q", "")[:MOST_LETTERS]
     context = {"text": text, "groups": find_everything(request.user, text), "most_letters": MOST_LETTERS}
-    template = "finding/_options.html" if wants_fragment(request) else "finding/find.html"
-    return render(request, template, context)
+    name = "_options" if wants_fragment(request) else "find"
+    return render(request, f"finding/{name}.html", context)

@@ -1,4 +1,4 @@
-"""The overview: what goes on, what came out, what failed; for an empty place, the first steps."""
+"""The overview: running collections, results and failures; for an empty installation, the first steps."""
 
 from django.db.models import Sum
 from django.http import HttpResponse
@@ -18,7 +18,7 @@ from apps.tasks.models import Dataset, DatasetVersion
 
 
 def _task_count() -> int:
-    """From the versions' own counts: counting millions of rows would make the overview slow."""
+    """Return the number of tasks from the versions' counters, because counting millions of rows is slow."""
     ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
     total: int = ready.aggregate(total=Sum("task_count", default=0))["total"]
     return total
@@ -26,7 +26,7 @@ def _task_count() -> int:
 
 @allow(GET=Permission.MEMBER)
 def home(request: PageRequest) -> HttpResponse:
-    """The overview; annotators start on their queues."""
+    """Show the overview; annotators start on their queues."""
     if not user_may(request.user, Permission.READ):
         return redirect("dashboard:queue_list")
     active, latest = read_active(), read_latest()

@@ -1,4 +1,4 @@
-"""Workers: who is alive, what each does, and asking one to leave."""
+"""Workers: list, current work, and draining."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,17 +24,21 @@ _GOING = (Worker.State.ACTIVE, Worker.State.DRAINING)
 class Row:
     worker: Worker
     age: float  # seconds since its last heartbeat
-    running: int = 0  # rollouts that are its own now, by their rows
+    running: int = 0  # its current rollouts, counted from rows
 
     @property
     def busy(self) -> int:
-        """Its own count is as old as its heartbeat. A row that has ended but is not stored yet holds no seat."""
+        """Return the number of busy seats.
+
+        Counted from rows, because the worker's own count is as old as its heartbeat. A finished rollout that is not
+        stored yet has a row but no seat.
+        """
         return min(self.running, self.worker.seats)
 
 
 @allow(GET=Permission.READ)
 def worker_list(request: PageRequest) -> HttpResponse:
-    """Those that live, those that went quiet, and the last ones that ended: every restart leaves one more row."""
+    """List live, unresponsive and recently stopped workers; every restart adds a row."""
     now = timezone.now()
     going = list(Worker.objects.filter(state__in=_GOING))
     running = _running([worker.pk for worker in going])
@@ -64,7 +68,7 @@ def worker_drain(request: PageRequest, pk: int) -> HttpResponse:
     worker = get_object_or_404(Worker, pk=pk)
     with tell_refusal(request):
         drain_worker(worker=worker, user=request.user)
-        messages.success(request, f"Worker #{pk} claims no more and leaves when what it runs has ended.")
+        messages.success(request, f"Worker #{pk} drains: it stops after its running rollouts.")
     return redirect("dashboard:worker_list")
 
 

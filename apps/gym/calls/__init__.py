@@ -1,1 +1,1 @@
-"""Calls to other servers: which addresses, how often, how long, and how much memory their replies take."""
+"""Call other servers within limits of addresses, rate, time and memory."""

@@ -1,7 +1,7 @@
-"""Send calls to one endpoint no faster than it allows, in the order in which they came.
+"""Send calls to one endpoint in order of arrival, no faster than it allows.
 
-A gate costs next to nothing until the endpoint throttles a call for the first time. From then on each call waits for a
-start that `rate_control` hands out for all processes together. The clocks of time limits stop while a call waits.
+A gate costs almost nothing until the endpoint first throttles a call. From then on each call waits for a start time,
+which `rate_control` assigns across all processes. The clocks of time limits stop while a call waits.
 """
 
 import asyncio
@@ -20,11 +20,14 @@ from apps.gym.calls.refusals import is_throttled, read_retry_after
 from apps.gym.calls.time_limits import stopped_clocks
 
 PATIENCE = 120.0
-"""Seconds for which calls wait while the endpoint takes none. After that they give up, so that they hold no seats."""
+"""Maximum seconds that calls wait while the endpoint accepts none.
+
+Then they fail, so that they do not occupy worker seats.
+"""
 BATCH_SECONDS = 0.02
-"""Throttle replies come in bursts: one report tells of all that arrive within this time."""
+"""Seconds to collect throttle replies before reporting: they arrive in bursts."""
 SPACING = 0.8
-"""Part of the time between two starts at the current rate that always lies between two calls of one worker."""
+"""Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
 TOLERANCE = 0.005
 _REMEMBERED = 2_000
 _CLAIM_AHEAD_SECONDS = 5.0
@@ -32,11 +35,11 @@ _LEAST_CLAIM = 2
 
 
 class EndpointPaused(Exception):
-    """The endpoint takes no calls for longer than PATIENCE seconds."""
+    """Raised when the endpoint accepts no calls for more than PATIENCE seconds."""
 
 
 class Gate:
-    """The calls of this process to one endpoint. Used by one event loop; `limited` may be set from it alone."""
+    """The calls of this process to one endpoint. Not thread-safe: use it, and set `limited`, from one event loop."""
 
     def __init__(self, on_limited: Callable[["Gate"], None]) -> None:
         self.limited = False
@@ -51,7 +54,7 @@ class Gate:
         self._starts: dict[int, asyncio.TimerHandle] = {}
         self._numbers = count()
         self._started_at = 0.0
-        self._unused = 0  # starts that came while as many calls as allowed were under way
+        self._unused = 0  # starts that were due while the concurrency limit was reached
         self._cap: int | None = None
         self._rate = math.inf
         self._paused_until = 0.0
@@ -61,8 +64,9 @@ class Gate:
     async def send(
         self, send: Callable[[], Awaitable[OutboundReply]], tell: Callable[[OutboundReply], str]
     ) -> OutboundReply:
-        """Return the reply to the first call that is not throttled. `tell` gets each throttle reply and returns its
-        message. Raises EndpointPaused and what `send` raises.
+        """Return the first reply that is not throttled.
+
+        `tell` receives each throttle reply and returns its message. Raises EndpointPaused and the errors of `send`.
         """
         while True:
             if self.limited:
@@ -82,17 +86,17 @@ class Gate:
                 self._accepted += 1
                 return reply
             self._take_throttle(sent, read_retry_after(reply), tell(reply))
-            del reply  # It may be large, and the next wait long.
+            del reply  # The reply may be large and the next wait long.
 
     @property
     def claimable(self) -> int:
-        """How many rollouts may be claimed for this endpoint: no more than it takes within the next seconds."""
+        """Return how many rollouts to claim for this endpoint, from the calls that it accepts in the next seconds."""
         if self._paused_until > time.monotonic():
             return 0
         return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _LEAST_CLAIM - len(self._waiting))
 
     def limit(self) -> None:
-        """Make calls wait for starts: another process was throttled, or this one."""
+        """Make calls wait for starts, after this or another process was throttled."""
         if not self.limited:
             self.limited = True
             self._rate = 0.0
@@ -133,10 +137,10 @@ class Gate:
             self._starts[number] = loop.call_later(start, self._start, number)
 
     async def wait_for_news(self, seconds: float) -> None:
-        """Return when there is something to report, after `seconds` at the latest."""
+        """Wait until there is something to report, for at most `seconds`."""
         if not (self._waiting or self._in_flight):
             seconds = max(seconds, IDLE_SECONDS / 2)
-        seconds *= random.uniform(0.6, 1.0)  # else the worker that asks first gets all starts of a slow endpoint
+        seconds *= random.uniform(0.6, 1.0)  # otherwise the worker that asks first takes all starts of a slow endpoint
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -146,7 +150,7 @@ class Gate:
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        """Return with this call counted as in flight."""
+        """Wait for a start, and count this call as in flight."""
         if self._paused_until - time.monotonic() > PATIENCE:
             raise EndpointPaused(self.message)
         start = asyncio.get_running_loop().create_future()
@@ -164,7 +168,7 @@ class Gate:
             raise
 
     def _start(self, number: int) -> None:
-        # A busy loop comes late to several starts: calls in a bunch would be throttled.
+        # A busy event loop runs several timers late at once; a burst of calls would be throttled.
         early = self._started_at + SPACING / max(self._rate, 1e-3) - time.monotonic()
         if early > TOLERANCE:
             self._starts[number] = asyncio.get_running_loop().call_later(early, self._start, number)

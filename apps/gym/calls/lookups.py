@@ -1,7 +1,7 @@
-"""What stands behind a name when its address is saved: whoever enters it should hear at once that it is refused.
+"""Resolve the host name when a URL is saved, so that users see a rejection immediately.
 
-What holds is the look at each connection, for a name may stand for something else by then. So a name that nobody
-knows yet, or that is not answered in time, may be saved.
+The check at each connection is authoritative, because a name may resolve differently by then. A name that does not
+resolve in time may therefore be saved.
 """
 
 import queue
@@ -14,15 +14,15 @@ LOOKUP_SECONDS = 2.0
 
 
 def check_saved_url(policy: OutboundPolicy, url: str) -> None:
-    """Raises OutboundRefused where the URL can never be called, or its host has only addresses that may not be."""
+    """Raise OutboundRefused if the URL can never be called, or if all addresses of its host are forbidden."""
     host, port = policy.host_of(url)
     policy.check_found(url, look_up(host, port))
 
 
 def look_up(host: str, port: int, *, seconds: float = LOOKUP_SECONDS) -> list[str]:
-    """The addresses of a host; none where there are none within `seconds`."""
+    """Return the addresses of a host, or an empty list if it does not resolve within `seconds`."""
     answers: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
-    # The system's own limit may be half a minute, and a call to it cannot be cancelled.
+    # In a thread: the system's own time limit may be 30 seconds, and its lookup cannot be cancelled.
     threading.Thread(target=lambda: answers.put(_ask_system(host, port)), name="lookup", daemon=True).start()
     try:
         return answers.get(timeout=seconds)

@@ -1,7 +1,7 @@
-"""A memory budget for replies: a call reserves memory before it reads a reply, and waits while too little is left.
+"""Limit the memory of replies: a call reserves memory before it reads a reply, and waits while too little is free.
 
-A reply counts READING times its size while it is read and decoded. What a rollout keeps of it counts RETAINED times its
-size until the rollout ends. Events that wait to be stored count once more. Sizes are bytes.
+A reply counts READING times its size while it is read and decoded. The part that a rollout keeps counts RETAINED times
+its size until the rollout ends. Events waiting to be stored count again. Sizes are in bytes.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from apps.gym.calls.time_limits import stopped_clocks
 
@@ -20,39 +21,42 @@ KIB = 1024
 MIB = 1024 * KIB
 DEFAULT_LIMIT = 512 * MIB
 READING = 6
-"""Of an ASCII reply at most: its body, its text, and the four copies while its event is encoded and searched."""
+"""Factor for an ASCII reply: its body, its text, and four copies while its event is encoded and searched."""
 RETAINED = 3
-"""The conversation, the request in which it is sent to the model or the verifier, and a copy of either meanwhile."""
+"""Factor for the part that is kept: the conversation, the request that sends it, and a temporary copy of either."""
 SMALL = 64 * KIB
-"""Replies up to this size are never waited for: 256 of them at once are 16 MB."""
+"""Replies up to this size never wait: 256 of them together are 16 MB."""
 PATIENCE_SECONDS = 60.0
-"""After so long without a single grant the oldest rollout goes on, over the budget: nothing may wait for ever."""
+"""After this long without a grant, the oldest rollout may exceed the budget, so that calls cannot deadlock."""
 
 
 _WIDEST = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
-"""Characters beyond U+FFFF such as emoji, in UTF-8 or escaped."""
+"""Match characters beyond U+FFFF, for example emoji, in UTF-8 or escaped."""
 
 
 class MemoryExceeded(Exception):
-    """One rollout would hold more than the whole budget."""
+    """Raised when one rollout would hold more than the whole budget."""
 
 
 class MemoryBudget:
-    """The memory that one event loop may use for replies. `used` may exceed `limit` by what never waits."""
+    """The memory that one event loop may use for replies.
+
+    `used` can exceed `limit`, because some memory never waits.
+    """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self.used = 0
         self.freed = 0
-        """Bytes of large replies given back since the last reset by the caller."""
+        """Bytes of large replies released since the caller last reset this counter."""
         self._numbers = itertools.count()
-        self._waiting: list[tuple[int, int, _Wait]] = []  # a heap: the oldest account first
+        self._waiting: list[tuple[int, int, _Wait]] = []  # a heap, oldest account first
         self._granted_at = 0.0
         self._parked: Counter[Account] = Counter()
 
     @property
     def largest_reply(self) -> int:
-        """Bytes of the largest reply that fits."""
+        """Return the size in bytes of the largest reply that fits."""
         return self.limit // READING
 
     @property
@@ -61,16 +65,16 @@ class MemoryBudget:
 
     @property
     def waiting(self) -> int:
-        """How many replies wait to be read."""
+        """Return the number of replies that wait to be read."""
         return len(self._waiting)
 
     def open_account(self) -> "Account":
-        """An account of one call, which keeps nothing of its reply."""
+        """Return an account for a single call, which keeps nothing of its reply."""
         return Account(self, next(self._numbers))
 
     @contextmanager
     def account(self) -> Iterator["Account"]:
-        """The account of one rollout, for all calls in this context. It is closed at the end."""
+        """Open the account of one rollout for all calls in this context, and close it at the end."""
         account = self.open_account()
         account.is_kept = True
         token = _current.set(account)
@@ -81,7 +85,7 @@ class MemoryBudget:
             account.close()
 
     def add(self, size: int) -> None:
-        """Count memory that is in use already. Never waits."""
+        """Count memory that is already in use, without waiting."""
         self.used += size
 
     def give_back(self, size: int) -> None:
@@ -92,7 +96,7 @@ class MemoryBudget:
     async def reserve(self, account: "Account", size: int) -> None:
         """Wait until `size` more bytes are free. The clocks of time limits stop meanwhile.
 
-        Raises MemoryExceeded where the account would hold more than the whole budget.
+        Raises MemoryExceeded if the account would hold more than the whole budget.
         """
         if account.held + size > self.limit:
             raise MemoryExceeded
@@ -127,7 +131,7 @@ class MemoryBudget:
             raise
 
     def _grant(self) -> None:
-        """Let the oldest accounts go on, as many as fit. If only waiting rollouts hold memory, let one go on anyway."""
+        """Grant the oldest accounts that fit. If only waiting rollouts hold memory, grant one anyway."""
         while self._waiting:
             size = self._waiting[0][2].size
             if self.used + size > self.limit and self.used > self._held_idle():
@@ -135,7 +139,7 @@ class MemoryBudget:
             self._grant_first()
 
     def _held_idle(self) -> int:
-        """Bytes held by rollouts that wait for memory or for their turn at an endpoint."""
+        """Return the bytes held by rollouts that wait for memory or for their turn at an endpoint."""
         return sum(account.held for account in {wait.account for _, _, wait in self._waiting} | self._parked.keys())
 
     def park(self, account: "Account") -> None:
@@ -156,7 +160,7 @@ class MemoryBudget:
 
 
 class Account:
-    """What one rollout holds. Its replies are `pending` from their decoding until their events are counted."""
+    """The memory held by one rollout. A decoded reply counts as pending until its event is counted."""
 
     def __init__(self, budget: MemoryBudget, number: int) -> None:
         self.budget = budget
@@ -168,7 +172,7 @@ class Account:
         self.is_kept = False
 
     def retain(self, size: int) -> None:
-        """Count an event of `size` bytes, which holds everything that was read before it."""
+        """Count an event of `size` bytes. It includes everything read before it."""
         self.events += 1
         change = RETAINED * size - self._pending
         self._kept += RETAINED * size
@@ -177,7 +181,7 @@ class Account:
         self.budget.give_back(-change)
 
     def drop(self, reserved: int, size: int = 0) -> None:
-        """Give back what was reserved for a reply, of which `size` bytes stay until an event holds them."""
+        """Release the reservation of a reply, except `size` bytes that stay until an event includes them."""
         pending = RETAINED * size if self.is_kept else 0
         self._pending += pending
         self.held += pending - reserved
@@ -185,14 +189,14 @@ class Account:
         self.budget.give_back(reserved - pending)
 
     def close(self) -> None:
-        """Give back all but what is reserved for replies that are still referenced."""
+        """Release everything except reservations of replies that are still referenced."""
         kept, self._kept, self._pending, self.is_kept = self._kept + self._pending, 0, 0, False
         self.held -= kept
         self.budget.give_back(kept)
 
 
 class Hold:
-    """Memory reserved for one reply, given back with the last reference to it."""
+    """Memory reserved for one reply. It is released when the last reference to this object is dropped."""
 
     __slots__ = ("_account", "_events", "_loop", "_reserved", "_thread", "size")
 
@@ -205,7 +209,10 @@ class Hold:
         self.size = 0
 
     async def cover(self, size: int, *, ahead: int = 0) -> None:
-        """Reserve for a reply of `size` bytes, or up to `ahead` where the budget allows. Raises MemoryExceeded."""
+        """Reserve memory for a reply of `size` bytes, or for up to `ahead` bytes if the budget allows.
+
+        Raises MemoryExceeded.
+        """
         account = self._account
         most = (account.budget.limit - account.held + self._reserved) // READING
         size = max(size, min(ahead, most))
@@ -219,29 +226,26 @@ class Hold:
         self.size = size
 
     def __del__(self) -> None:
-        # An event that was counted since holds the reply: what stays of it is in there.
+        # An event that was counted since then already includes the reply.
         size = self.size if self._account.events == self._events else 0
-        with suppress(RuntimeError):  # the loop is closed, and its budget with it
+        with suppress(RuntimeError):  # raised when the loop is closed, and the budget is gone with it
             if threading.get_ident() == self._thread:
                 self._account.drop(self._reserved, size)
                 return
             self._loop.call_soon_threadsafe(self._account.drop, self._reserved, size)
 
 
-class _Wait:
-    __slots__ = ("account", "granted", "size")
-
-    def __init__(self, account: Account, size: int, granted: "asyncio.Future[None]") -> None:
-        self.account = account
-        self.size = size
-        self.granted = granted
+class _Wait(NamedTuple):
+    account: Account
+    size: int
+    granted: "asyncio.Future[None]"
 
 
 _current: ContextVar[Account | None] = ContextVar("memory_account", default=None)
 
 
 def text_width(body: bytes) -> int:
-    """Bytes that each character of the body's texts may take in memory: one wide character widens its whole text."""
+    """Return how many bytes one character of the body may take in memory. One wide character widens its whole text."""
     if body.isascii() and b"\\u" not in body:
         return 1
     return 4 if _WIDEST.search(body) else 2
@@ -249,7 +253,7 @@ def text_width(body: bytes) -> int:
 
 @contextmanager
 def parked() -> Iterator[None]:
-    """Mark the current rollout as waiting for its turn at an endpoint, so that others do not wait for its memory."""
+    """Mark the current rollout as waiting for an endpoint, so that other rollouts do not wait for its memory."""
     account = _current.get()
     if account is None:
         yield

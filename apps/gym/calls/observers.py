@@ -1,15 +1,18 @@
-"""What clients say of every try of every call, so that others can count them and see an endpoint fail."""
+"""Report the outcome of each call attempt, so that calls can be counted and failing endpoints detected."""
 
 from typing import Literal, Protocol
 
 Outcome = Literal[
     "ok", "throttled", "quota", "refused", "server_error", "failed", "timed_out", "unreachable", "malformed"
 ]
-"""`ok`: an answer, be it that the request is wrong. `throttled`: 429, or 503 with Retry-After.
+"""`ok`: a reply, even if it rejects the request as invalid.
 
-`quota`: the credit is used up. `refused`: by credentials or a missing path.
+`throttled`: 429, or 503 with Retry-After.
 
-`server_error` speaks of the endpoint, `failed` of this one request."""
+`quota`: the credit is used up. `refused`: invalid credentials or a missing path.
+
+`server_error`: the endpoint has a problem. `failed`: only this request failed.
+"""
 
 
 class Observer(Protocol):
@@ -17,4 +20,4 @@ class Observer(Protocol):
 
 
 def ignore(outcome: Outcome, message: str = "") -> None:
-    """An observer that wants to know nothing."""
+    """Ignore the outcome."""

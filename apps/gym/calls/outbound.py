@@ -1,44 +1,38 @@
 """All outbound HTTP: every call to a model or a resource server goes through this module.
 
-It reaches only the addresses that apps.gym.calls.outbound_policy allows, and reads replies within a memory budget.
+Only addresses that apps.gym.calls.outbound_policy allows are called, and replies are read within a memory budget.
 """
 
 import io
-import socket
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
+from apps.gym.calls.http_client import ConnectTimedOut, HttpClient, Resolve, resolve_name, unpack
+from apps.gym.calls.http_connection import Reply
 from apps.gym.calls.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_address
 from apps.gym.calls.time_limits import TimeLimit
 
 _MAX_REDIRECTS = 3
-_KNOWN_URLS = 2048  # URLs that were checked are remembered, up to this many
-# Below the 5 s after which uvicorn (so vLLM, and most resource servers) closes an idle connection: otherwise a call may
-# be sent into a connection that is being closed.
-_KEEP_ALIVE = 4.0
+_KNOWN_URLS = 2048  # size of the cache of checked URLs
 
 
 class OutboundRedirectRefused(OutboundRefused):
-    """The URL may be called, and its server sent the call on to where none may go: the server's doing, not ours."""
+    """Raised when an allowed URL redirects to a forbidden one. The server caused this, not the caller."""
 
 
 class OutboundFailed(Exception):
-    """The call did not come back with a reply. Trying again may help, unless the reply is too large."""
+    """Raised when a call got no reply. Retrying may help, unless the reply is too large."""
 
 
 class OutboundTimedOut(OutboundFailed):
-    """The time limit of the call or of its connection ran out."""
+    """Raised when the call or its connection exceeded its time limit."""
 
 
 class OutboundTooLarge(OutboundFailed):
-    """The reply is larger than `limit` bytes. Trying again does not help."""
+    """Raised when the reply is larger than `limit` bytes. Retrying does not help."""
 
     def __init__(self, message: str, limit: int) -> None:
         super().__init__(message)
@@ -46,9 +40,11 @@ class OutboundTooLarge(OutboundFailed):
 
 
 class OutboundReply(msgspec.Struct, frozen=True):
-    """What came back, whatever its status. `cookies` are those that this reply set, by name.
+    """A reply with any status.
 
-    `memory` is what a large reply holds of the budget, until the last reference to it is dropped.
+    `cookies` are the cookies that it set, by name.
+
+    `memory` is the reservation of a large reply, held until its last reference is dropped.
     """
 
     status: int
@@ -58,65 +54,35 @@ class OutboundReply(msgspec.Struct, frozen=True):
     memory: Hold | None = None
 
 
-class _Limits(NamedTuple):
-    """The seconds of a whole call, and aiohttp's own limits, which cannot be paused."""
+class _Limits(msgspec.Struct, frozen=True):
+    """The seconds of a whole call and of connecting, and the bytes of its reply."""
 
     total: float
-    client: aiohttp.ClientTimeout
-
-
-class _GuardedResolver(AbstractResolver):
-    """Resolves names for connections and gives back only addresses that the policy allows."""
-
-    def __init__(self, policy: OutboundPolicy, inner: AbstractResolver) -> None:
-        self._policy = policy
-        self._inner = inner
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        allowed = [one for one in found if self._allows(host, one["host"], port)]
-        if found and not allowed:
-            addresses = [as_address(one["host"]) for one in found]
-            raise self._policy.refusal(host, port, [one for one in addresses if one is not None])
-        return allowed
-
-    def _allows(self, host: str, resolved: str, port: int) -> bool:
-        address = as_address(resolved)
-        return address is not None and self._policy.allows(host, address, port)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-class _NoCookies(aiohttp.DummyCookieJar):
-    """Cookies travel by hand, so the jar does not even parse them."""
-
-    def update_cookies_from_headers(self, headers: Sequence[str], response_url: URL) -> None:
-        return None
+    connect: float
+    size: int
 
 
 class Outbound:
-    """One pool of connections, opened in the loop of its first call. Redirects are followed by hand, at most three.
+    """A connection pool, opened in the event loop of its first call.
 
-    `resolver` stands in for the system's name resolution; what it answers is checked all the same. `memory` is the
-    budget of all replies.
+    Follows at most three redirects, checking each.
+
+    `resolve` replaces the system's name resolution; its results are checked too. `memory` is the budget for all
+    replies.
     """
 
     def __init__(
         self,
         policy: OutboundPolicy,
         *,
-        resolver: AbstractResolver | None = None,
+        resolve: Resolve = resolve_name,
         memory: MemoryBudget | None = None,
     ) -> None:
         self.policy = policy
         self.memory = memory or MemoryBudget()
-        self._resolver = resolver
-        self._session: aiohttp.ClientSession | None = None
+        self._resolve = resolve
+        self._client: HttpClient | None = None
         self._urls: dict[str, URL] = {}
-        self._timeouts: dict[tuple[float, float], _Limits] = {}
 
     async def request(
         self,
@@ -130,18 +96,16 @@ class Outbound:
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
     ) -> OutboundReply:
-        """One call, whatever the status it ends with. `timeout` is seconds for each hop with its body, without the time
-        that a large reply waits for memory.
+        """Send one request and return its reply, whatever its status.
 
-        Raises OutboundRefused (OutboundRedirectRefused where a redirect leads astray), OutboundFailed,
-        OutboundTimedOut or OutboundTooLarge.
+        `timeout` is in seconds for each hop including its body, without the time that a large reply waits for memory.
+
+        Raises OutboundRefused (OutboundRedirectRefused for a forbidden redirect), OutboundFailed, OutboundTimedOut or
+        OutboundTooLarge.
         """
         target = self._urls.get(url) or self._remember(url)
-        limits = self._timeouts.get((timeout, connect_timeout)) or self._limits(timeout, connect_timeout)
-        max_bytes = min(max_bytes, self.memory.largest_reply)
-        reply = await self._send(
-            method, target, body=body, headers=headers, cookies=cookies, limits=limits, max_bytes=max_bytes
-        )
+        limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
+        reply = await self._send(method, target, body=body, headers=headers, cookies=cookies, limits=limits)
         if reply.status in (301, 302, 303, 307, 308) and "Location" in reply.headers:
             try:
                 return await self._follow(
@@ -152,16 +116,15 @@ class Outbound:
                     headers=headers,
                     cookies=dict(cookies or {}),
                     limits=limits,
-                    max_bytes=max_bytes,
                 )
             except OutboundRefused as refused:
                 raise OutboundRedirectRefused(f"{_where(target)} redirected the call: {refused}") from refused
         return reply
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     def _remember(self, url: str) -> URL:
         parsed = self.policy.parse(url)
@@ -170,23 +133,18 @@ class Outbound:
         self._urls[url] = parsed
         return parsed
 
-    def _limits(self, total: float, connect: float) -> _Limits:
-        if len(self._timeouts) >= _KNOWN_URLS:
-            self._timeouts.clear()
-        limits = self._timeouts[total, connect] = _Limits(total, aiohttp.ClientTimeout(total=None, connect=connect))
-        return limits
+    def _open(self) -> HttpClient:
+        self._client = HttpClient(self._find)
+        return self._client
 
-    def _open(self) -> aiohttp.ClientSession:
-        resolver = _GuardedResolver(self.policy, self._resolver or ThreadedResolver())
-        connector = aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=_KEEP_ALIVE)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=_NoCookies(),
-            trust_env=False,
-            # Compressing costs both sides more than a network of their own saves.
-            headers={"User-Agent": "GymWeb", "Accept-Encoding": "identity"},
-        )
-        return self._session
+    async def _find(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host that the policy allows. Raises OutboundRefused if there are others only."""
+        found = await self._resolve(host, port)
+        addresses = [(one, as_address(one)) for one in found]
+        allowed = [one for one, address in addresses if address and self.policy.allows(host, address, port)]
+        if found and not allowed:
+            raise self.policy.refusal(host, port, [address for _, address in addresses if address is not None])
+        return allowed
 
     async def _send(
         self,
@@ -197,47 +155,46 @@ class Outbound:
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
         limits: _Limits,
-        max_bytes: int,
     ) -> OutboundReply:
-        session = self._session or self._open()
+        headers = headers or {}
         if cookies:
-            headers = {**(headers or {}), "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+            headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+        client = self._client or self._open()
         try:
             async with TimeLimit(limits.total):
-                response = await session.request(
-                    method, url, data=_as_payload(body), headers=headers, allow_redirects=False, timeout=limits.client
-                )
-                try:
-                    content, hold = await self._read(response, max_bytes)
-                except BaseException:
-                    response.close()
-                    raise
-        except TimeoutError as error:
-            raise OutboundTimedOut(_timeout_message(error, url, limits)) from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise OutboundFailed(f"{_where(url)}: {str(error) or type(error).__name__}") from error
-        given = response.headers
+                reply = await client.send(method, url, headers=headers, body=body, connect_timeout=limits.connect)
+                hold = None
+                if reply.is_here(most=limits.size):
+                    content = reply.take()
+                else:
+                    try:
+                        content, hold = await self._read(reply, url, limits.size)
+                    finally:
+                        reply.abort()
+        except ConnectTimedOut:
+            raise OutboundTimedOut(f"{_where(url)}: no connection within {limits.connect:g} s.") from None
+        except TimeoutError:
+            raise OutboundTimedOut(f"{_where(url)}: no reply within {limits.total:g} s.") from None
+        except OSError as error:
+            raise OutboundFailed(f"{_where(url)}: {error.strerror or error}") from error
+        given = reply.headers
         cookies_set = _set_cookies(given.getall("Set-Cookie")) if "Set-Cookie" in given else {}
-        return OutboundReply(response.status, given, content, cookies_set, hold)
+        return OutboundReply(reply.status, given, content, cookies_set, hold)
 
-    async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, Hold | None]:
-        """The body. Of a large one no more is read than memory is reserved for, so that its server has to wait."""
-        length = response.content_length
+    async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
+        """Return the body. A large body is read only as far as memory is reserved, so its server has to wait."""
+        length = None if reply.encoding else reply.length  # of an encoded body, it is the encoded length
         if length is not None and length > max_bytes:
-            raise OutboundTooLarge(_too_large(response, max_bytes), max_bytes)
-        if "Content-Encoding" in response.headers:
-            length = None  # that of the encoded body
-        if length is not None and length <= SMALL:
-            return await response.read(), None
+            raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
         body, size, hold = io.BytesIO(), 0, None
         try:
             if length is not None:
                 hold = self._hold()
                 await hold.cover(length)
-            async for chunk in response.content.iter_any():
+            async for chunk in unpack(reply.chunks(), reply.encoding) if reply.encoding else reply.chunks():
                 size += len(chunk)
                 if size > max_bytes:
-                    raise OutboundTooLarge(_too_large(response, max_bytes), max_bytes)
+                    raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
                 if size > (hold.size if hold else SMALL):
                     hold = hold or self._hold()
                     await hold.cover(size, ahead=min(2 * size, max_bytes))
@@ -246,8 +203,7 @@ class Outbound:
             if hold:
                 await hold.cover(size * text_width(content))
         except MemoryExceeded:
-            raise OutboundTooLarge(_exceeded(response, self.memory.limit), self.memory.limit) from None
-        response.release()
+            raise OutboundTooLarge(_exceeded(url, self.memory.limit), self.memory.limit) from None
         return content, hold
 
     def _hold(self) -> Hold:
@@ -263,7 +219,6 @@ class Outbound:
         headers: Mapping[str, str] | None,
         cookies: dict[str, str],
         limits: _Limits,
-        max_bytes: int,
     ) -> OutboundReply:
         gathered: dict[str, str] = {}
         for _ in range(_MAX_REDIRECTS):
@@ -280,9 +235,7 @@ class Outbound:
                 headers = {n: v for n, v in (headers or {}).items() if n.lower() in ("content-type", "accept")}
                 cookies, gathered = {}, {}
             url = target
-            reply = await self._send(
-                method, url, body=body, headers=headers, cookies=cookies, limits=limits, max_bytes=max_bytes
-            )
+            reply = await self._send(method, url, body=body, headers=headers, cookies=cookies, limits=limits)
             if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
                 return msgspec.structs.replace(reply, cookies=gathered | reply.cookies)
         raise OutboundRefused(f"{_where(url)}: more than {_MAX_REDIRECTS} redirects.")
@@ -298,26 +251,15 @@ def _next_hop(policy: OutboundPolicy, url: URL, reply: OutboundReply) -> URL:
     return target
 
 
-def _as_payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """A large body is written in pieces: as one write it would hold the loop, and aiohttp warns of it."""
-    return io.BytesIO(body) if body is not None and len(body) > MIB else body
+def _too_large(url: URL, max_bytes: int) -> str:
+    return f"{_where(url)}: the reply is larger than the limit of {max_bytes:,} bytes."
 
 
-def _too_large(response: aiohttp.ClientResponse, max_bytes: int) -> str:
-    return f"{_where(response.url)}: the reply is larger than the limit of {max_bytes:,} bytes."
-
-
-def _exceeded(response: aiohttp.ClientResponse, limit: int) -> str:
+def _exceeded(url: URL, limit: int) -> str:
     return (
-        f"{_where(response.url)}: the reply would exceed the process's memory budget for replies, {limit:,} bytes."
+        f"{_where(url)}: the reply would exceed the process's memory budget for replies, {limit:,} bytes."
         " Increase GYMWEB_WORKER_MEMORY_MB or reduce reply sizes."
     )
-
-
-def _timeout_message(error: TimeoutError, url: URL, limits: _Limits) -> str:
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return f"{_where(url)}: no connection within {limits.client.connect:g} s."
-    return f"{_where(url)}: no reply within {limits.total:g} s."
 
 
 def _set_cookies(lines: Sequence[str]) -> dict[str, str]:
@@ -326,5 +268,5 @@ def _set_cookies(lines: Sequence[str]) -> dict[str, str]:
 
 
 def _where(url: URL) -> str:
-    """The URL without its query, which may hold something private."""
+    """Return the URL without its query, which may hold secrets."""
     return str(url.with_query(None).with_fragment(None))

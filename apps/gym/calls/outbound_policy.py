@@ -1,18 +1,18 @@
-"""Which addresses may be called: public ones, and those that the operator's allow list names.
+"""Decide which addresses may be called: public ones, and those on the operator's allow list.
 
-The rule, in the order it is applied:
+The rules, in the order in which they are applied:
 
-1. The scheme is http or https; the URL carries no user and no password.
-2. A metadata address (169.254.169.254 and its kin) is refused unless the allow list names that very address: neither a
-   host name nor a network that contains it is enough.
-3. An address that the allow list names is allowed: `host` or `host:port` (whatever the name resolves to), `IP` or
-   `IP:port`, or a network in CIDR form. `localhost` also names 127.0.0.0/8 and ::1.
+1. The scheme must be http or https. The URL must not contain a user or a password.
+2. A cloud metadata address (for example 169.254.169.254) is refused unless the allow list has exactly this address. A
+   host name or a network that contains it is not enough.
+3. An address on the allow list is allowed: `host` or `host:port` (whatever the name resolves to), `IP` or `IP:port`,
+   or a network in CIDR form. `localhost` includes 127.0.0.0/8 and ::1.
 4. Every other address must be public unicast. Loopback, private, link-local, CGNAT, unique-local, v4-mapped, NAT64,
    6to4, Teredo, multicast, unspecified, reserved and documentation addresses are refused.
 
-A literal address is checked before anything is sent. A name is checked when its URL is saved (calls/lookups.py), for
-whoever enters it, and as it is resolved for the connection itself, so a name that resolves differently then gains
-nothing. Each hop of a redirect is a new URL under the same rule.
+A literal address is checked before sending. A name is checked when its URL is saved (calls/lookups.py), and again when
+it is resolved for the connection, so changing its DNS record does not bypass the check. Each redirect is checked as a
+new URL.
 """
 
 import ipaddress
@@ -34,7 +34,7 @@ _METADATA = frozenset(
         "169.254.170.2",  # AWS ECS credentials
         "169.254.170.23",  # AWS EKS credentials
         "100.100.100.200",  # Alibaba Cloud
-        "168.63.129.16",  # Azure's wire server: inside public space
+        "168.63.129.16",  # Azure's wire server, which has a public address
         "192.0.0.192",  # Oracle Cloud
         "fd00:ec2::254",
         "fd00:ec2::23",
@@ -61,7 +61,7 @@ _CLOSED_V4 = tuple(
         "240.0.0.0/4",
     )
 )
-# Only 2000::/3 is global unicast, which leaves out loopback, mapped, NAT64, ULA, link-local and multicast at once.
+# Only 2000::/3 is global unicast. This excludes loopback, mapped, NAT64, ULA, link-local and multicast addresses.
 _OPEN_V6 = ipaddress.IPv6Network("2000::/3")
 _CLOSED_V6 = tuple(
     ipaddress.IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
@@ -72,11 +72,11 @@ _LOOPBACK = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/12
 
 
 class OutboundRefused(Exception):
-    """The URL is one that this installation does not call. Trying again does not help."""
+    """Raised when this installation must not call the URL. Retrying does not help."""
 
 
 class OutboundPolicy:
-    """Which URLs may be called; the rule stands at the head of this module. Raises ValueError for a bad entry."""
+    """The outbound rules of the module docstring. Raises ValueError for an invalid entry of `allow`."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
         self._names: set[tuple[str, int | None]] = set()
@@ -107,20 +107,20 @@ class OutboundPolicy:
             self._networks += [(network, port) for network in _LOOPBACK]
 
     def check_url(self, url: str) -> None:
-        """Raises OutboundRefused for a URL that can never be called; a name is checked again when it is resolved."""
+        """Raise OutboundRefused for a URL that can never be called. A name is checked again when it is resolved."""
         self.parse(url)
 
     def host_of(self, url: str) -> tuple[str, int]:
-        """Host and port of a URL that may be called, as far as the URL tells. Raises OutboundRefused."""
+        """Return host and port of a URL, checked without resolving the name. Raises OutboundRefused."""
         if any(letter.isspace() or not letter.isprintable() for letter in url):
-            # Parsers drop line ends and let spaces be: what is shown would not be what is called.
-            raise OutboundRefused(f"{_cut(url)} has white space or a control character in it.")
+            # URL parsers drop line ends and keep spaces: the shown URL would differ from the called one.
+            raise OutboundRefused(f"{_cut(url)} contains white space or a control character.")
         parsed = self.parse(url)
         assert parsed.raw_host is not None and parsed.port is not None
         return parsed.raw_host, parsed.port
 
     def check_found(self, url: str, found: Sequence[str]) -> None:
-        """Raises OutboundRefused where the host of the URL has addresses, `found`, and none of them may be called."""
+        """Raise OutboundRefused if the host of the URL has addresses (`found`) and none of them may be called."""
         host, port = self.host_of(url)
         addresses = [address for one in found if (address := as_address(one)) is not None]
         if addresses and not any(self.allows(host, address, port) for address in addresses):
@@ -145,15 +145,15 @@ class OutboundPolicy:
             if not self.allows(host, address, port):
                 raise self.refusal(host, port, [address])
         elif ":" in host or host.replace(".", "").isdigit():
-            # Short forms of addresses (127.1, 2130706433) would reach the socket without ever being resolved.
+            # Short forms of addresses (127.1, 2130706433) would reach the socket without being resolved.
             raise OutboundRefused(f"{host!r} is not a well-formed address.")
         elif _is_loopback_name(host) and not any(self.allows(host, one, port) for one in _LOOPBACK_ADDRESSES):
-            # The resolver would find out as well, but whoever saves this URL should hear of it at once.
+            # The resolver would refuse it too, but this tells the user when the URL is saved.
             raise self.refusal(host, port)
         return parsed.with_fragment(None)
 
     def allows(self, host: str, address: Address, port: int) -> bool:
-        """Whether a connection to `address`, which is what `host` resolved to, may be made."""
+        """Return True if a connection to `address`, to which `host` resolved, is allowed."""
         if _is_metadata(address):
             return (address, None) in self._addresses or (address, port) in self._addresses
         if _is_public(address):
@@ -169,8 +169,9 @@ class OutboundPolicy:
         )
 
     def refusal(self, host: str, port: int, found: Sequence[Address] = ()) -> OutboundRefused:
-        """`found` are the addresses behind the host, where they are known."""
-        # Without brackets the port of an IPv6 address would be read as a part of it: another entry, of every port.
+        """Return the error for a refused host. `found` are its addresses, if known."""
+        # Without brackets, the port of an IPv6 address would be parsed as part of the address, and the entry would
+        # allow all ports.
         host = f"[{host}]" if ":" in host else host
         if any(_is_metadata(address) for address in found):
             return OutboundRefused(
@@ -201,7 +202,7 @@ def as_address(host: str) -> Address | None:
 
 
 def _split_port(entry: str) -> tuple[str, int | None]:
-    """`host`, `host:port`, `[v6]:port` or a bare v6 address, which has colons of its own."""
+    """Split `host`, `host:port`, `[v6]:port` or a bare v6 address, which itself contains colons."""
     host, colon, port = entry.rpartition(":")
     if not colon or (":" in host and not host.endswith("]")):
         return entry, None
@@ -220,5 +221,5 @@ def _is_loopback_name(host: str) -> bool:
 
 
 def _cut(url: str) -> str:
-    """A URL that could not be parsed, short and without what may be a password."""
+    """Return a URL that could not be parsed, shortened and without a possible password."""
     return repr(cut(url, 80) if "@" not in url else "the given text")

@@ -1,9 +1,9 @@
-"""Find the request rate and the concurrency that an endpoint allows, from its throttle replies alone.
+"""Find the request rate and concurrency that an endpoint allows, from its throttle replies alone.
 
-Additive increase, multiplicative decrease, as TCP CUBIC does it. After a throttle reply the ceiling is the rate of the
-calls that were not throttled lately. The rate starts below the ceiling, returns to it, stays there for a while, and
-then probes above it. Requests are spaced evenly: an endpoint with a window of one second must not see six requests
-where it allows five. All times are seconds of one clock, the caller's.
+The rate follows additive increase and multiplicative decrease, like TCP CUBIC. After a throttle reply, the ceiling is
+the recent rate of calls that were not throttled. The rate starts below the ceiling, returns to it, stays there for a
+while, and then probes above it. Requests are spaced evenly: an endpoint with a one-second window must not receive six
+requests when it allows five. All times are seconds on the caller's clock.
 """
 
 import math
@@ -11,65 +11,77 @@ import math
 import msgspec
 
 DECREASE = 0.9
-"""Part of the ceiling at which the rate starts again after a throttle reply."""
+"""Fraction of the ceiling at which the rate restarts after a throttle reply."""
 PLATEAU = 0.97
-"""Part of the ceiling at which the rate stays before it probes."""
+"""Fraction of the ceiling at which the rate stays before it probes."""
 SMALLEST_CAP = 4
-"""Where an endpoint takes fewer calls at once, the rate alone keeps to that."""
+"""Smallest concurrency limit. Below it, limiting the rate is enough."""
 SAME = 0.15
-"""Two ceilings that differ by no more than this part confirm each other."""
+"""Two ceilings confirm each other if they differ by at most this fraction."""
 MOST_IN_VAIN = 4
 REGAIN = 1.5
-"""After so many decreases in a row that the next throttle reply did not wait for, the ceiling rises by this factor: an
-endpoint that throttles now and then at any rate must not slow down without end."""
+"""After more than MOST_IN_VAIN decreases in a row that did not delay the next throttle reply, the ceiling rises by this
+factor.
+
+Otherwise an endpoint that throttles occasionally at any rate would slow down forever.
+"""
 CONFIRMING = 0.9
-"""A ceiling below this part of the last one is still on its way down."""
+"""A ceiling below this fraction of the previous one is still falling."""
 TRIAL_HOLD = 0.5
-"""Seconds at the plateau of a ceiling that fewer than ENOUGH_TO_HOLD calls told: that may be far too low."""
+"""Seconds at the plateau when fewer than ENOUGH_TO_HOLD calls determined the ceiling, which may be far too low."""
 UNCONFIRMED_HOLD = 2.0
-"""Of the first ceiling: reports of a busy process come late, so that it may be half of what the endpoint allows."""
+"""Seconds at the plateau of the first ceiling. Reports of a busy process are late, so it may be half the real limit."""
 FIRST_HOLD = 8.0
 LONGEST_HOLD = 60.0
-"""Of a confirmed ceiling. They become LONGER times as many with each throttle reply that confirms it again."""
+"""Longest plateau of a confirmed ceiling, in seconds.
+
+Each throttle reply that confirms the ceiling multiplies the plateau by LONGER.
+"""
 LONGER = 3.0
 LONGEST_RECOVERY = 3.0
 FASTEST_PROBE = 4.0
 SLOWEST_PROBE = 20.0
-"""Seconds of probing after which the rate has doubled: the more often the ceiling was confirmed, the more."""
+"""Range of the seconds of probing until the rate has doubled. The more often the ceiling was confirmed, the longer."""
 ENOUGH = 10
-"""Calls that tell a rate."""
+"""Number of calls needed to measure a rate."""
 ENOUGH_TO_HOLD = 5
 TOLERANCE = 0.05
-"""Seconds by which the age of a call may be off."""
+"""Maximum error of a call's age, in seconds."""
 FIRST_PAUSE = 0.25
 LONGEST_BACKOFF = 5.0
-"""Seconds of pause where the endpoint names none; they double while no call is accepted."""
+"""Range of the pause in seconds if the endpoint names none. It doubles while no call is accepted."""
 TRIAL_SECONDS = 5.0
-"""Between trial calls after a pause, until the endpoint accepts one."""
+"""Seconds between trial calls after a pause, until the endpoint accepts one."""
 LONGEST_PAUSE = 900.0
-"""A longer Retry-After is tried again after this time: some endpoints name a day and mean an hour."""
+"""Longest pause in seconds.
+
+After it, even a longer Retry-After is tried: some endpoints ask for a day when an hour is enough.
+"""
 LARGEST_GROWTH = 3.0
-"""Probe times after which the rate grows no more, at 28 times the plateau."""
+"""Number of probe times after which the rate stops growing, at 28 times the plateau."""
 QUIET_SECONDS = 30.0
 LONGEST_QUIET = 300.0
-"""After so long without a throttle reply the endpoint counts as unlimited again: the shorter time once the rate has
-grown as far as it grows, the longer one while no call was accepted."""
+"""Seconds without a throttle reply after which the endpoint counts as unlimited again: the shorter time if the rate has
+reached its maximum, the longer one while no call was accepted.
+"""
 IDLE_SECONDS = 10.0
-"""After so long without a report, earlier calls say nothing about the rate."""
+"""Seconds without a report after which earlier calls no longer count for the rate."""
 LOOKAHEAD_SECONDS = 1.0
-"""Starts are handed out at most so far ahead."""
+"""Maximum seconds ahead for which starts are assigned."""
 STALE_SECONDS = 10.0
-"""A holder that has not reported for so long counts as gone, with its calls in flight."""
+"""Seconds without a report after which a holder and its calls in flight are dropped."""
 _BUCKETS = 100
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one holder (a worker) has seen since its last report. Ages are seconds before the report.
+    """The observations of one holder (a worker) since its last report.
 
-    `sent` and `throttled` are the ages at which calls were sent; each throttled call is in both, the former perhaps in
-    an earlier report. `retry_after` is the longest that was asked for. `in_flight` counts calls under way, `wanted`
-    calls that wait for a start. `at_cap` says that a start could not be used, since as many calls as allowed are
-    under way.
+    Ages are in seconds before the report.
+
+    `sent` and `throttled` are the ages of calls when they were sent; each throttled call is in both, but may be in
+    `sent` of an earlier report. `retry_after` is the longest wait that was requested. `in_flight` counts running calls,
+    `wanted` counts calls that wait for a start. `at_cap` means that a start was not used because the concurrency limit
+    was reached.
     """
 
     sent: list[float] = []
@@ -82,9 +94,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """`starts` are seconds from now at which one call each may start, while fewer than `cap` of this holder's calls are
-    under way. `is_trying` says that the endpoint has taken no call since it throttled. `rate` is in requests a second.
-    `paused_for` and `report_in`, which says when to ask again, are seconds.
+    """The starts assigned to one holder.
+
+    `starts` are seconds from now; one call may start at each, while fewer than `cap` of the holder's calls are running.
+    `is_trying` means that the endpoint has accepted no call since it throttled. `rate` is in requests per second.
+    `paused_for` and `report_in` (the time until the next report) are in seconds.
     """
 
     limited: bool = True
@@ -97,10 +111,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateControl(msgspec.Struct, kw_only=True):
-    """The state of one endpoint, shared by all holders. `ceiling` is None until a call was accepted.
+    """The state of one endpoint, shared by all holders.
 
-    `recent` counts calls that were sent and not throttled, by tenths of a second. `refusals` counts pauses in a row
-    without an accepted call. `holders` have their calls in flight and when they reported.
+    `ceiling` is None until a call is accepted.
+
+    `recent` counts calls that were not throttled, by tenths of a second. `refusals` counts consecutive pauses without
+    an accepted call. `holders` maps each holder to its calls in flight and the time of its last report.
     """
 
     ceiling: float | None = None
@@ -124,7 +140,7 @@ class RateControl(msgspec.Struct, kw_only=True):
     holders: dict[str, tuple[int, float]] = {}
 
     def exchange(self, holder: str, report: Report, now: float) -> Grant:
-        """Take in a report and hand out starts."""
+        """Record a report and assign starts."""
         if now - self.reported_at > IDLE_SECONDS:
             self.recent = []
         self._count(report, now)
@@ -156,7 +172,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         return self.growing_since + max(QUIET_SECONDS, growing)
 
     def rate(self, now: float) -> float:
-        """Requests a second that may start now, pauses aside."""
+        """Return the current rate in requests per second, ignoring pauses."""
         if self.is_trying or self.ceiling is None:
             return 1 / TRIAL_SECONDS
         since = max(0.0, now - self.growing_since)
@@ -168,7 +184,7 @@ class RateControl(msgspec.Struct, kw_only=True):
 
     @property
     def is_trying(self) -> bool:
-        """Whether single calls try out when the endpoint takes calls again."""
+        """Return True while single trial calls test whether the endpoint accepts calls again."""
         return self.refusals > 0 or self.ceiling is None
 
     @property
@@ -189,7 +205,7 @@ class RateControl(msgspec.Struct, kw_only=True):
 
     @property
     def _scale(self) -> float:
-        """How much slower all goes at a low rate, where a few calls take long."""
+        """Return the factor that stretches all times at a low rate, at which even a few calls take long."""
         return max(1.0, 2.0 / (self.ceiling or 2.0))
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -200,7 +216,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             at = round(now - age, 1)
             counts[at] = counts.get(at, 0) + 1
         for age in report.throttled:
-            # The ages of two reports may differ by a little.
+            # The ages in two reports may differ slightly.
             if not counts:
                 break
             nearest = min(counts, key=lambda known: abs(known - now + age))
@@ -209,9 +225,9 @@ class RateControl(msgspec.Struct, kw_only=True):
         self.recent = sorted(counts.items())[-_BUCKETS:]
 
     def _sent_rate(self) -> tuple[float, int]:
-        """Return the calls a second up to the throttle reply, and how many calls tell it.
+        """Return the calls per second before the throttle reply, and the number of calls measured.
 
-        That is the rate over the horizon, or over the last calls where those took longer.
+        The rate covers the horizon, or the last ENOUGH calls if those took longer.
         """
         end = self.throttled_at
         before = [(at, count) for at, count in self.recent if at <= end + TOLERANCE]
@@ -223,14 +239,14 @@ class RateControl(msgspec.Struct, kw_only=True):
             total, began = total + count, at
             if total >= ENOUGH:
                 break
-        # Nothing is sent in a pause, which says nothing about the rate.
+        # Nothing is sent during a pause, so it does not count for the rate.
         span = end - began - (self.pause if began < self.resumed_at else 0.0)
         return max(1, total) / max(self.horizon, span), total
 
     # -- throttle replies -----------------------------------------------------------------------------------------
 
     def _take_throttle(self, report: Report, now: float) -> None:
-        # Only a call that was sent after the last pause says anything new: the others were on their way.
+        # Only a call sent after the last pause is new information: the others were already on their way.
         if now - min(report.throttled) > self.paused_until - TOLERANCE:
             self.pause, self.rate_before = max(0.0, self.paused_until - self.throttled_at), self.rate(now)
             self.throttled_at, self.horizon, self.is_settled = now, 1.0, False
@@ -246,7 +262,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             )
 
     def _settle(self) -> None:
-        """At the end of a pause all calls that it met have been answered: what the endpoint allows can be told."""
+        """Update the ceiling at the end of a pause, when all calls in flight at its start have been answered."""
         self.is_settled = True
         if not any(at > self.resumed_at - TOLERANCE for at, _ in self.recent):
             self.refusals += 1
@@ -256,7 +272,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         if self.ceiling is None:
             self.hold = UNCONFIRMED_HOLD if calls >= ENOUGH_TO_HOLD else TRIAL_HOLD
         else:
-            # While the rate rises, the mean of the last calls lags behind it.
+            # While the rate rises, the mean of the last calls lags behind.
             found = min(self.rate_before, (found + min(self.rate_before, 2 * found)) / 2)
             self.vain = self.vain + 1 if self.rate_before <= self.ceiling else 0
             if self.vain > MOST_IN_VAIN:
@@ -272,17 +288,17 @@ class RateControl(msgspec.Struct, kw_only=True):
         self.ceiling, self.taken_before = found, self.taken
 
     def _settle_cap(self, is_same_rate: bool) -> None:
-        """Limit the concurrency where the endpoint always takes as many calls at once, at whatever rate."""
+        """Limit the concurrency if the endpoint accepts the same number of concurrent calls at any rate."""
         is_same_number = abs(self.taken - self.taken_before) <= max(1, SAME * self.taken)
         if self.cap is not None and self.taken < (1 - SAME) * self.cap - 1:
-            self.cap = None  # throttled below it: the rate was the limit
+            self.cap = None  # throttled below the cap, so the rate was the limit
         elif self.taken >= SMALLEST_CAP and is_same_number and (self.cap is not None or not is_same_rate):
             self.cap = float(self.taken)
 
     # -- concurrency ----------------------------------------------------------------------------------------------
 
     def _grow_cap(self, now: float) -> None:
-        """By a tenth each second, once it was held for a while."""
+        """Raise the cap by a tenth per second, after it was held for a while."""
         if self.cap is not None and now - self.growing_since > self._recovery + self._holding:
             self.cap += max(1.0, 0.1 * self.cap) * min(1.0, now - self.reported_at)
 
@@ -290,7 +306,7 @@ class RateControl(msgspec.Struct, kw_only=True):
 
     def _grant(self, holder: str, report: Report, now: float) -> Grant:
         self.next_at = max(self.next_at, self.paused_until, now)
-        # While paused nothing is handed out ahead: the rate afterwards is not known yet.
+        # Assign nothing ahead during a pause: the rate after it is not known yet.
         until = now + LOOKAHEAD_SECONDS if self.is_settled else now
         wanted = 0 if report.at_cap else report.wanted
         starts: list[float] = []
@@ -301,7 +317,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         cap = None if self.cap is None else max(1, int(self.cap) - others)
         wait = self.paused_until - now
         if self.is_settled:
-            # The reply to a trial call is wanted at once.
+            # The reply to a trial call should be reported immediately.
             wait = LOOKAHEAD_SECONDS / 4
             if not self.is_trying:
                 wait = max(wait, self.next_at - now - LOOKAHEAD_SECONDS / 2)

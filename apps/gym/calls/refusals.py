@@ -1,7 +1,6 @@
-"""Read what endpoints say when they do not serve a request: a message, a throttle reply, an exhausted quota."""
+"""Read the errors of endpoints: the message, throttling, an exhausted quota."""
 
 import re
-from typing import Any
 
 import msgspec
 import orjson
@@ -9,12 +8,13 @@ import orjson
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.calls.retries import parse_retry_after
 from apps.gym.redaction.shortening import cut_body
+from apps.gym.traces.items import as_object, read_json
 
 _BEGINS_WITH_ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*\{')
 MAX_MESSAGE = 2_000
-"""Characters of a body that is not JSON."""
+"""Maximum characters kept of a body that is not JSON."""
 
-# OpenAI, Azure OpenAI, Moonshot, DeepSeek, Hugging Face and OpenRouter: no waiting refills these.
+# Codes of OpenAI, Azure OpenAI, Moonshot, DeepSeek, Hugging Face and OpenRouter. Waiting does not help.
 _QUOTA_CODES = frozenset(
     {
         "insufficient_quota",
@@ -30,26 +30,26 @@ _QUOTA_CODES = frozenset(
         "insufficient_credits",
     }
 )
-# Anthropic has no code of its own for it.
+# Anthropic has no code for it.
 _QUOTA_WORDS = "credit balance is too low"
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 
 
 def is_throttled(reply: OutboundReply) -> bool:
-    """Return True for 429, unless a quota is exhausted, and for 503 that says when to come back."""
+    """Return True for a 429 without an exhausted quota, and for a 503 with a time to retry."""
     if reply.status == 429:
         return not is_quota_exhausted(reply)
     return reply.status == 503 and read_retry_after(reply) is not None
 
 
 def read_retry_after(reply: OutboundReply) -> float | None:
-    """Seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`; None where the reply names none."""
+    """Return the seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`, or None if the reply has neither."""
     milliseconds = parse_retry_after(reply.headers.get("retry-after-ms"))
     return parse_retry_after(reply.headers.get("Retry-After")) if milliseconds is None else milliseconds / 1000
 
 
 def is_quota_exhausted(reply: OutboundReply) -> bool:
-    """Return True where only a person can help: credit is used up, or a spending limit is reached."""
+    """Return True if the credit is used up or a spending limit is reached, so that only a person can help."""
     if reply.status == 402:
         return True
     if reply.status not in _QUOTA_STATUSES:
@@ -60,24 +60,19 @@ def is_quota_exhausted(reply: OutboundReply) -> bool:
 
 
 def reveal_error(reply: OutboundReply) -> OutboundReply:
-    """Return the reply with the status of its error: OpenRouter and others answer 200 with an error and its code."""
+    """Return the reply with the status of its error. OpenRouter and others send 200 with an error and its code."""
     if reply.status != 200 or not _BEGINS_WITH_ERROR.match(reply.body):
         return reply
-    try:
-        error: Any = orjson.loads(reply.body).get("error")
-    except orjson.JSONDecodeError:
-        return reply
-    code = error.get("code") if isinstance(error, dict) else None
+    code = as_object(as_object(read_json(reply.body)).get("error")).get("code")
     if isinstance(code, int) and 400 <= code < 600:
         return msgspec.structs.replace(reply, status=code)
     return reply
 
 
 def explain_refusal(body: bytes) -> tuple[str, str]:
-    """The message and the code of an error body, whichever of the usual shapes it has."""
-    try:
-        given: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    """Return the message and the code of an error body, in any of the usual shapes."""
+    given = read_json(body, default=...)
+    if given is ...:
         return cut_body(body, MAX_MESSAGE), ""
     if isinstance(given, dict):
         error = given.get("error", given)
@@ -91,12 +86,9 @@ def explain_refusal(body: bytes) -> tuple[str, str]:
 
 
 def _read_codes(body: bytes) -> set[str]:
-    """All codes and types of an error body, in lower case."""
-    try:
-        given: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return set()
-    error = given.get("error", given) if isinstance(given, dict) else None
+    """Return all codes and types of an error body, in lower case."""
+    given = as_object(read_json(body))
+    error = given.get("error")
     parts = [part for part in (error, given) if isinstance(part, dict)]
     codes = [part.get(key) for part in parts for key in ("code", "type")]
     return {code.lower() for code in codes if isinstance(code, str)}
@@ -109,5 +101,5 @@ def _text(value: object) -> str:
         return value
     try:
         return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # nested deeper than can be written
+    except orjson.JSONEncodeError:  # nested too deeply to encode
         return ""

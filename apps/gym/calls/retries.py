@@ -1,4 +1,4 @@
-"""Bounded retries with full jitter: a number of tries, time limits, and what the server asks for in Retry-After."""
+"""Retry calls with full jitter, within a number of tries, time limits and the server's Retry-After."""
 
 import asyncio
 import math
@@ -16,9 +16,11 @@ Result = TypeVar("Result")
 
 
 class TryAgain(Exception):
-    """Raised by a try that may go better the next time. `error` is what the caller gets when no time is left for one.
+    """Raised by a try that may succeed when repeated.
 
-    `after` is how many seconds the other side asked to be left alone.
+    `error` is raised to the caller if there is no further try.
+
+    `after` is the number of seconds that the server asked to wait.
     """
 
     def __init__(self, error: Exception, *, after: float | None = None) -> None:
@@ -28,10 +30,10 @@ class TryAgain(Exception):
 
 
 class Pauses(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait between tries: up to `first` seconds, doubling to `longest`, drawn at random between 0 and that.
+    """Waiting times between tries: random, from 0 to a maximum that doubles from `first` to `longest` seconds.
 
-    Drawing at random keeps a thousand rollouts that failed together from asking again together. A server that asks
-    for more than `patience` seconds is not waited for.
+    Randomness keeps rollouts that failed together from retrying together. If a server asks for more than `patience`
+    seconds, the call is not retried.
     """
 
     first: float = 0.5
@@ -54,7 +56,7 @@ async def call_with_retries(
     max_tries: int,
     pauses: Pauses = _DEFAULT,
 ) -> tuple[Result, int]:
-    """Return the result of `call` and how many retries it took. No retry starts after a time limit of the caller."""
+    """Return the result of `call` and the number of retries. No retry starts after a time limit of the caller."""
     tries = 0
     while True:
         tries += 1
@@ -75,7 +77,7 @@ def _may_wait(pause: float, again: TryAgain, pauses: Pauses) -> bool:
 
 
 def parse_retry_after(value: str | None, *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds to wait, from a number of seconds or an HTTP date (RFC 9110 §10.2.3); None for anything else."""
+    """Return the seconds to wait, from a number or an HTTP date (RFC 9110 §10.2.3), or None for anything else."""
     if not value:
         return None
     try:

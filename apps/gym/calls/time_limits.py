@@ -1,7 +1,7 @@
 """Time limits whose clock stops while the code under them waits for flow control.
 
-An endpoint that says "not now" must not use up the time of a call, an attempt or a rollout. Whoever waits for such an
-endpoint does so in `stopped_clocks()`, which stops every limit that the waiting code runs under, also from child tasks.
+An endpoint that throttles must not use up the time limit of a call, attempt or rollout. Code that waits for such an
+endpoint enters `stopped_clocks()`, which stops all enclosing time limits, also from child tasks.
 """
 
 import asyncio
@@ -20,61 +20,75 @@ class TimeLimit:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.was_stopped = False
+        """True once the clock has been stopped; `waited` is then above 0."""
         self._outer: TimeLimit | None = None
-        self._is_open = False
+        self._handle: asyncio.TimerHandle | None = None
+        self._is_over = False
         self._stops = 0
         self._stopped_at = 0.0
         self._left = seconds
         self._waited = 0.0
 
     async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancels = task, task.cancelling()
         self._outer = _innermost.get()
         _innermost.set(self)
-        self._timeout = asyncio.timeout(self.seconds)
-        await self._timeout.__aenter__()
-        self._is_open = True
+        self._start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Not reset by a token: a generator that is closed at the end of its loop is closed in another context.
+        # Not reset with a token: a generator that the loop closes at its end runs in another context.
         _innermost.set(self._outer)
-        self._is_open = False
-        await self._timeout.__aexit__(kind, error, trace)
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        # A cancellation by anybody else comes first.
+        if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ends_at = loop.time() + self._left
+        self._handle = loop.call_at(self._ends_at, self._end)
+
+    def _end(self) -> None:
+        self._handle = None
+        self._is_over = True
+        self._task.cancel()
 
     @property
     def waited(self) -> float:
-        """Seconds for which the clock has been stopped."""
+        """Return the seconds for which the clock has been stopped."""
         return self._waited + (time.perf_counter() - self._stopped_at if self._stops else 0.0)
 
     @property
     def left(self) -> float:
-        """Seconds until the limit; may be negative."""
-        when = self._timeout.when()
-        return self._left if self._stops or when is None else when - asyncio.get_running_loop().time()
+        """Return the seconds until the limit, which may be negative."""
+        return self._left if self._stops else self._ends_at - asyncio.get_running_loop().time()
 
     def expired(self) -> bool:
-        return self._timeout.expired()
+        return self._is_over
 
     def stop(self) -> None:
         if not self._stops:
+            self.was_stopped = True
             self._left = self.left
             self._stopped_at = time.perf_counter()
-            if self._can_move:
-                self._timeout.reschedule(None)
+            if self._handle is not None:
+                self._handle.cancel()
         self._stops += 1
 
     def go_on(self) -> None:
         self._stops -= 1
         if not self._stops:
             self._waited += time.perf_counter() - self._stopped_at
-            if self._can_move:
-                self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
-
-    @property
-    def _can_move(self) -> bool:
-        return self._is_open and not self._timeout.expired()
+            if self._handle is not None:
+                self._start()
 
 
 def _open_limits() -> Iterator[TimeLimit]:
@@ -86,7 +100,7 @@ def _open_limits() -> Iterator[TimeLimit]:
 
 @contextmanager
 def stopped_clocks() -> Iterator[None]:
-    """Stop the clocks of all time limits that this code runs under."""
+    """Stop the clocks of all enclosing time limits."""
     limits = list(_open_limits())
     for limit in limits:
         limit.stop()
@@ -98,12 +112,12 @@ def stopped_clocks() -> Iterator[None]:
 
 
 def time_left() -> float | None:
-    """Seconds until the first of the limits that this code runs under; None without one."""
+    """Return the seconds until the first enclosing time limit, or None without one."""
     return min((limit.left for limit in _open_limits()), default=None)
 
 
 def working_time() -> float:
-    """Seconds on a clock that stops with the outermost limit that this code runs under."""
+    """Return the time in seconds on a clock that stops together with the outermost enclosing time limit."""
     waited = 0.0
     for limit in _open_limits():
         waited = limit.waited

@@ -1,1 +1,1 @@
-"""Built-in environments: tools, state and verifier in one small file each."""
+"""Built-in environments: tools, state and verifier, in one small file each."""

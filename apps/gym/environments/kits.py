@@ -1,4 +1,4 @@
-"""The kits of the built-in environments by name; where there is none, tasks come from files alone."""
+"""The kits of the built-in environments by name. An environment without a kit gets its tasks only from files."""
 
 from apps.gym.environments.blackjack import kit as blackjack_kit
 from apps.gym.environments.calculator import kit as calculator_kit

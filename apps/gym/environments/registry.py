@@ -3,14 +3,11 @@
 from apps.gym.environments.blackjack.environment import Blackjack
 from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.code_exec.environment import CodeExec
-from apps.gym.environments.exact_match.environment import ExactMatch
 from apps.gym.environments.instruction_following.environment import InstructionFollowing
-from apps.gym.environments.judged import Judged
-from apps.gym.environments.mcqa.environment import Mcqa
 from apps.gym.environments.protocol import BuiltinEnvironment
 from apps.gym.environments.search.environment import Search
+from apps.gym.environments.single_turn import ExactMatch, Judged, Mcqa, StructuredOutput
 from apps.gym.environments.sokoban.environment import Sokoban
-from apps.gym.environments.structured_output.environment import StructuredOutput
 from apps.gym.environments.text_to_sql.environment import TextToSql
 from apps.gym.environments.twenty_questions.environment import TwentyQuestions
 from apps.gym.environments.workplace.environment import Workplace

@@ -1,6 +1,6 @@
-"""What comes with an environment: tasks by seed, a player who solves them, and cases of what its verifier gives.
+"""Kit of an environment: tasks by seed, a player that solves them, and verifier cases.
 
-A `Kit` holds the three, and `kits.KITS` the kits. The tests hold every kit to the same: see tests/gym/builtin.
+A `Kit` holds the three, and `kits.KITS` holds all kits. tests/gym/builtin checks every kit.
 """
 
 import random
@@ -9,36 +9,40 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, item_type, text_of
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, is_by_model, text_of
 
 Difficulty = Literal["easy", "medium", "hard"]
 DIFFICULTIES: tuple[Difficulty, ...] = get_args(Difficulty)
+LEVELS: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}
 CaseKind = Literal["full reward", "zero reward", "malformed", "determinism"]
 CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 
 VALIDATION_EVERY = 5
-"""Each task of this number is one of the split `validation`, the others are of `train`."""
+"""Every fifth task is in the split `validation`, the others are in `train`."""
 MAX_STEPS = 30
 _MOST_TRIES = 200
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of a player. `arguments` as text are sent as they stand, which may be no JSON at all."""
+    """A tool call of a player. `arguments` given as text are sent unchanged, and may be invalid JSON."""
 
     name: str
     arguments: dict[str, Any] | str = {}
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply: a text, or tool calls, or both."""
+    """One reply: a text, tool calls, or both."""
 
     text: str = ""
     calls: list[Call] = []
 
 
 class Seen(msgspec.Struct, kw_only=True):
-    """What a player sees when it is its turn; `turn` counts its replies before, from 0. `items` is the whole
-    conversation, the prompt first. Only a player who solves tasks looks into `row`, where the answers are."""
+    """The information a player gets on its turn.
+
+    `turn` counts its earlier replies, from 0. `items` is the whole conversation, starting with the prompt. Only a
+    player that solves tasks may read `row`, which contains the answers.
+    """
 
     row: TaskRow
     items: list[Item]
@@ -48,18 +52,18 @@ class Seen(msgspec.Struct, kw_only=True):
 
     @property
     def prompt(self) -> str:
-        """The text of the task's last user message before the first reply."""
-        first = next((at for at, item in enumerate(self.items) if _is_own(item)), len(self.items))
+        """Return the text of the last user message before the first reply."""
+        first = next((at for at, item in enumerate(self.items) if is_by_model(item)), len(self.items))
         return next((text_of(item) for item in reversed(self.items[:first]) if item.get("role") == "user"), "")
 
     @property
     def outputs(self) -> list[str]:
-        """What the tools have answered so far, in order."""
+        """Return the tool outputs so far, in order."""
         return [str(item.get("output", "")) for item in self.items if item.get("type") == "function_call_output"]
 
     @property
     def observation(self) -> str:
-        """The newest user message: the prompt, or what the environment said last."""
+        """Return the newest user message: the prompt, or the environment's last message."""
         return next((text_of(item) for item in reversed(self.items) if item.get("role") == "user"), "")
 
 
@@ -68,9 +72,11 @@ Player = Callable[[Seen], Move]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt whose reward is known. `reward` is None where only that it is always the same matters.
+    """An attempt with a known reward.
 
-    A malformed case is an answer or a call that breaks the form; it has a reward too, and is no failure.
+    If `reward` is None, only its determinism is checked.
+
+    A malformed case is an answer or call with an invalid form. It gets a reward and is not a failure.
     """
 
     name: str
@@ -82,13 +88,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kit(msgspec.Struct, frozen=True, kw_only=True):
-    """`make_task` gives a row without split: `responses_create_params` and the verifier's fields. All chance in it
-    comes from the dice. `solve` always gets the full reward. `cases` are more than those that every kit has by itself.
+    """`make_task` returns a row without a split: `responses_create_params` and the verifier fields.
 
-    `max_steps` is how many replies the longest of its tasks may take. Tasks with the same prompt are the same task,
-    unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one. Where prompts say one
-    thing in several ways, tasks for which `essence` gives the same are the same too, so that none is of both splits.
-    `guess` knows the form of an answer and nothing else, where random play would never come upon it.
+    All randomness comes from the given generator. `solve` always gets full reward. `cases` are added to the cases that
+    every kit has.
+
+    `max_steps` is the number of replies that the longest task may need. Tasks with the same prompt are the same task
+    unless a field named in `told_apart_by` differs, for example a game's hidden state. If prompts can be worded
+    differently, tasks with the same `essence` are the same task too, so that none is in both splits. `guess` knows only
+    the form of an answer, for tasks that random play would never solve.
     """
 
     make_task: Callable[[random.Random, Difficulty], TaskRow]
@@ -101,14 +109,17 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TooFewTasks(ValueError):
-    """There are not so many different tasks of that difficulty."""
+    """Raised when there are too few different tasks of a difficulty."""
 
 
 def generate_tasks(
     kit: Kit, *, count: int, seed: int = 0, difficulty: Difficulty | Literal["mixed"] = "mixed"
 ) -> Iterator[TaskRow]:
-    """So many different tasks, each with its `difficulty` and `split`; the same for the same seed, and
-    the first hundred of a thousand are the hundred. Mixed tasks take the difficulties in turn. Raises TooFewTasks."""
+    """Yield `count` different tasks, each with its `difficulty` and `split`.
+
+    The same seed yields the same tasks, and a smaller count yields the first of them. Mixed tasks take the difficulties
+    in turn. Raises TooFewTasks.
+    """
     known: set[str] = set()
     for number in range(count):
         level = DIFFICULTIES[number % len(DIFFICULTIES)] if difficulty == "mixed" else difficulty
@@ -131,15 +142,11 @@ def _another(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskRo
 
 
 def ask(text: str) -> dict[str, Any]:
-    """`responses_create_params` of a task that is one question."""
+    """Return the `responses_create_params` of a single question."""
     return {"input": [{"role": "user", "content": text}]}
 
 
 def say(*moves: Move | str) -> Player:
-    """A player with a fixed part, who repeats the last reply where more are asked for; a text is a reply alone."""
+    """Return a player with fixed replies that repeats the last one. A text is a reply without calls."""
     replies = [Move(text=move) if isinstance(move, str) else move for move in moves]
     return lambda seen: replies[min(seen.turn, len(replies) - 1)]
-
-
-def _is_own(item: Item) -> bool:
-    return item_type(item) in {"function_call", "reasoning"} or item.get("role") == "assistant"

@@ -1,4 +1,4 @@
-"""Names of people, places and months that generated tasks draw from."""
+"""Names of people, places and months for generated tasks."""
 
 _FIRST = (
     "Amara Bela Chidi Dana Emil Farah Goran Hiro Ines Jonas Kira Luca Mina Noor Otto Petra Quentin Rafa Sofia Tariq "

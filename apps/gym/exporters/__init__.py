@@ -1,1 +1,1 @@
-"""Exporters: one small file a format, each a pure function from attempts to one JSON object or a Dropped."""
+"""File formats for trainers: each module has pure functions from attempts to JSON objects."""

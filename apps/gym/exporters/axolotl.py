@@ -1,19 +1,25 @@
 """Axolotl: conversations with arguments and parameters as text for SFT, rendered text for DPO.
 
-Its chat templates for DPO reduce messages to role and content, and lists of messages crash it: pairs are written as
-text, in the wording of ChatML with Hermes tool calls.
+Its DPO chat templates reduce messages to role and content, and it crashes on lists of messages. Pairs are therefore
+written as text, rendered as ChatML with Hermes tool calls.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import as_text
-from apps.gym.exporters.hermes import completion_text, prompt_text
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
-from apps.gym.exporters.training_conversations import Conversation, attempt_conversation
+from apps.gym.exporters.training_conversations import (
+    Conversation,
+    attempt_conversation,
+    completion_text,
+    pair_conversations,
+    prompt_text,
+)
 
-_DESTROYED = "Axolotl's DPO reduces messages to role and content, which destroys tool calls: pairs are written as text."
+_DESTROYED = (
+    "Axolotl's DPO keeps only the role and content of messages, which loses tool calls. Pairs are written as text."
+)
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -53,11 +59,11 @@ FORMATS = [
             "malformed": ("dropped",),
             "tools": ("column", "system", "dropped"),
         },
-        refused={("malformed", "text"): "Axolotl parses arguments that are text as JSON: it would fail on these."},
+        refused={("malformed", "text"): "Axolotl parses text arguments as JSON and would fail on these."},
         encodings=("jsonl", "jsonl.gz"),
-        note="path: the folder, never the file by its name, or its types are inferred. type: chat_template with "
-        "field_messages: messages, field_tools: tools, field_thinking: reasoning_content. "
-        "The loss covers the turns of the assistant.",
+        note="Set path to the folder: with the file, types are inferred. Set type: chat_template, field_messages: "
+        "messages, field_tools: tools, field_thinking: reasoning_content. The loss covers the assistant's "
+        "turns.",
     ),
     Format(
         slug="axolotl_dpo",
@@ -75,9 +81,9 @@ FORMATS = [
         refused={
             ("tools", "column"): _DESTROYED,
             ("tools", "text"): _DESTROYED,
-            ("reasoning", "field"): "Text has no field for reasoning: write it inline, or drop it.",
+            ("reasoning", "field"): "Text has no field for reasoning. Write it inline or drop it.",
         },
-        note="For models that speak ChatML with Hermes tool calls (Qwen and its kin). No `type` in the configuration: "
-        "prompt, chosen and rejected are taken as they are.",
+        note="For models that use ChatML with Hermes tool calls, such as Qwen. Leave out `type` in the "
+        "configuration: prompt, chosen and rejected are used unchanged.",
     ),
 ]

@@ -1,7 +1,7 @@
-"""The columns beside the messages: tools, and where a row comes from.
+"""Columns beside the messages: the tools, and the origin of a row.
 
-They must not be null, nor be called id, source, model, system_prompt, type, message, payload or task_name: `datasets`
-takes some of those sets of columns for agent traces, and NeMo RL uses the last one itself.
+They must not be null, nor be called id, source, model, system_prompt, type, message, payload or task_name. `datasets`
+interprets some of those sets of columns as agent traces, and NeMo RL uses the last one itself.
 """
 
 import json
@@ -12,7 +12,10 @@ from apps.gym.exporters.training_conversations import Conversation
 
 
 def tools_column(conversation: Conversation, options: Options) -> Row:
-    """No column where the tools stand elsewhere. A conversation without tools has an empty list: never null."""
+    """Return the `tools` column, or no column if the tools are written elsewhere.
+
+    Without tools it is an empty list, never null.
+    """
     if options.tools == "column":
         return {"tools": conversation.tools}
     if options.tools == "text":
@@ -27,7 +30,7 @@ def tools_feature(options: Options) -> dict[str, Feature]:
 
 
 def as_text(value: object) -> str:
-    """JSON as the trainers' own tools write it."""
+    """Return JSON as the trainers' own tools write it."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -39,8 +42,10 @@ ATTEMPT_FEATURES: dict[str, Feature] = {
     "task_id": "int64",
     "task_index": "int64",
 }
-"""Columns of single attempts; `reward` is a float always: a file whose first reward is `1` fails to load when a later
-one is 0.5."""
+"""Columns of single attempts.
+
+`reward` is always a float: a file whose first reward is `1` fails to load when a later one is 0.5.
+"""
 
 PAIR_FEATURES: dict[str, Feature] = {
     "chosen_reward": "float64",
@@ -61,8 +66,12 @@ PAIR_FEATURES: dict[str, Feature] = {
     "task_id": "int64",
     "task_index": "int64",
 }
-"""No `margin`: TRL's RewardTrainer subtracts a column of this name in its loss, unasked. A row without one stops it, or
-of Parquet (NaN) makes its loss NaN in silence; and a margin of people's verdicts nobody has measured."""
+"""Columns of pairs.
+
+There is no `margin` column, because TRL's RewardTrainer subtracts it in its loss.
+
+A row without it would stop training, or with Parquet (NaN) silently make the loss NaN; and verdicts have no margin.
+"""
 
 
 def attempt_columns(attempt: Attempt) -> Row:
@@ -70,8 +79,11 @@ def attempt_columns(attempt: Attempt) -> Row:
 
 
 def pair_columns(pair: Preference) -> Row:
-    """What people paired has no margin, and may have no reward (NaN): then the row has no such column, since JSON would
-    hold a null."""
+    """Return the columns of a pair.
+
+    A pair made by people has no margin, and may have no reward (NaN); those columns are then left out, because JSON
+    would hold a null.
+    """
     rewards = {"chosen_reward": float(pair.chosen.reward), "rejected_reward": float(pair.rejected.reward)}
     known = {name: reward for name, reward in rewards.items() if math.isfinite(reward)}
     return {**known, **margin_column("reward_margin", pair), **pair.columns}

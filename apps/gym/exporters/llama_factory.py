@@ -1,17 +1,21 @@
-"""LLaMA-Factory's sharegpt files: turns that strictly alternate, calls and answers as text, tools as JSON text.
+"""LLaMA-Factory's sharegpt files: strictly alternating turns, calls and answers as text, tools as JSON text.
 
-Its loader skips what does not alternate with a warning alone, so such rows are dropped here, where they are counted.
-Answers to parallel calls are one observation; the text between them is what its templates would write.
+Its loader skips rows that do not alternate, with only a warning. They are dropped here instead, where they are counted.
+Answers to parallel calls are one observation, separated by the text that its templates would write.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import as_text
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row
-from apps.gym.exporters.training_conversations import Conversation, attempt_conversation, thought_text
+from apps.gym.exporters.training_conversations import (
+    Conversation,
+    attempt_conversation,
+    pair_conversations,
+    thought_text,
+)
 from apps.gym.traces.messages import Dropped, Message
 
 _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
@@ -19,13 +23,13 @@ _ASKING = {"human", "observation"}
 
 _CHOICES = {"reasoning": ("inline", "dropped"), "arguments": ("object",), "tools": ("text", "dropped")}
 _REFUSED = {
-    ("reasoning", "field"): "Turns are text here, and have no field for reasoning: write it inline, or drop it.",
-    ("arguments", "text"): "Calls are written as JSON here: arguments that are text would be encoded twice.",
+    ("reasoning", "field"): "Turns are text and have no field for reasoning. Write it inline or drop it.",
+    ("arguments", "text"): "Calls are written as JSON, so text arguments would be encoded twice.",
     ("tools", "column"): "LLaMA-Factory reads tools as JSON text.",
-    ("tools", "system"): "LLaMA-Factory's templates write the tools of the column into the system text themselves.",
+    ("tools", "system"): "LLaMA-Factory's templates insert the tools column into the system message.",
 }
 _FEATURES: dict[str, Feature] = {"conversations": "json[]", "system": "string", "tools": "string"}
-_NOTE = "dataset_info.json stands beside the file: point dataset_dir at the folder. "
+_NOTE = "Set dataset_dir to the folder, which also contains dataset_info.json. "
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -52,7 +56,7 @@ def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def sharegpt_turns(messages: list[Message]) -> list[dict[str, str]]:
-    """Everything but the opening system message. Raises Dropped where the sides do not speak in turn."""
+    """Return all messages except an opening system message. Raises Dropped if the turns do not alternate."""
     turns: list[dict[str, str]] = []
     for message in messages[1:] if messages and messages[0]["role"] == "system" else messages:
         turn = _turn(message)
@@ -67,7 +71,7 @@ def sharegpt_turns(messages: list[Message]) -> list[dict[str, str]]:
 
 
 def dataset_info(files: Mapping[str, str], columns: dict[str, str], **extra: Any) -> dict[str, str]:
-    """The registry that LLaMA-Factory looks a dataset up in: one entry a split, called rollouts_<split>."""
+    """Return LLaMA-Factory's dataset registry, with one entry called rollouts_<split> per split."""
     entries = {
         f"rollouts_{split}": {"file_name": name, "formatting": "sharegpt", **extra, "columns": columns}
         for split, name in files.items()
@@ -95,7 +99,7 @@ def _turn(message: Message) -> dict[str, str]:
 
 
 def _assistant_turn(message: Message) -> dict[str, str]:
-    """Reasoning, which stands in front of the content already, is taken off and put in front of everything."""
+    """Return an assistant turn, with the reasoning moved from the start of the content before the call."""
     calls = message.get("tool_calls")
     if not calls:
         return {"from": "gpt", "value": message["content"]}
@@ -119,7 +123,7 @@ def _system(prompt: list[Message]) -> str:
 
 
 def _tools(conversation: Conversation, options: Options) -> str:
-    """Flat function descriptions; text without any where there are none, since every row has every column."""
+    """Return function descriptions as JSON text, or an empty text without tools, because every row has every column."""
     if options.tools != "text" or not conversation.tools:
         return ""
     return as_text([tool["function"] for tool in conversation.tools])
@@ -136,7 +140,7 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers what the model says: gpt and function_call.",
+        note=_NOTE + "The loss covers the model's turns: gpt and function_call.",
         companions=lambda files, _: dataset_info(files, _COLUMNS),
     ),
     Format(
@@ -149,10 +153,10 @@ FORMATS = [
         choices={**_CHOICES, "level": ("step",)},
         refused={
             **_REFUSED,
-            ("level", "trajectory"): "LLaMA-Factory takes one message on each side. Use the level step.",
+            ("level", "trajectory"): "LLaMA-Factory takes one message per side. Set level to step.",
         },
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the one message on each side.",
+        note=_NOTE + "The loss covers one message per side.",
         companions=lambda files, _: dataset_info(
             files, {**_COLUMNS, "chosen": "chosen", "rejected": "rejected"}, ranking=True
         ),
@@ -167,7 +171,7 @@ FORMATS = [
         choices={**_CHOICES, "good_from": ("0.5",)},
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "Good is an attempt with a reward of good_from and more.",
+        note=_NOTE + "Attempts with a reward of at least good_from are good.",
         companions=lambda files, _: dataset_info(files, {**_COLUMNS, "kto_tag": "kto_tag"}),
     ),
 ]

@@ -1,11 +1,11 @@
-"""Scored rollouts as NeMo Gym rollout rows: the task's own fields, what was really asked, the response, the reward.
+"""NeMo Gym rollout rows: task fields, the actual request, response and reward.
 
-What the verifier said besides the reward stands beside them, as NeMo Gym's servers answer. A row that was imported
-goes out as it came in, as far as nothing else was found out since.
+Other verifier fields are next to the reward, as NeMo Gym servers return them. An imported row is exported unchanged,
+except for later findings.
 
-NeMo Gym verifies again from two files, this one and its materialised inputs, which `input_row` makes of the same rows:
-it sends an input with the `response` to `/verify`. In these is nothing that a verifier said: they refuse their own
-output as input.
+NeMo Gym verifies again from two files: this one, and its materialised inputs, which `input_row` makes from the same
+rows. It sends an input with the `response` to `/verify`. Inputs contain no verifier output, because servers reject
+their own output as input.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
-"""The sampling keys that `responses_create_params` allows; it refuses every unknown one."""
+"""The sampling keys that `responses_create_params` allows. It rejects unknown keys."""
 
 
 def rollout_row(
@@ -39,12 +39,14 @@ def rollout_row(
     origin: dict[str, Any],
     ended: float = 0.0,
 ) -> dict[str, Any]:
-    """One row; `origin` goes under the key `gymweb`. The last item of a turn has its tokens where they were captured.
+    """Return one row, with `origin` under the key `gymweb`.
 
-    `gymweb.tokens` then says what the prefix check found: NeMo RL takes a row as one sequence only where `segments` is
-    1, and stops at others.
+    The last item of a turn has its tokens if they were captured.
 
-    Raises Dropped where the trace has no reply of a model, or tokens that cannot be read.
+    `gymweb.tokens` has the result of the prefix check: NeMo RL accepts a row as one sequence only if `segments` is 1,
+    and stops at others.
+
+    Raises Dropped if the trace has no model reply, or tokens that cannot be read.
     """
     if not any(isinstance(event, ModelCall) for event in events):
         raise Dropped("no_assistant_turn")
@@ -86,7 +88,7 @@ def rollout_row(
 
 
 def _details(verified: Verification | None, original: dict[str, Any]) -> dict[str, Any]:
-    """Of the verification that counts; those too large for a trace are known of the one that the row came with."""
+    """Return the details of the verification that counts. Details too large for a trace come from the imported row."""
     if verified is None:
         return {}
     cut = original.get("details") if not verified.reverification else None
@@ -99,10 +101,10 @@ def _figures(found: TokenFigures) -> dict[str, Any]:
 
 
 def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any]:
-    """The task's params as they were really asked: the prompt with system prompt and examples, tools, sampling.
+    """Return the actual request parameters of the task: prompt with system prompt and examples, tools, sampling.
 
-    Nulls are left out (NeMo Gym refuses them for tools and tool_choice), and so are `instructions`: the prompt that was
-    used already opens with them.
+    Nulls are left out, because NeMo Gym rejects them for tools and tool_choice, and so are `instructions`, because the
+    prompt already begins with them.
     """
     given = {key: value for key, value in row["responses_create_params"].items() if value is not None}
     given.pop("instructions", None)
@@ -116,8 +118,10 @@ _OF_AN_INPUT = frozenset({"agent_ref", "skills_ref", "_ng_task_index", "_ng_roll
 
 
 def input_row(row: Row) -> Row:
-    """What was asked in a rollout row, as NeMo Gym's `_materialized_inputs` file has it: without nulls, which it
-    refuses for tools and tool_choice."""
+    """Return the request of a rollout row as in NeMo Gym's `_materialized_inputs` file.
+
+    Nulls are left out, because NeMo Gym rejects them for tools and tool_choice.
+    """
     said = verifier_fields(row) or frozenset()
     task = {key: value for key, value in row.items() if key not in said and not is_of_attempt(key)}
     place = {key: value for key, value in row.items() if key in _OF_AN_INPUT}
@@ -126,12 +130,15 @@ def input_row(row: Row) -> Row:
 
 
 def input_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """The input of the attempt's one row."""
+    """Yield the input of the attempt's row."""
     yield from map(input_row, rollout_rows(attempt, options))
 
 
 def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """The attempt's one row. `gymweb.model_version` is what it began with, `model_versions` all where it changed."""
+    """Yield the attempt's row.
+
+    `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
+    """
     versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
     yield rollout_row(
         attempt.events,
@@ -162,9 +169,8 @@ FORMATS = [
         rows=rollout_rows,
         features=lambda _: {},
         encodings=("jsonl", "jsonl.gz"),
-        note="As ng_collect_rollouts writes them, with what the verifier said in fields of its own, and token ids and "
-        "logprobs where they were captured. NeMo RL takes a row as one sequence only where gymweb.tokens.segments is "
-        "1.",
+        note="Rows as ng_collect_rollouts writes them, with the verifier's result in separate fields, and captured "
+        "token ids and logprobs. NeMo RL reads a row as one sequence only if gymweb.tokens.segments is 1.",
     ),
     Format(
         slug="nemo_gym_inputs",
@@ -175,7 +181,7 @@ FORMATS = [
         rows=input_rows,
         features=lambda _: {},
         encodings=("jsonl", "jsonl.gz"),
-        note="What the rows of nemo_gym_rollouts asked, without what came of it. `gym eval reverify` reads both files; "
-        "agent_ref says by which agent's resource server.",
+        note="The inputs of the nemo_gym_rollouts rows, without results. `gym eval reverify` reads both files; "
+        "agent_ref names the agent whose resource server to use.",
     ),
 ]

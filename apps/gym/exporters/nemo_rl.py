@@ -1,32 +1,20 @@
 """NeMo RL: `openai_format` for SFT, `PreferenceDataset` for DPO, NeMo Gym task rows for GRPO.
 
-Its DPO loader drops tools and trains the last message of a completion alone: pairs are of the level step, and tools are
-written into the system message.
+Its DPO loader drops tools and trains only the last message of a completion. Pairs are therefore split at step level,
+and tools are written into the system message.
 """
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
-    attempt_columns,
     pair_columns,
-    tools_column,
     tools_feature,
 )
-from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.task_questions import opened_row
-from apps.gym.exporters.training_conversations import attempt_conversation
-
-
-def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    whole = attempt_conversation(attempt, options)
-    yield {
-        "messages": [*whole.prompt, *whole.completion],
-        **tools_column(whole, options),
-        **attempt_columns(attempt),
-    }
+from apps.gym.exporters.protocol import Format, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.training_conversations import opened_row, pair_conversations
+from apps.gym.exporters.trl import sft_rows
 
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
@@ -42,8 +30,10 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
 
 
 def task_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
-    """The row as NeMo Gym has it, with the tools that its environment names only when a session is seeded: an agent
-    there offers those of the row alone. Its nulls are left out, since NeMo Gym refuses them for tools and tool_choice.
+    """Yield the row in NeMo Gym format.
+
+    It includes tools that the environment declares only when a session is seeded, because NeMo Gym agents offer only
+    the tools of the row. Nulls are removed, because NeMo Gym rejects them for tools and tool_choice.
     """
     row = opened_row(task, options)
     params = {key: value for key, value in row["responses_create_params"].items() if value is not None}
@@ -68,12 +58,12 @@ FORMATS = [
             "tools": ("column", "system", "dropped"),
         },
         refused={
-            ("arguments", "text"): "NeMo RL renders with the model's chat template, which writes arguments that are "
-            "text twice encoded, or fails."
+            ("arguments", "text"): "NeMo RL renders with the model's chat template, which encodes text arguments "
+            "twice or fails."
         },
         encodings=("jsonl",),
-        note="dataset_name: openai_format with use_preserving_dataset: true. The loss covers every message of the "
-        "assistant.",
+        note="Set dataset_name to openai_format and use_preserving_dataset to true. The loss covers all assistant "
+        "messages.",
     ),
     Format(
         slug="nemo_rl_dpo",
@@ -89,18 +79,18 @@ FORMATS = [
             "level": ("step",),
         },
         refused={
-            ("level", "trajectory"): "NeMo RL trains the last message of a completion alone: of a whole trajectory it "
-            "would learn the last answer and nothing of the way there. Use the level step.",
-            ("tools", "column"): "NeMo RL's DPO loader drops a column of tools: the model would be asked without them. "
+            ("level", "trajectory"): "NeMo RL trains only on the last message of a completion, so earlier turns of "
+            "a trajectory would be ignored. Set level to step.",
+            ("tools", "column"): "NeMo RL's DPO loader drops a tools column, so the model would not see the tools. "
             "Write them into the system message.",
-            ("tools", "text"): "NeMo RL's DPO loader drops a column of tools: the model would be asked without them. "
+            ("tools", "text"): "NeMo RL's DPO loader drops a tools column, so the model would not see the tools. "
             "Write them into the system message.",
-            ("arguments", "text"): "NeMo RL renders with the model's chat template, which writes arguments that are "
-            "text twice encoded, or fails.",
+            ("arguments", "text"): "NeMo RL renders with the model's chat template, which encodes text arguments "
+            "twice or fails.",
         },
         encodings=("jsonl",),
-        note="dataset_name: PreferenceDataset. The loss covers the one message of each completion. Tools are written "
-        "as Qwen and its kin have them: take other templates' own wording by dropping them here.",
+        note="Set dataset_name to PreferenceDataset. The loss covers the message of each completion. Tools are "
+        "written in the format of Qwen templates. For other templates, drop them here and add your own text.",
     ),
     Format(
         slug="nemo_rl_tasks",
@@ -111,8 +101,8 @@ FORMATS = [
         features=lambda _: {},
         choices={"opening": ("task", "attempts")},
         encodings=("jsonl", "jsonl.gz"),
-        note="dataset_name: NemoGymDataset with processor: nemo_gym_data_processor; lines are kept as they are. "
-        "ng_collect_rollouts takes the same file. The tasks' own prompts, since an agent that GymWeb serves puts its "
-        "system prompt and examples before them; for other agents set opening to attempts.",
+        note="Set dataset_name to NemoGymDataset and processor to nemo_gym_data_processor. ng_collect_rollouts "
+        "reads the same file. Prompts are those of the tasks, because agents served by GymWeb add their "
+        "system prompt and examples. For other agents, set opening to attempts.",
     ),
 ]

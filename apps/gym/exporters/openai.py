@@ -1,24 +1,26 @@
-"""The fine-tuning files of OpenAI, which Azure and several hosts take: SFT and one-turn preferences.
+"""OpenAI's fine-tuning files, which Azure and other hosts accept: SFT and one-turn preferences.
 
-Reasoning has no field there and is dropped; arguments are text; tool messages have no name.
+Reasoning is dropped, because the format has no field for it; arguments are text; tool messages have no name.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
-from apps.gym.exporters.training_conversations import Conversation, attempt_conversation
+from apps.gym.exporters.training_conversations import Conversation, attempt_conversation, pair_conversations
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Message
 
 _CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
 _REFUSED = {
-    ("reasoning", "field"): "The format has no field for reasoning: a file with one is refused at upload.",
-    ("reasoning", "inline"): "Hosts of this format reason apart from the text: thoughts would become answers.",
-    ("arguments", "object"): "The format's schema takes the arguments of calls as text only.",
+    ("reasoning", "field"): "The format has no field for reasoning. A file that has one is rejected at upload.",
+    (
+        "reasoning",
+        "inline",
+    ): "Hosts of this format keep reasoning apart from the text. Inline reasoning would become part of the answer.",
+    ("arguments", "object"): "The format's schema accepts call arguments as text only.",
 }
-_NOTE = "For Azure and other hosts of the format; OpenAI itself takes no new users of fine-tuning. At least 10 rows. "
+_NOTE = "For Azure and other hosts of this format. OpenAI accepts no new users of fine-tuning. Needs at least 10 rows. "
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -47,7 +49,7 @@ def _plain_message(message: Message) -> dict[str, Any]:
 
 
 def _offer(whole: Conversation, row: TaskRow) -> Row:
-    """Hosts refuse `parallel_tool_calls` where there are no tools."""
+    """Return the tools. `parallel_tool_calls` is left out without tools, because hosts reject it then."""
     if not whole.tools:
         return {}
     parallel = row["responses_create_params"].get("parallel_tool_calls")
@@ -65,7 +67,7 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the turns of the assistant.",
+        note=_NOTE + "The loss covers the assistant's turns.",
     ),
     Format(
         slug="openai_dpo",
@@ -77,9 +79,9 @@ FORMATS = [
         choices={**_CHOICES, "level": ("step",)},
         refused={
             **_REFUSED,
-            ("level", "trajectory"): "The format trains one turn of the assistant on each side. Use the level step.",
+            ("level", "trajectory"): "The format trains one assistant turn per side. Set level to step.",
         },
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the one message on each side.",
+        note=_NOTE + "The loss covers one message per side.",
     ),
 ]

@@ -1,12 +1,11 @@
 """OpenRLHF 0.11: messages for SFT, three lists of messages for DPO and reward models, prompts for RL.
 
-It supports tools nowhere: they are written into the system message. Columns called prompt and chosen would be read as
-lists of characters by newer `datasets`, so they are called otherwise.
+It does not support tools, so they are written into the system message. Columns called prompt and chosen would be read
+as lists of characters by newer `datasets`, so they have other names.
 """
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
@@ -15,8 +14,15 @@ from apps.gym.exporters.dataset_columns import (
     pair_columns,
 )
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.task_questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
-from apps.gym.exporters.training_conversations import attempt_conversation
+from apps.gym.exporters.training_conversations import (
+    OPENINGS,
+    TASK_FEATURES,
+    attempt_conversation,
+    ground_truth,
+    pair_conversations,
+    question_messages,
+    task_columns,
+)
 
 _CHOICES = {
     "reasoning": ("field", "inline", "dropped"),
@@ -29,7 +35,7 @@ system message."
 _REFUSED = {
     ("tools", "column"): _NO_TOOLS,
     ("tools", "text"): _NO_TOOLS,
-    ("arguments", "text"): "Most chat templates write arguments that are text twice encoded, or fail.",
+    ("arguments", "text"): "Most chat templates encode text arguments twice or fail.",
 }
 
 
@@ -44,7 +50,7 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
         "context_messages": chosen.prompt,
         "chosen_messages": chosen.completion,
         "rejected_messages": rejected.completion,
-        # Its reward model takes this only where its loss is told to, and 0 for pairs without.
+        # Its reward model uses this only if its loss is configured to, and 0 for pairs without it.
         **margin_column("margin", pair),
         **pair_columns(pair),
     }
@@ -70,8 +76,8 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note="--data.input_key messages --data.apply_chat_template --data.multiturn: without multiturn the last "
-        "message alone is trained. --data.max_len is 2048 unless set.",
+        note="Use --data.input_key messages --data.apply_chat_template --data.multiturn. Without multiturn, only "
+        "the last message is trained. --data.max_len defaults to 2048.",
     ),
     Format(
         slug="openrlhf_dpo",
@@ -89,12 +95,13 @@ FORMATS = [
         choices={**_CHOICES, "level": ("step", "trajectory"), "prompt": ("explicit",)},
         refused={
             **_REFUSED,
-            ("prompt", "implicit"): "OpenRLHF cuts the rejected side where the prompt of the chosen side ends, by "
-            "characters: trajectories that part earlier become garbage.",
+            ("prompt", "implicit"): "OpenRLHF cuts the rejected side at the character where the chosen side's "
+            "prompt ends. Trajectories that diverge earlier would be corrupted.",
         },
         encodings=("jsonl",),
-        note="--data.prompt_key context_messages --data.chosen_key chosen_messages --data.rejected_key "
-        "rejected_messages. The loss of a whole trajectory covers tool outputs; --data.max_len is 512 unless set.",
+        note="Use --data.prompt_key context_messages --data.chosen_key chosen_messages --data.rejected_key "
+        "rejected_messages. With level trajectory, the loss includes tool outputs. --data.max_len defaults to "
+        "512.",
     ),
     Format(
         slug="openrlhf_rl",
@@ -105,7 +112,7 @@ FORMATS = [
         features=lambda _: {"input": "json[]", "label": "string", "datasource": "string", **TASK_FEATURES},
         choices={"opening": OPENINGS},
         encodings=("jsonl",),
-        note="--data.input_key input --data.label_key label. OpenRLHF samples its own completions. "
-        "Tools are no part of these rows: its own sampling offers none.",
+        note="Use --data.input_key input --data.label_key label. OpenRLHF samples its own completions, without "
+        "tools, so these rows contain none.",
     ),
 ]

@@ -1,6 +1,6 @@
-"""What an exporter is: a pure function from attempts, pairs or tasks to the rows of one trainer, and its choices.
+"""The exporter interface: a pure function from attempts, pairs or tasks to the rows of one trainer, and its options.
 
-A choice that the trainer would take and silently corrupt is refused with the reason, before anything is written.
+An option that the trainer would accept but silently corrupt is refused with the reason, before anything is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,18 +16,21 @@ from apps.gym.traces.items import TaskRow, Tool
 Row = dict[str, Any]
 
 Feature = Literal["json", "json[]", "string", "bool", "int64", "float64", "int32[]", "float32[]"]
-"""What a column holds, for dataset cards and Parquet. Arrow must never infer nested types: it unifies the arguments of
-different calls and writes nulls into them."""
+"""The type of a column, for dataset cards and Parquet.
+
+Arrow must never infer nested types: it unifies the arguments of different calls and writes nulls into them.
+"""
 
 Encoding = Literal["jsonl", "jsonl.gz", "parquet"]
 
 Makes = Literal["demonstrations", "preferences", "labels", "tasks", "scored"]
-"""What a format is made of: single attempts worth imitating, pairs, attempts called good or bad, tasks, or all attempts
-with their rewards."""
+"""The input of a format: single attempts worth imitating, pairs, attempts labelled good or bad, tasks, or all attempts
+with their rewards.
+"""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """The rewards of all attempts at one task in a collection; `size` counts those with a reward."""
+    """Statistics of the rewards of all attempts at one task in a collection. `size` counts attempts with a reward."""
 
     size: int
     mean: float
@@ -38,12 +41,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zero_variance(self) -> bool:
-        """By range, not by `std == 0`, which misses equal floats whose mean is rounded."""
+        """Return True if all rewards are equal.
+
+        Compares the range, because `std == 0` misses equal floats whose mean is rounded.
+        """
         return self.most - self.least < 1e-8
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout with its trace; `columns` say where the row comes from and are no part of what is trained on."""
+    """A rollout with its trace. `columns` describe the origin of the row and are not trained on."""
 
     events: list[TraceUnion]
     task: TaskRow
@@ -55,15 +61,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     task_index: int = 0
     repeat: int = 0
     ended: float = 0.0
-    """Seconds since 1970; 0 where nobody knows."""
+    """Seconds since 1970; 0 if unknown."""
     columns: dict[str, Any] = {}
     group: Group | None = None
     override: dict[str, Any] = {}
-    """The reward that a person set, why, and the verifier's; empty where nobody did."""
+    """Override: reward, reason, and the reward of the verifier. Empty without one."""
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two attempts at the same task; `columns` are those of the pair. `margin` is None where people chose."""
+    """Two attempts at the same task. `columns` belong to the pair. `margin` is None for verdicts."""
 
     chosen: Attempt
     rejected: Attempt
@@ -72,11 +78,12 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to be attempted by a trainer's own policy; `group` is what attempts at it got so far.
+    """A task for a trainer's own policy.
 
-    `asked` is the row with the whole prompt of these attempts as its input; None where they could not be asked.
-    `tools` are those that they were offered, by the task or by its environment; empty also where nobody knows.
-    `agent_ref` names the agent that made them elsewhere, where they were imported.
+    `group` has the statistics of its attempts so far.
+
+    `asked` is the row with the full prompt of the attempts, or None if the prompt cannot be built. `tools` are the
+    tools that task or environment offer; empty also if unknown. `agent_ref` is the agent of imported attempts.
     """
 
     task: TaskRow
@@ -94,36 +101,36 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the rows are worded. A format names those that it has, see `Format.choices`."""
+    """Options of the rows. `Format.choices` lists those that a format has."""
 
     reasoning: Annotated[
         Literal["field", "inline", "dropped"],
         Option(
             "Reasoning",
             names={
-                "field": "In a field of its own (reasoning_content)",
+                "field": "In a separate field (reasoning_content)",
                 "inline": "As <think> text before the answer",
-                "dropped": "Left out",
+                "dropped": "Leave out",
             },
         ),
     ] = "field"
     arguments: Annotated[
         Literal["object", "text"],
-        Option("Arguments of calls", names={"object": "As objects", "text": "As the text the model wrote"}),
+        Option("Tool call arguments", names={"object": "As objects", "text": "As text, as the model wrote them"}),
     ] = "object"
     malformed: Annotated[
         Literal["dropped", "text"],
         Option(
             "Malformed arguments",
-            "Arguments of calls that are not a JSON object",
+            "Tool call arguments that are not a JSON object",
             names={"dropped": "Leave the attempt out", "text": "Keep them as text"},
         ),
     ] = "dropped"
     numbers: Annotated[
         Literal["exact", "any"],
         Option(
-            "Numbers that datasets would change",
-            "As text, arguments and tools keep all numbers",
+            "Numbers that the datasets library would change",
+            "Arguments and tools written as text keep all numbers",
             names={"exact": "Leave the attempt out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
         ),
     ] = "any"
@@ -135,7 +142,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 "column": "In a column",
                 "text": "In a column, as JSON text",
                 "system": "In the system message",
-                "dropped": "Left out",
+                "dropped": "Leave out",
             },
         ),
     ] = "column"
@@ -151,23 +158,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "trajectory"
     prompt: Annotated[
         Literal["explicit", "implicit"],
-        Option("Prompt", names={"explicit": "In a column of its own", "implicit": "Before chosen and rejected"}),
+        Option("Prompt", names={"explicit": "In a separate column", "implicit": "Before chosen and rejected"}),
     ] = "explicit"
     opening: Annotated[
         Literal["attempts", "task"],
         Option(
             "Start of prompts",
-            "Attempts began with the agent's system prompt and examples, and the prompt template",
-            names={"attempts": "System prompt, examples and task", "task": "The prompt of the task alone"},
+            "Whether prompts include the agent's system prompt and examples, and the prompt template",
+            names={"attempts": "System prompt, examples and task", "task": "Only the prompt of the task"},
         ),
     ] = "task"
     good_from: Annotated[
-        float, Option("Good from a reward of", "Attempts with a lower reward are labelled bad", low=-1e100, high=1e100)
+        float,
+        Option("Minimum reward for good", "Attempts with a lower reward are labelled bad", low=-1e100, high=1e100),
     ] = 0.5
 
 
 class OptionRefused(Exception):
-    """`option` is the one to change; the message says why, and what would do."""
+    """Raised for an invalid option, named in `option`. The message gives the reason and a remedy."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(message)
@@ -182,23 +190,26 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     trainer: str
     makes: Makes
     rows: Callable[[Any, Options], Iterator[Row]]
-    """From an Attempt, a Preference or a TaskPrompt, as `makes` says. Raises Dropped before the first row."""
+    """Yields rows from an Attempt, a Preference or a TaskPrompt, as `makes` says.
+
+    Raises Dropped before the first row.
+    """
     features: Callable[[Options], dict[str, Feature]]
-    """Every column that a row may have."""
+    """The type of every column that a row may have."""
     choices: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The values of each option that this format has; the first is the default."""
+    """The values of each option that this format has. The first is the default."""
     refused: Mapping[tuple[str, str], str] = MappingProxyType({})
     """Values of options that the trainer would corrupt, with the reason."""
     encodings: tuple[Encoding, ...] = ("jsonl", "jsonl.gz", "parquet")
     """The first is the default."""
     note: str = ""
-    """What the trainer's loss covers, and the trap that people fall into."""
+    """What the loss of the trainer covers, and common mistakes."""
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
-    """Files that the trainer wants beside the data, by name; given the data's file names by split."""
+    """Files that the trainer needs beside the data, by name, given the data's file names by split."""
     needs_tokens: bool = False
-    """Its rows are made of captured token ids."""
+    """True if rows are made of captured token ids."""
     keeps_all: bool = False
-    """Its rows are kept and verified again rather than trained on: what a dataset holds out is theirs, too."""
+    """True if rows are archived and verified again rather than trained on, so that held-out tasks are included."""
 
 
 NUMBERS = frozenset({"good_from"})
@@ -209,19 +220,17 @@ _VALUES = {
 
 
 def resolve_options(format: Format, given: Mapping[str, Any]) -> Options:
-    """The options of an export, with the format's defaults. Raises OptionRefused."""
+    """Return the options of an export, with the format's defaults. Raises OptionRefused."""
     resolved: dict[str, Any] = {name: values[0] for name, values in format.choices.items() if name not in NUMBERS}
     for name, value in given.items():
         if name not in format.choices:
             has = ", ".join(format.choices) or "none"
-            raise OptionRefused(name, f"{format.title} has no option {name}; it has: {has}.")
+            raise OptionRefused(name, f"{format.title} has no option {name}. Available: {has}.")
         resolved[name] = _number(name, value) if name in NUMBERS else _choice(format, name, value)
     if "malformed" not in given and resolved.get("arguments") != "text" and "malformed" in resolved:
         resolved["malformed"] = "dropped"
     if resolved.get("malformed") == "text" and resolved.get("arguments") != "text":
-        raise OptionRefused(
-            "malformed", "Arguments that are no object can only be kept as text: set arguments to text as well."
-        )
+        raise OptionRefused("malformed", "Malformed arguments can only be kept as text. Also set arguments to text.")
     return Options(**resolved)
 
 
@@ -229,12 +238,12 @@ def _choice(format: Format, name: str, value: object) -> str:
     if reason := format.refused.get((name, str(value))):
         raise OptionRefused(name, reason)
     if value not in format.choices[name]:
-        raise OptionRefused(name, f"{name} of {format.title} is one of: {', '.join(format.choices[name])}.")
+        raise OptionRefused(name, f"{name} of {format.title} must be one of: {', '.join(format.choices[name])}.")
     assert value in _VALUES[name]
     return str(value)
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e100 <= value <= 1e100:
-        raise OptionRefused(name, f"{name} is a finite number.")
+        raise OptionRefused(name, f"{name} must be a finite number.")
     return float(value)

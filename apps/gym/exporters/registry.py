@@ -1,4 +1,4 @@
-"""Every format by its slug."""
+"""All export formats by slug."""
 
 from apps.gym.exporters import (
     axolotl,
@@ -17,16 +17,16 @@ from apps.gym.exporters.protocol import Format
 _MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, scored]
 
 FORMATS: dict[str, Format] = {format.slug: format for module in _MODULES for format in module.FORMATS}
-"""In the order in which people see them."""
+"""In the order in which pages list them."""
 
 
 class FormatUnknown(Exception):
-    """There is no such format."""
+    """Raised if there is no such format."""
 
 
 def find_format(slug: str) -> Format:
-    """Raises FormatUnknown, which names those that there are."""
+    """Return a format. Raises FormatUnknown with the available formats."""
     try:
         return FORMATS[slug]
     except KeyError:
-        raise FormatUnknown(f"There is no format {slug}. There are: {', '.join(FORMATS)}.") from None
+        raise FormatUnknown(f"Unknown format {slug}. Choose one of: {', '.join(FORMATS)}.") from None

@@ -1,12 +1,11 @@
-"""Scored rollouts as an archive: every attempt with its group's figures, its advantage, and its tokens where captured.
+"""Scored rollouts as an archive: every attempt with its group's statistics, advantage, and captured tokens.
 
-No trainer takes scored rollouts offline today; this is for trainers of one's own, and for analysis. Advantages are
-(reward − mean) / (std + 1e-4) of the group, as GRPO has it, and reward − mean, as Dr. GRPO has it; `std` is that of the
+No trainer reads scored rollouts offline today; this format is for custom trainers and for analysis. Advantages are
+(reward − mean) / (std + 1e-4) of the group, as in GRPO, and reward − mean, as in Dr. GRPO; `std` is that of the
 population. A group whose rewards differ by less than 1e-8 has zero variance: its attempts teach nothing.
 
-A group is all attempts at a task that have a reward, whatever rows of it are written. So that none of them is missing
-because it went wrong, arguments are the text that the model wrote, malformed ones too, and a turn that said nothing
-stays.
+A group is all attempts at a task with a reward, whichever rows are written. To keep every attempt, arguments are the
+original text, including malformed ones, and empty turns are kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +49,7 @@ _TOKENS: dict[str, Feature] = {
 
 
 def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """One row a segment of captured tokens; one row with empty lists where none were captured."""
+    """Yield one row for each segment of captured tokens, or one row with empty lists if none were captured."""
     whole = attempt_conversation(attempt, options, silent_turns=True)
     try:
         segments = join_calls(stored_tokens(attempt.events))
@@ -82,12 +81,12 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def _joined_versions(versions: Iterable[str]) -> str:
-    """Each once, in the order in which they answered."""
+    """Return each version once, in the order of the replies."""
     return ", ".join(dict.fromkeys(filter(None, versions)))
 
 
 def group_figures(reward: float, group: Group) -> Row:
-    """What the group says of one of its attempts."""
+    """Return the statistics of a group and the advantages of one of its attempts."""
     return {
         "group_size": group.size,
         "group_mean": group.mean,
@@ -136,8 +135,8 @@ FORMATS = [
             "tools": ("text",),
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
-        note="Parquet keeps a token and its logprob in about 7 bytes, JSON in 18. loss_mask is 1 where the model "
-        "sampled the token, logprobs are 0 elsewhere; sampled says which call and version sampled which tokens. The "
-        "group's figures and advantages are those of all attempts with a reward, whatever is left out here.",
+        note="loss_mask is 1 for tokens that the model sampled; logprobs of other tokens are 0. sampled lists the "
+        "call and model version of each token range. Group figures and advantages include all attempts with a "
+        "reward, even if filters leave them out. Parquet needs about 7 bytes per token, JSON 18.",
     ),
 ]

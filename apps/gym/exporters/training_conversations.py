@@ -1,18 +1,21 @@
-"""Attempts as chat messages, in the wording that a format asks for."""
+"""Attempts and tasks as chat messages, rendered as a format requires."""
 
+import json
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from apps.gym.exporters.hermes import tools_block
-from apps.gym.exporters.protocol import Attempt, Options
+from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row, TaskPrompt
 from apps.gym.loadable import holds_only_exact
+from apps.gym.traces.courses import meaning_of
+from apps.gym.traces.items import TaskRow, input_items, message
 from apps.gym.traces.messages import (
     ArgumentsAs,
     Dropped,
     Message,
     completion_messages,
+    item_messages,
     nested_tools,
     offered_tools,
     prompt_messages,
@@ -20,7 +23,10 @@ from apps.gym.traces.messages import (
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """`completion` begins with the first message after the prompt and ends with the model's last turn."""
+    """An attempt as messages.
+
+    `completion` begins with the first message after the prompt and ends with the model's last turn.
+    """
 
     prompt: list[Message]
     completion: list[Message]
@@ -28,7 +34,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool = False) -> Conversation:
-    """The attempt as it went, before reasoning and tools are put where the trainer wants them. Raises Dropped."""
+    """Return the attempt as it was, before reasoning and tools are moved for the trainer. Raises Dropped."""
     arguments: ArgumentsAs = "object" if options.numbers == "any" else "exact_object"
     if options.arguments == "text":
         arguments = "any_text" if options.malformed == "text" else "text"
@@ -44,12 +50,12 @@ def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool 
 
 @lru_cache(maxsize=64)
 def _are_loaded_exactly(tools: bytes) -> bool:
-    """Remembered, since thousands of attempts have the same tools."""
+    """Return True if the tools can be loaded exactly. Cached, because thousands of attempts have the same tools."""
     return holds_only_exact(msgspec.json.decode(tools))
 
 
 def worded(conversation: Conversation, options: Options) -> Conversation:
-    """Reasoning where `options.reasoning` wants it, and tools in the system message where `options.tools` says so."""
+    """Return the conversation with reasoning placed by `options.reasoning`, and tools by `options.tools`."""
     prompt = [_with_reasoning(message, options) for message in conversation.prompt]
     if options.tools == "system" and conversation.tools:
         prompt = _with_tools_in_system(prompt, conversation.tools)
@@ -65,7 +71,7 @@ def attempt_conversation(attempt: Attempt, options: Options, *, silent_turns: bo
 
 
 def thought_text(reasoning: str) -> str:
-    """Reasoning in front of what a turn says, as the templates of Qwen 3 and its kin write it."""
+    """Return reasoning as the chat templates of Qwen 3 and similar models write it, before the text of a turn."""
     return f"<think>\n{reasoning}\n</think>\n\n"
 
 
@@ -85,3 +91,214 @@ def _with_tools_in_system(prompt: list[Message], tools: list[dict[str, Any]]) ->
         text = prompt[0]["content"]
         return [{"role": "system", "content": f"{text}\n\n{block}" if text else block}, *prompt[1:]]
     return [{"role": "system", "content": block}, *prompt]
+
+
+def pair_conversations(pair: Preference, options: Options) -> tuple[Conversation, Conversation]:
+    """Return chosen and rejected as rendered, with the same prompt.
+
+    Raises Dropped, for example for different prompts.
+    """
+    chosen, rejected = read_conversation(pair.chosen, options), read_conversation(pair.rejected, options)
+    if chosen.prompt != rejected.prompt or chosen.tools != rejected.tools:
+        raise Dropped("different_prompts")
+    if options.level == "step":
+        chosen, rejected = split_at_divergence(chosen, rejected)
+    chosen, rejected = worded(chosen, options), worded(rejected, options)
+    if _numbered(chosen) == _numbered(rejected):
+        raise Dropped("identical_completions")
+    return chosen, rejected
+
+
+def split_at_divergence(chosen: Conversation, rejected: Conversation) -> tuple[Conversation, Conversation]:
+    """Return both with the shared history as prompt and one assistant message as completion.
+
+    Reasoning in the shared history is kept only where it is equal on both sides, because neither side saw the other's.
+    Raises Dropped: `states_differ` if the environment's answers diverge first, `same_actions` if nothing diverges.
+    """
+    shared: list[Message] = []
+    numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for good, bad in zip(chosen.completion, rejected.completion, strict=False):
+        if _action(good, numbers[0]) == _action(bad, numbers[1]):
+            shared.append(_without_other_thoughts(good, bad))
+            continue
+        if good["role"] != "assistant" or bad["role"] != "assistant":
+            raise Dropped("states_differ")
+        prompt = [*chosen.prompt, *shared]
+        return (
+            Conversation(prompt=prompt, completion=[good], tools=chosen.tools),
+            Conversation(prompt=prompt, completion=[bad], tools=rejected.tools),
+        )
+    raise Dropped("same_actions")
+
+
+def _numbered(conversation: Conversation) -> list[str]:
+    numbers: dict[str, int] = {}
+    return [_comparable(message, numbers) for message in conversation.completion]
+
+
+def _action(message: Message, numbers: dict[str, int]) -> str:
+    """Return a message as comparable text, without reasoning."""
+    return _comparable({key: value for key, value in message.items() if key != "reasoning_content"}, numbers)
+
+
+def _comparable(message: Message, numbers: dict[str, int]) -> str:
+    """Return a message as comparable text.
+
+    Calls are numbered by first appearance, and arguments are compared by value, not wording. As text, because 1 and 1.0
+    are equal in Python but different as arguments.
+    """
+    plain: dict[str, Any] = dict(message)
+    if "tool_calls" in plain:
+        plain["tool_calls"] = [
+            {
+                **call,
+                "id": numbers.setdefault(call["id"], len(numbers)),
+                "function": {**call["function"], "arguments": meaning_of(call["function"]["arguments"])},
+            }
+            for call in plain["tool_calls"]
+        ]
+    if "tool_call_id" in plain:
+        plain["tool_call_id"] = numbers.setdefault(plain["tool_call_id"], len(numbers))
+    return json.dumps(plain, sort_keys=True)
+
+
+def _without_other_thoughts(message: Message, other: Message) -> Message:
+    if message.get("reasoning_content") == other.get("reasoning_content"):
+        return message
+    return {key: value for key, value in message.items() if key != "reasoning_content"}
+
+
+ANSWER_FIELDS = ("expected_answer", "ground_truth", "answer", "reference_answer", "label")
+_NOT_FOR_THE_VERIFIER = {"responses_create_params", "agent_ref", "external_id", "split", "tags"}
+
+OPENINGS = ("attempts", "task")
+
+TASK_FEATURES: dict[str, Feature] = {
+    "dataset": "string",
+    "task_id": "string",
+    "task_index": "int64",
+    "attempts": "int64",
+    "mean_reward": "float64",
+    "solve_rate": "float64",
+}
+
+
+def opened_row(task: TaskPrompt, options: Options) -> TaskRow:
+    """Return the row with the prompt that `options.opening` selects. Raises Dropped."""
+    if options.opening == "task":
+        return task.task
+    if task.asked is None:
+        raise Dropped("prompt_template_gap")
+    return task.asked
+
+
+def question_messages(task: TaskPrompt, options: Options) -> list[Message]:
+    """Return the prompt, with instructions as the system message. Raises Dropped."""
+    row = opened_row(task, options)
+    instructions = row["responses_create_params"].get("instructions")
+    opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
+    asked = item_messages([*opening, *input_items(row)])
+    if not any(one["role"] == "user" for one in asked):
+        raise Dropped("no_user_message")
+    return asked
+
+
+def ground_truth(row: TaskRow) -> str:
+    """Return the verifier's expected value as text.
+
+    A column with a number in one row and text in another cannot load.
+
+    This is the expected answer if the task has one of the usual fields, else all verifier fields as JSON.
+    """
+    found: Any = next((row[name] for name in ANSWER_FIELDS if row.get(name) is not None), None)
+    if found is None:
+        found = {key: value for key, value in row.items() if key not in _NOT_FOR_THE_VERIFIER}
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def task_columns(task: TaskPrompt) -> Row:
+    """Return the columns of a task.
+
+    Without attempts, `attempts` is 0 and the figures are 0.0, because columns must not be null.
+    """
+    group = task.group
+    return {
+        "dataset": task.dataset,
+        "task_id": task.task_id,
+        "task_index": task.task_index,
+        "attempts": group.size if group else 0,
+        "mean_reward": group.mean if group else 0.0,
+        "solve_rate": group.solved / group.size if group and group.size else 0.0,
+        **task.columns,
+    }
+
+
+_HEAD = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_TAIL = (
+    "</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+)
+
+
+def tools_block(tools: list[dict[str, Any]]) -> str:
+    """Return the text that describes the tools in a system message. `tools` are nested, as in Chat Completions."""
+    lines = (json.dumps(tool, ensure_ascii=False) for tool in tools)
+    return "\n".join([_HEAD, *lines, _TAIL])
+
+
+def call_text(call: dict[str, Any]) -> str:
+    """Return one tool call as the model writes it."""
+    function = call["function"]
+    arguments = function["arguments"]
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    name = json.dumps(function["name"], ensure_ascii=False)
+    return f'<tool_call>\n{{"name": {name}, "arguments": {written}}}\n</tool_call>'
+
+
+def turn_text(message: Message) -> str:
+    """Return the text of an assistant message: its content, then its calls.
+
+    Reasoning alone already ends with a blank line.
+    """
+    content: str = message["content"]
+    calls = "\n".join(call_text(call) for call in message.get("tool_calls", ()))
+    separate = content and calls and not content.endswith("</think>\n\n")
+    return f"{content}\n{calls}" if separate else content + calls
+
+
+def prompt_text(messages: list[Message]) -> str:
+    """Return the messages as text, with the opening of the model's turn."""
+    return _render(messages) + "<|im_start|>assistant\n"
+
+
+def completion_text(messages: list[Message]) -> str:
+    """Return the text after `prompt_text`, up to the end of the last turn without its final newline."""
+    return _render(messages).removeprefix("<|im_start|>assistant\n").removesuffix("\n")
+
+
+def _render(messages: list[Message]) -> str:
+    written: list[str] = []
+    answers: list[str] = []
+    for said in messages:
+        if said["role"] == "tool":
+            # Answers of one turn share one user message.
+            answers.append(f"<tool_response>\n{said['content']}\n</tool_response>")
+            continue
+        written += _flush(answers)
+        text = turn_text(said) if said["role"] == "assistant" else said["content"]
+        written.append(_framed(said["role"], text))
+    return "".join([*written, *_flush(answers)])
+
+
+def _flush(answers: list[str]) -> list[str]:
+    framed = [_framed("user", "\n".join(answers))] if answers else []
+    answers.clear()
+    return framed
+
+
+def _framed(role: str, text: str) -> str:
+    return f"<|im_start|>{role}\n{text}<|im_end|>\n"

@@ -1,12 +1,13 @@
-"""TRL 1.x: SFT, DPO, KTO and reward-model rows, prompts for GRPO. Columns as in TRL's `dataset_formats`.
+"""TRL 1.x: SFT, DPO, KTO and reward-model rows, and prompts for GRPO.
 
-TRL's `messages` are trained whole, tool outputs included, unless `assistant_only_loss=True`; a DPO loss covers
-everything after the prompt, tool outputs included, so only the step level keeps them out of it.
+Columns as in TRL's `dataset_formats`.
+
+TRL trains on all `messages`, including tool outputs, unless `assistant_only_loss=True`. A DPO loss covers everything
+after the prompt, including tool outputs; only level step excludes them.
 """
 
 from collections.abc import Callable, Iterator
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
@@ -16,8 +17,15 @@ from apps.gym.exporters.dataset_columns import (
     tools_feature,
 )
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.task_questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
-from apps.gym.exporters.training_conversations import attempt_conversation
+from apps.gym.exporters.training_conversations import (
+    OPENINGS,
+    TASK_FEATURES,
+    attempt_conversation,
+    ground_truth,
+    pair_conversations,
+    question_messages,
+    task_columns,
+)
 from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import count_spoken, join_calls, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable
@@ -30,7 +38,7 @@ CHAT = {
     "tools": ("column", "text", "system", "dropped"),
 }
 IGNORED = -100
-"""The label of a token that is not trained on."""
+"""The label of tokens that are excluded from the loss."""
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -53,7 +61,7 @@ def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """One row a turn of the model: what it saw as the prompt, what it said as the completion."""
+    """Yield one row for each turn of the model, with its input as the prompt and its message as the completion."""
     whole = attempt_conversation(attempt, options)
     for index, message in enumerate(whole.completion):
         if message["role"] == "assistant":
@@ -67,9 +75,9 @@ def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """One row a segment: the ids that the model saw and sampled, trained where it sampled them.
+    """Yield one row for each segment of captured ids, with labels only for the tokens that the model sampled.
 
-    All or nothing: where tokens of some turns are missing, the rows would show half of what was done, as good as all.
+    Raises Dropped if some turns have no tokens: the rows would look complete but lack turns.
     """
     try:
         segments = join_calls(stored_tokens(attempt.events))
@@ -149,8 +157,8 @@ FORMATS = [
         rows=sft_rows,
         features=attempt_features("messages"),
         choices=CHAT,
-        note="SFTTrainer trains on everything, tool outputs included, unless assistant_only_loss=True. Its max_length "
-        "is 1024 unless set: longer rows are cut.",
+        note="SFTTrainer trains on everything, including tool outputs, unless assistant_only_loss=True. Its "
+        "max_length defaults to 1024; longer rows are cut.",
     ),
     Format(
         slug="trl_sft_completion",
@@ -160,18 +168,18 @@ FORMATS = [
         rows=completion_rows,
         features=attempt_features("prompt", "completion"),
         choices=CHAT,
-        note="The loss covers the completion, tool outputs included, unless assistant_only_loss=True as well.",
+        note="The loss covers the completion, including tool outputs, unless assistant_only_loss=True.",
     ),
     Format(
         slug="trl_sft_turns",
-        title="TRL SFT, a row a turn",
+        title="TRL SFT, one row per turn",
         trainer="TRL",
         makes="demonstrations",
         rows=turn_rows,
         features=attempt_features("prompt", "completion", "turn"),
         choices=CHAT,
-        note="What the model saw and what it said, turn by turn: right for every chat template, also those that drop "
-        "earlier reasoning. The loss covers one turn of the model alone.",
+        note="One row per model turn, with the input of that turn. Works with every chat template, including "
+        "templates that drop earlier reasoning. The loss covers one model turn.",
     ),
     Format(
         slug="trl_sft_tokens",
@@ -185,8 +193,8 @@ FORMATS = [
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
         needs_tokens=True,
-        note="The very ids that the model saw and sampled: no template and no tokenizer comes between. Only for the "
-        "model, or one with the same tokenizer, that sampled them. Axolotl loads the same file.",
+        note="The exact token ids that the model read and sampled, without template or tokenizer. Only for the "
+        "same model, or one with the same tokenizer. Axolotl loads the same file.",
     ),
     Format(
         slug="trl_dpo",
@@ -196,8 +204,8 @@ FORMATS = [
         rows=dpo_rows,
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
-        note="DPOTrainer's loss covers all that follows the prompt, tool outputs included; a pair of the level step "
-        "has one turn of the model on each side. Its max_length is 1024 unless set.",
+        note="DPOTrainer's loss covers everything after the prompt, including tool outputs. With level step, each "
+        "side is one model turn. Its max_length defaults to 1024.",
     ),
     Format(
         slug="trl_reward",
@@ -207,19 +215,19 @@ FORMATS = [
         rows=dpo_rows,
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("implicit",)},
-        refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: the prompt stands in both sides."},
-        note="RewardTrainer scores whole conversations. It subtracts a column called margin in its loss: none is "
-        "written, and reward_margin of pairs by rewards can be renamed to it.",
+        refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: both sides include the prompt."},
+        note="RewardTrainer scores whole conversations. It subtracts a margin column in its loss; none is written. "
+        "To use margins, rename reward_margin to margin in pairs from rewards.",
     ),
     Format(
         slug="trl_kto",
-        title="TRL KTO, attempts called good or bad",
+        title="TRL KTO, attempts labelled good or bad",
         trainer="TRL",
         makes="labels",
         rows=kto_rows,
         features=attempt_features("prompt", "completion", "label"),
         choices={**CHAT, "good_from": ("0.5",)},
-        note="Good is an attempt with a reward of good_from and more. The loss covers the completion.",
+        note="Attempts with a reward of at least good_from are good. The loss covers the completion.",
     ),
     Format(
         slug="trl_grpo",
@@ -234,7 +242,7 @@ FORMATS = [
             **TASK_FEATURES,
         },
         choices={"opening": OPENINGS},
-        note="GRPOTrainer samples its own completions. Every column but the prompt reaches its reward functions; tools "
-        "are Python functions that are given to the trainer, not a column.",
+        note="GRPOTrainer samples its own completions. All columns except the prompt are passed to its reward "
+        "functions. Tools are Python functions passed to the trainer, not a column.",
     ),
 ]

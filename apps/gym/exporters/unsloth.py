@@ -1,4 +1,4 @@
-"""Unsloth, which wraps TRL: prompt and completion. A file with messages alone would need a function to format it."""
+"""Unsloth, which wraps TRL: prompt and completion. Files with only messages would need a formatting function."""
 
 from apps.gym.exporters.protocol import Format
 from apps.gym.exporters.trl import CHAT, attempt_features, completion_rows
@@ -12,7 +12,7 @@ FORMATS = [
         rows=completion_rows,
         features=attempt_features("prompt", "completion"),
         choices=CHAT,
-        note="Then train_on_responses_only(instruction_part, response_part), as Unsloth's own guides do. For DPO and "
-        "GRPO it takes the files of TRL.",
+        note="Load it, then call train_on_responses_only(instruction_part, response_part), as Unsloth's guides do. "
+        "For DPO and GRPO, use the TRL formats.",
     ),
 ]

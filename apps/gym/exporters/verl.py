@@ -1,15 +1,20 @@
 """verl: SFT as Parquet with JSON text, and RL prompts.
 
 Nested Parquet is corrupted even by one row with two tools: pandas unifies their parameters and writes nulls into them.
-So messages and tools are text, which a dataset class of a few lines reads back (`examples/verl/`).
+Messages and tools are therefore text, which a short dataset class parses (`examples/verl/`).
 """
 
 from collections.abc import Iterator
 
 from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
-from apps.gym.exporters.task_questions import OPENINGS, ground_truth, question_messages, task_columns
-from apps.gym.exporters.training_conversations import attempt_conversation
+from apps.gym.exporters.training_conversations import (
+    OPENINGS,
+    attempt_conversation,
+    ground_truth,
+    question_messages,
+    task_columns,
+)
 from apps.gym.traces.messages import nested_tools
 
 
@@ -23,8 +28,10 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
-    """No `tools_kwargs`: an empty one cannot be written to Parquet, and different ones are unified with nulls. Schemas
-    of tools are text, for the same reason."""
+    """Yield a row without `tools_kwargs`: Parquet cannot store an empty one, and unifies different ones with nulls.
+
+    Tool schemas are text for the same reason.
+    """
     figures = task_columns(task)
     yield {
         "data_source": task.dataset,
@@ -58,13 +65,13 @@ FORMATS = [
             "tools": ("text", "system"),
         },
         refused={
-            ("tools", "column"): "verl reads nested columns through pandas, which writes nulls into the parameters of "
-            "tools and the arguments of calls.",
-            ("arguments", "text"): "Chat templates of the Qwen 2.5 kind write arguments that are text twice encoded.",
+            ("tools", "column"): "verl reads nested columns with pandas, which adds nulls to tool parameters and "
+            "call arguments.",
+            ("arguments", "text"): "Chat templates like that of Qwen 2.5 encode text arguments twice.",
         },
         encodings=("parquet",),
-        note="Parquet only, with data.custom_cls.path and .name set to the class in examples/verl/. The loss covers "
-        "the turns of the assistant. Stock Qwen 3 templates fail verl's check of several turns: use one for training.",
+        note="Parquet only. Set data.custom_cls.path and .name to the class in examples/verl/. The loss covers the "
+        "assistant's turns. Stock Qwen 3 templates fail verl's multi-turn check: use a training template.",
     ),
     Format(
         slug="verl_rl",
@@ -82,8 +89,8 @@ FORMATS = [
         },
         choices={"opening": OPENINGS},
         encodings=("jsonl",),
-        note="verl samples its own completions and scores them by data_source and ground_truth, which is text always. "
-        "Tasks with tools go to its tool_agent, which calls what its tool_config_path names: extra_info.tools has the "
-        "schemas of theirs, as text.",
+        note="verl samples its own completions and scores them by data_source and ground_truth, which is always "
+        "text. Tasks with tools use its tool_agent, which calls the tools in tool_config_path. "
+        "extra_info.tools has their schemas as text.",
     ),
 ]

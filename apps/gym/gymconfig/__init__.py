@@ -1,1 +1,1 @@
-"""NeMo Gym's YAML configurations: merged and resolved as its own commands do, then taken for what they describe."""
+"""Read NeMo Gym's YAML configurations: merge and resolve them like its own commands, then list what they describe."""

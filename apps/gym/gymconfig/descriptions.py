@@ -1,4 +1,4 @@
-"""What a configuration describes: resource servers, agents with their datasets, models."""
+"""The contents of a configuration: resource servers, agents with their datasets, models."""
 
 import re
 from collections.abc import Mapping
@@ -6,19 +6,20 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
-from apps.gym.gymconfig.inheritance import resolve_inheritance
-from apps.gym.gymconfig.merging import merge_texts
-from apps.gym.gymconfig.references import Values
-from apps.gym.gymconfig.unsupported_values import find_unusable
+from apps.gym.gymconfig.merging import ConfigRefused, Problem, merge_texts, resolve_inheritance
+from apps.gym.gymconfig.references import Values, find_unusable
+from apps.gym.traces.items import as_object
 
 SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
 SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server listens on is not where it is reached
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a listening address, not a reachable one
 
 
 class ResourceServer(msgspec.Struct, kw_only=True):
-    """`url` is empty where the configuration says neither host nor port: its servers then take any free port."""
+    """A resource server.
+
+    `url` is empty if the configuration names neither host nor port; it then takes any free port.
+    """
 
     name: str
     key: str
@@ -48,7 +49,7 @@ class Agent(msgspec.Struct, kw_only=True):
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """`provider` is `openai`, `azure`, `vllm` or `compatible`; `wire` `responses` or `chat`."""
+    """A model. `provider` is `openai`, `azure`, `vllm` or `compatible`; `wire` is `responses` or `chat`."""
 
     name: str
     key: str
@@ -64,7 +65,7 @@ class Model(msgspec.Struct, kw_only=True):
 
 
 class Description(msgspec.Struct, kw_only=True):
-    """`notes` tell of what was left out, and why; `files` says for each key where it stands."""
+    """The contents of a configuration. `notes` list what was left out and why."""
 
     servers: list[ResourceServer] = []
     agents: list[Agent] = []
@@ -85,7 +86,7 @@ def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) ->
     try:
         resolve_inheritance(merged)
     except RecursionError:
-        raise ConfigRefused(Problem("", "", "what it inherits is nested too deep")) from None
+        raise ConfigRefused(Problem("", "", "the inheritance is nested too deep")) from None
     values = Values(merged)
     reader = _Reader(values, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
     for name in values.names:
@@ -104,8 +105,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, name: str) -> None:
-        value = self._values.raw(name)
-        for kind in [kind for kind in self._kinds if isinstance(value, dict) and kind in value]:
+        for kind in [kind for kind in self._kinds if kind in as_object(self._values.raw(name))]:
             try:
                 self._read_server(name, kind)
             except ConfigRefused as refused:
@@ -158,7 +158,7 @@ class _Reader:
             self._read_dataset(given, f"{key}.datasets[{place}]", server)
 
     def _reference(self, key: str, kind: str) -> str:
-        """The name in `{type, name}`; empty where there is no such key."""
+        """Return the name in `{type, name}`, or an empty text without the key."""
         given = self._values.get(key)
         if given is None:
             return ""
@@ -232,7 +232,7 @@ class _Reader:
             )
         else:
             told = (
-                f"{implementation} is started by NeMo Gym itself: serve it, and name it as a vllm_model or openai_model"
+                f"{implementation} is started by NeMo Gym itself. Serve it and declare it as vllm_model or openai_model"
             )
             self.found.notes.append(Problem(values.file_of(key), key, told))
 
@@ -240,28 +240,25 @@ class _Reader:
         if not model.base_urls or not all(model.base_urls):
             raise self._values.refuse(key, "has no base URL")
         if not model.model:
-            raise self._values.refuse(key, "does not say what the model is called")
+            raise self._values.refuse(key, "has no model name")
         self.found.models.append(model)
 
     def check_references(self) -> None:
-        """Every server that an agent names must be there; what is a Gymnasium server shows in its agent."""
+        """Check that all referenced servers exist. An agent's kind shows whether its server is a Gymnasium server."""
         servers = {server.name: server for server in self.found.servers}
-        models = {name for name in self._values.names if self._is_model(name)}
+        models = {name for name in self._values.names if MODELS in as_object(self._values.raw(name))}
         for agent in self.found.agents:
             if agent.server and agent.server not in servers:
                 told = (
-                    f"refers to {agent.server!r}, which is not there; there are: {', '.join(sorted(servers)) or 'none'}"
+                    f"refers to {agent.server!r}, which does not exist. Available: "
+                    f"{', '.join(sorted(servers)) or 'none'}"
                 )
                 self.problems.append(Problem(self._values.file_of(agent.key), f"{agent.key}.resources_server", told))
             elif agent.server and re.search("gymnasium", agent.kind):
                 servers[agent.server].is_gymnasium = True
             if agent.model and agent.model not in models:
-                told = f"its model server {agent.model!r} is in none of these files"
+                told = f"its model server {agent.model!r} is not in these files"
                 self.found.notes.append(Problem(self._values.file_of(agent.key), f"{agent.key}.model_server", told))
-
-    def _is_model(self, name: str) -> bool:
-        value = self._values.raw(name)
-        return isinstance(value, dict) and MODELS in value
 
 
 def _is_openai(url: str) -> bool:
@@ -273,7 +270,7 @@ def _texts(given: dict[str, Any]) -> dict[str, str]:
 
 
 def _source(given: dict[str, Any]) -> str:
-    """Where the file can be had, in one line."""
+    """Return where the file can be downloaded, in one line."""
     source = given.get("source") or given.get("huggingface_identifier")
     if isinstance(source, dict) and source.get("repo_id"):
         return f"Hugging Face {source['repo_id']} {source.get('artifact_fpath') or ''}".strip()

@@ -1,18 +1,18 @@
-"""Several configurations in one text, as people paste them: YAML documents, each below a line `--- # name.yaml`."""
+"""Several configurations pasted as one text: YAML documents, each below a line `--- # name.yaml`."""
 
 import re
 
 from apps.gym.redaction.shortening import cut
 
 MOST_PASTED = 100_000
-"""Characters; read in about two seconds, however they are chosen."""
+"""Maximum characters. Any text of this length is read in about two seconds."""
 MOST_DESCRIBED = 200
-"""Servers, agents, models and datasets: a preview has written them all before it takes them back."""
+"""Maximum servers, agents, models and datasets. A preview writes all of them before it rolls back."""
 _DIVIDER = re.compile(r"^---[ \t]*+(?:#(?P<name>[^\r\n]*+))?\r?$", re.MULTILINE)
 
 
 def split_texts(text: str) -> dict[str, str]:
-    """Each document by its name; one without a name is called by its number. Empty ones count for nothing."""
+    """Return each document by its name, or its number without a name. Empty documents are skipped."""
     names, starts, ends = [""], [0], []
     for divider in _DIVIDER.finditer(text):
         names.append(cut((divider["name"] or "").strip(), 100))
@@ -27,5 +27,5 @@ def split_texts(text: str) -> dict[str, str]:
 
 
 def join_texts(texts: list[tuple[str, str]]) -> str:
-    """The other way round, for files: names and texts."""
+    """Join names and texts of files into one text, the reverse of `split_texts`."""
     return "\n".join(f"--- # {' '.join(name.split())}\n{text}" for name, text in texts)

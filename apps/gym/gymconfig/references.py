@@ -1,26 +1,69 @@
-"""Values of a configuration. References are resolved when they are asked for: `${a.b}`, `${oc.env:NAME,default}`, …
+"""Values of a configuration.
 
-What nobody asks for may stay unresolved: a configuration is full of keys that only its own servers read.
+References are resolved on access: `${a.b}`, `${oc.env:NAME,default}`, …
+
+Unused references may stay unresolved: configurations have many keys that only other servers read.
 """
 
+import math
 import re
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
-from apps.gym.gymconfig.inheritance import MISSING
-from apps.gym.gymconfig.merging import Merged
-from apps.gym.gymconfig.unsupported_values import look_at
-from apps.gym.gymconfig.yaml_reader import NotYaml, read_yaml
+from apps.gym.gymconfig.merging import MISSING, ConfigRefused, Merged, NotYaml, Problem, read_yaml
+from apps.gym.storable import find_unstorable
+
+_MOST_PROBLEMS = 50
+_LARGEST = 2**63
+
+
+def find_unusable(merged: Merged) -> list[Problem]:
+    """Return the first unusable keys and values."""
+    found: list[Problem] = []
+    for key, told in _look(merged.tree):
+        found.append(Problem(merged.file_of(key), key, told))
+        if len(found) == _MOST_PROBLEMS:
+            break
+    return found
+
+
+def _look(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if "." in name:
+            yield _plain(name), "has a dot in its name, which means a nested key"
+        yield from look_at(name, value)
+
+
+def look_at(place: str, given: Any) -> Iterator[tuple[str, str]]:
+    """Yield the keys inside a value that cannot be stored, each with its problem."""
+    waiting: deque[tuple[str, Any]] = deque([(place, given)])
+    while waiting:
+        key, value = waiting.popleft()
+        if isinstance(value, dict):
+            waiting += [(f"{key}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{key}[{place}]", inner) for place, inner in enumerate(value)]
+        if find_unstorable(key) is not None:
+            yield _plain(key), "has a NUL character or an unpaired surrogate in its name"
+        elif isinstance(value, str) and find_unstorable(value) is not None:
+            yield key, "contains a NUL character or an unpaired surrogate"
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield key, "is not a finite number"
+        elif isinstance(value, int) and abs(value) >= _LARGEST:
+            yield key, "is a number of more than 64 bits"
+
+
+def _plain(name: str) -> str:
+    return name.encode(errors="replace").decode().replace("\0", "�")
+
 
 _MAX_DEPTH = 20
 _MOST_STEPS = 300_000
-"""Values and references that are looked at for one configuration: far beyond what any needs."""
+"""Maximum values and references read for one configuration, far beyond the needs of any."""
 _LONGEST = 1024 * 1024
+ABSENT: Any = object()
 _INNERMOST = re.compile(r"\$\{([^${}]*)\}")
-
-
-class Absent(Exception):
-    """There is no such key."""
 
 
 class Values:
@@ -33,19 +76,18 @@ class Values:
         return list(self._merged.tree)
 
     def raw(self, key: str) -> Any:
-        """As it stands in the files. Raises Absent."""
+        """Return the value as in the files, or ABSENT without the key."""
         value: Any = self._merged.tree
         for name in key.split("."):
             if not isinstance(value, dict) or name not in value:
-                raise Absent(key)
+                return ABSENT
             value = value[name]
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, resolved; `default` where there is none or null. Raises ConfigRefused."""
-        try:
-            value = self.raw(key)
-        except Absent:
+        """Return the resolved value, or `default` if it is missing or null. Raises ConfigRefused."""
+        value = self.raw(key)
+        if value is ABSENT:
             return default
         try:
             found = self._resolve(value, key, 0)
@@ -54,7 +96,7 @@ class Values:
         return default if found is None else found
 
     def text(self, key: str, default: str = "") -> str:
-        """A text or a number, as text."""
+        """Return a text or a number as text."""
         value = self.get(key, default)
         if isinstance(value, dict | list | bool):
             raise self.refuse(key, f"must be a text, not {_kind(value)}")
@@ -88,10 +130,10 @@ class Values:
 
     def _resolve(self, value: Any, key: str, depth: int) -> Any:
         if depth > _MAX_DEPTH:
-            raise self.refuse(key, "its references lead in a circle")
+            raise self.refuse(key, "its references are circular")
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise self.refuse(key, f"the references stand for more than {_MOST_STEPS:,} values")
+            raise self.refuse(key, f"the references expand to more than {_MOST_STEPS:,} values")
         if isinstance(value, dict):
             return {name: self._resolve(inner, f"{key}.{name}", depth) for name, inner in value.items()}
         if isinstance(value, list):
@@ -103,7 +145,7 @@ class Values:
         return self._interpolate(value, key, depth)
 
     def _interpolate(self, text: str, key: str, depth: int) -> Any:
-        """A text that is one reference becomes the value itself; others become text, from the innermost out."""
+        """Resolve references, innermost first. A text that is a single reference becomes the value itself."""
         for _ in range(_MAX_DEPTH):
             found = _INNERMOST.search(text)
             if found is None:
@@ -112,7 +154,7 @@ class Values:
             if found[0] == text:
                 return value
             if isinstance(value, dict | list):
-                raise self.refuse(key, f"{found[0]} is {_kind(value)}, which cannot stand inside a text")
+                raise self.refuse(key, f"{found[0]} is {_kind(value)}, which cannot be inserted into text")
             text = text[: found.start()] + ("" if value is None else str(value)) + text[found.end() :]
             if len(text) > _LONGEST:
                 raise self.refuse(key, f"becomes longer than {_LONGEST:,} characters")
@@ -124,30 +166,26 @@ class Values:
             if resolver == "oc.select":
                 return self._select(argument, key, depth)
             if resolver != "oc.env":
-                raise self.refuse(key, f"${{{resolver}:…}} is not understood: only oc.env and oc.select are")
+                raise self.refuse(key, f"${{{resolver}:…}} is not supported. Use oc.env or oc.select")
             return self._environment_default(argument, key)
         path = _absolute(name, key)
-        try:
-            value = self.raw(path)
-        except Absent:
+        value = self.raw(path)
+        if value is ABSENT:
             told = f"refers to {path}, which is not set: set it in a file, or on the command line"
-            raise self.refuse(key, told) from None
+            raise self.refuse(key, told)
         return self._resolve(value, path, depth + 1)
 
     def _select(self, argument: str, key: str, depth: int) -> Any:
-        """`a.b, default`: what stands there, if anything does."""
+        """Return the value of `a.b, default`: the value at a.b, else the default."""
         name, _, default = argument.partition(",")
         path = _absolute(name.strip(), key)
-        try:
-            value = self.raw(path)
-        except Absent:
-            value = None
-        if value is None or value == MISSING:
+        value = self.raw(path)
+        if value in (ABSENT, None, MISSING):
             return self._default(default.strip() or "null", key)
         return self._resolve(value, path, depth + 1)
 
     def _environment_default(self, argument: str, key: str) -> Any:
-        """Return the default of `NAME, default`: no environment variable of this machine is given out."""
+        """Return the default of `NAME, default`. Environment variables of this machine are never read."""
         name, comma, default = argument.partition(",")
         if not comma:
             raise self.refuse(key, f"reads {name.strip()} from the environment, which is not set there")
@@ -164,7 +202,7 @@ class Values:
 
 
 def _absolute(name: str, key: str) -> str:
-    """One dot before a name means the node that the key stands in, each further one the node above."""
+    """Return the absolute path. One leading dot means the node of the key, each further dot its parent."""
     bare = name.lstrip(".")
     dots = len(name) - len(bare)
     if not dots:

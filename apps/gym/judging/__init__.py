@@ -1,1 +1,1 @@
-"""Judge models: ask a policy model to score an attempt by a rubric, or which of two is better."""
+"""Judge models: ask a model to score an attempt by a rubric, or to choose the better of two."""

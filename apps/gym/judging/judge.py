@@ -1,4 +1,4 @@
-"""A judge: a policy model that is asked for verdicts, a bounded number of times, and never answered for."""
+"""Ask a judge model for verdicts, with limited retries. A missing verdict is never replaced by a default."""
 
 import asyncio
 import secrets
@@ -12,8 +12,15 @@ from apps.gym.calls.time_limits import TimeLimit, working_time
 from apps.gym.errors import GymError, JudgeError
 from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.prompts import ask_again, ask_verdict
-from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
-from apps.gym.judging.settings import JudgeSettings
+from apps.gym.judging.scale import (
+    JudgeSettings,
+    Verdict,
+    VerdictUnreadable,
+    find_answer,
+    read_choice,
+    read_explanation,
+    verdict_schema,
+)
 from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
@@ -21,21 +28,24 @@ from apps.gym.traces.items import Item, assistant_text
 from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
 
 CONTRADICTION = "contradicts itself"
-"""In the message of a JudgeError by which both orders were answered, and differently."""
+"""Part of the message of a JudgeError if the judge's answers in both orders differ."""
 
 Winner = Literal["a", "b", "tie"]
 _GIVEN: dict[str, Winner] = {"first": "a", "second": "b", "tie": "tie"}
 _SWAPPED: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
+_SAID_WINNER = {"a": "the answer is better", "b": "the expected answer is better", "tie": "they are even"}
 _WINNER = verdict_schema("winner", {"type": "string", "enum": list(_GIVEN), "description": "the better answer"})
 _EQUAL = verdict_schema("equal", {"type": "boolean", "description": "whether they are equal by the rubric"})
 Found = TypeVar("Found", bound=msgspec.Struct)
 
 
 class Judge:
-    """One judge model as an environment uses it. Serves any number of attempts at once, each in a judgement of its own.
+    """One judge model as an environment uses it.
 
-    `seats` bounds how many questions it is asked at once, `call_timeout` is seconds for one of them, retries of the
-    client included. `sampling` is the model's own; a judge's temperature is 0 unless its settings say otherwise.
+    Serves concurrent attempts, each with its own `Judgement`.
+
+    `seats` limits concurrent questions. `call_timeout` is the limit in seconds for one question, including the client's
+    retries. `sampling` is the model's own; the temperature is 0 unless the judge's settings set it.
     """
 
     def __init__(
@@ -57,19 +67,19 @@ class Judge:
         self.seats: AbstractAsyncContextManager[Any] = seats or nullcontext()
         self.call_timeout = call_timeout
 
-    def open_judgement(self, *, seed: int, session: str = "") -> "Judgement":
-        return Judgement(self, seed=seed, session=session)
+    def open_judgement(self, *, seed: int) -> "Judgement":
+        return Judgement(self, seed=seed)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of two answers is better: asked in both orders, answered alike."""
+    """The better of two answers, with the same verdict in both orders."""
 
     winner: Winner
     explanation: str = ""
 
 
 class Equality(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether two answers say the same: asked in both orders, answered alike."""
+    """Whether two answers are equal by the rubric, with the same verdict in both orders."""
 
     equal: bool
     explanation: str = ""
@@ -81,7 +91,7 @@ class _Preference(msgspec.Struct, frozen=True):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """A question to a judge with all that answers it."""
+    """A question to a judge, with everything needed to read its answer."""
 
     name: str
     prompt: list[Item]
@@ -90,49 +100,66 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class Judgement:
-    """What one attempt asks of a judge. `calls` is everything that was asked and answered, failures included."""
+    """The questions of one attempt to a judge. `calls` has all calls, including failures."""
 
-    def __init__(self, judge: Judge, *, seed: int, session: str = "") -> None:
+    def __init__(self, judge: Judge, *, seed: int) -> None:
         self.settings = judge.settings
         self.calls: list[JudgeCall] = []
         self._judge = judge
         self._seed = seed
-        self._session = session
         self._began = working_time()
-        # One question at a time for an attempt, so that a model that judges its own is never asked beyond its limit.
+        # One question at a time per attempt, so that a model that judges its own attempts is never called beyond its
+        # limit.
         self._turn = asyncio.Lock()
 
     def rubric(self, own: str = "") -> str:
-        """A row's own rubric, else the judge's, else the one for its question."""
+        """Return the row's own rubric, else the judge's, else the default of its question."""
         return own or self._judge.rubric or DEFAULT_RUBRICS[self.settings.question]
 
     async def score(self, *, rubric: str, **sections: str) -> Verdict:
-        """The judge's verdict on one attempt. Raises JudgeError."""
+        """Return the judge's verdict on one attempt. Raises JudgeError."""
         scale = self.settings.scale
         asked = self._compose("score", "score", rubric, sections, scale.schema())
         return await self._decide(asked, scale.read, lambda verdict: verdict.said)
 
     async def compare(self, *, rubric: str, a: str, b: str, **sections: str) -> Comparison:
-        """Which of two is better. A judge that prefers a place to an answer contradicts itself when they are swapped,
-        which is a JudgeError as any other."""
-        in_order = self._compose("compare", "compare", rubric, {**sections, "first": a, "second": b}, _WINNER)
-        given = await self._decide(in_order, _read_preference, lambda preference: preference.place)
-        in_turn = self._compose("compare", "compare, swapped", rubric, {**sections, "first": b, "second": a}, _WINNER)
-        swapped = await self._decide(in_turn, _read_preference, lambda preference: preference.place)
+        """Return the better of two answers.
+
+        Raises JudgeError, also if the verdict changes when the answers are swapped.
+        """
+        given, swapped = await self._ask_twice("compare", rubric, _WINNER, _read_preference, a=a, b=b, **sections)
         winner, again = _GIVEN[given.place], _SWAPPED[swapped.place]
         if winner != again:
-            raise self._contradiction(_say_winner(winner), _say_winner(again))
+            raise self._contradiction(_SAID_WINNER[winner], _SAID_WINNER[again])
         return Comparison(winner=winner, explanation=given.explanation)
 
     async def equal(self, *, rubric: str, a: str, b: str, **sections: str) -> Equality:
-        """Whether two answers say the same; both orders must agree. Raises JudgeError."""
-        in_order = self._compose("equal", "equal", rubric, {**sections, "first": a, "second": b}, _EQUAL)
-        given = await self._decide(in_order, _read_equality, lambda equality: equality.equal)
-        in_turn = self._compose("equal", "equal, swapped", rubric, {**sections, "first": b, "second": a}, _EQUAL)
-        swapped = await self._decide(in_turn, _read_equality, lambda equality: equality.equal)
+        """Return whether two answers are equal by the rubric. Raises JudgeError, also if the two orders disagree."""
+        given, swapped = await self._ask_twice("equal", rubric, _EQUAL, _read_equality, a=a, b=b, **sections)
         if given.equal != swapped.equal:
-            raise self._contradiction(_say_equal(given.equal), _say_equal(swapped.equal))
+            raise self._contradiction(*("equal" if one.equal else "different" for one in (given, swapped)))
         return given
+
+    async def _ask_twice(
+        self,
+        question: str,
+        rubric: str,
+        schema: dict[str, Any],
+        read: Callable[[dict[str, Any]], Found],
+        *,
+        a: str,
+        b: str,
+        **sections: str,
+    ) -> tuple[Found, Found]:
+        """Return the verdicts on two answers in this order, and swapped."""
+
+        def said(verdict: Found) -> object:
+            return msgspec.structs.astuple(verdict)[0]
+
+        in_order = self._compose(question, question, rubric, {**sections, "first": a, "second": b}, schema)
+        given = await self._decide(in_order, read, said)
+        in_turn = self._compose(question, f"{question}, swapped", rubric, {**sections, "first": b, "second": a}, schema)
+        return given, await self._decide(in_turn, read, said)
 
     def _compose(
         self, question: str, name: str, rubric: str, sections: dict[str, str], schema: dict[str, Any]
@@ -147,12 +174,12 @@ class Judgement:
     async def _decide(
         self, asked: _Asked, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
     ) -> Found:
-        """Ask until an answer can be read, telling the judge what was wrong with the last one."""
+        """Repeat the question until the answer is valid, each time with the problem of the last answer."""
         seen: list[Item] = []
         added = asked.prompt
         for tries in range(1, self.settings.tries + 1):
             seen = [*seen, *added]
-            # Another seed: at temperature 0 the same question has the same answer.
+            # A new seed: at temperature 0 the same question would have the same answer.
             sampling = self._sampling(asked.schema, tries)
             call = JudgeCall(judge=self._judge.name, question=asked.name, prompt=added, tries=tries, sampling=sampling)
             reply = await self._ask(call, seen)
@@ -176,7 +203,10 @@ class Judgement:
         return sampling
 
     async def _ask(self, call: JudgeCall, items: list[Item]) -> Reply:
-        """One call, which is kept whatever comes of it. Waiting for a seat or flow control is not the judge's time."""
+        """Make one call, and record it whatever its outcome.
+
+        Time spent waiting for a seat or flow control does not count.
+        """
         judge = self._judge
         async with self._turn, judge.seats:
             self.calls.append(call)
@@ -184,7 +214,7 @@ class Judgement:
             call.at = began - self._began
             try:
                 async with TimeLimit(judge.call_timeout):
-                    reply = await judge.policy.ask(Ask(items=items, sampling=call.sampling, session=self._session))
+                    reply = await judge.policy.ask(Ask(items=items, sampling=call.sampling))
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
                 raise JudgeError(f"The judge {judge.name} gave {call.problem}.") from None
@@ -192,7 +222,7 @@ class Judgement:
                 call.problem = str(error)
                 raise JudgeError(f"The judge {judge.name} failed: {error}").because_of(error) from error
             except asyncio.CancelledError:
-                call.problem = "the attempt ended before it answered"
+                call.problem = "the attempt ended before an answer"
                 raise
             finally:
                 call.duration = working_time() - began
@@ -214,28 +244,17 @@ class Judgement:
 
 
 def _read_preference(answer: dict[str, Any]) -> _Preference:
-    if "winner" not in answer:
-        raise VerdictUnreadable("the object has no `winner`")
-    return _Preference(read_choice(answer["winner"], list(_GIVEN)), read_explanation(answer))
+    return _Preference(read_choice(find_answer(answer, "winner"), list(_GIVEN)), read_explanation(answer))
 
 
 def _read_equality(answer: dict[str, Any]) -> Equality:
-    if "equal" not in answer:
-        raise VerdictUnreadable("the object has no `equal`")
-    if not isinstance(answer["equal"], bool):
+    equal = find_answer(answer, "equal")
+    if not isinstance(equal, bool):
         raise VerdictUnreadable("`equal` must be true or false")
-    return Equality(equal=answer["equal"], explanation=read_explanation(answer))
+    return Equality(equal=equal, explanation=read_explanation(answer))
 
 
 def _find_refusal(items: list[Item]) -> str:
-    """What a provider marked as a refusal: its words are never read as a verdict."""
+    """Return the refusal that a provider marked. Its text is never read as a verdict."""
     parts = (part for item in items if isinstance(item.get("content"), list) for part in item["content"])
     return next((str(part["refusal"]) for part in parts if isinstance(part, dict) and part.get("refusal")), "")
-
-
-def _say_winner(winner: Winner) -> str:
-    return {"a": "the answer is better", "b": "the expected answer is better", "tie": "they are even"}[winner]
-
-
-def _say_equal(equal: bool) -> str:
-    return "equal" if equal else "different"

@@ -1,4 +1,4 @@
-"""Rubrics: what a judge looks for, with placeholders for what it is given."""
+"""Rubrics of judges, with placeholders for the sections that the judge reads."""
 
 import re
 
@@ -9,12 +9,12 @@ DEFAULT_RUBRICS = {
 }
 
 PLACEHOLDERS = {
-    "task": "what the attempt was asked",
-    "expected_answer": "the row's reference_answer or expected_answer",
-    "answer": "the attempt's last message",
-    "trace": "its messages, calls and their results, without reasoning",
+    "task": "the input of the task",
+    "expected_answer": "reference_answer or expected_answer of the row",
+    "answer": "the final answer",
+    "trace": "all messages, calls and results, without reasoning",
 }
-"""In a rubric as `{task}`. Other braces stand for themselves, so that a rubric may hold JSON."""
+"""Written in a rubric as `{task}`. Other braces are literal, so that a rubric may contain JSON."""
 
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 
@@ -24,7 +24,7 @@ def find_placeholders(rubric: str) -> set[str]:
 
 
 def fill_rubric(rubric: str, mark: str, *, compared: bool) -> str:
-    """Each placeholder becomes the name of its section: what others wrote never stands among the judge's orders."""
+    """Replace each placeholder by the name of its section, so that untrusted text is never among the instructions."""
 
     def name(found: re.Match[str]) -> str:
         if compared and found[1] in ("answer", "expected_answer"):

@@ -1,4 +1,4 @@
-"""What a judge is asked. Everything that others wrote stands between tags with a mark that they cannot know."""
+"""Prompts of a judge. All untrusted text is between tags with a random mark."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _FORM = (
 def ask_verdict(
     question: str, *, rubric: str, sections: dict[str, str], schema: dict[str, Any], mark: str
 ) -> list[Item]:
-    """A system message with rubric and rules, and a user message with the sections, each text under its name."""
+    """Return a system message with rubric and rules, and a user message with the sections, each between tags."""
     rules = _DATA.format(mark=mark)
     if "expected_answer" in sections:
         rules += _EXPECTED.format(mark=mark)
@@ -44,19 +44,19 @@ def ask_again(problem: str) -> Item:
 
 
 def readable_prompt(items: list[Item], limit: int) -> str:
-    """What the attempt was asked, as text; the system prompt and earlier turns included."""
+    """Return the prompt of the attempt as text, including the system prompt and earlier turns."""
     users = [text_of(item) for item in items if item_type(item) == "message" and item.get("role") == "user"]
     return cut_middle(users[0] if len(users) == len(items) == 1 else readable_trace(items, limit), limit)
 
 
 def final_answer(output: list[Item]) -> str:
-    """The text of the last assistant message; empty where the attempt ended before one."""
+    """Return the text of the last assistant message, or an empty text if the attempt ended before one."""
     last = next((item for item in reversed(output) if item_type(item) in ("message", "function_call")), {})
     return text_of(last) if item_type(last) == "message" and last.get("role") == "assistant" else ""
 
 
 def readable_trace(items: list[Item], limit: int) -> str:
-    """Messages, calls and their results as text, without reasoning: what was done is judged, not what was thought."""
+    """Return messages, calls and results as text, without reasoning: judges score actions, not thoughts."""
     parts = (_readable(item) for item in items)
     return cut_middle("\n\n".join(part for part in parts if part), limit)
 

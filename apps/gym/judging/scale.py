@@ -1,22 +1,23 @@
-"""What a judge may answer, and which reward that is."""
+"""The answers that a judge may give, and their rewards."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from apps.gym.redaction.shortening import cut, shorten
+from apps.gym.wires.dialect import FIXED
 
 MAX_EXPLANATION = 8_000
-"""Characters of a judge's explanation that are kept; the reply itself is kept whole."""
+"""Maximum characters kept of a judge's explanation. The reply itself is kept whole."""
 
 
 class VerdictUnreadable(Exception):
-    """The judge's answer holds no verdict on its scale; the message says why, for the judge to read."""
+    """Raised if the judge's answer contains no valid verdict. The message explains the problem to the judge."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge found. `said` is its own word or number, `value` the reward that this is."""
+    """A judge's verdict. `said` is its word or number, `value` the resulting reward."""
 
     said: str | float
     value: float
@@ -24,7 +25,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Numbers from `low` to `high`, which become rewards from 0.0 to 1.0; or named `verdicts` with a reward each."""
+    """Numbers from `low` to `high`, scaled to rewards from 0.0 to 1.0; or named `verdicts` with a reward each."""
 
     low: float = 0.0
     high: float = 10.0
@@ -49,15 +50,13 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"a number from {self.low:g} (worst) to {self.high:g} (best)"
 
     def schema(self) -> dict[str, Any]:
-        # Without minimum and maximum: some providers refuse a strict schema that has them.
+        # Without minimum and maximum, because some providers reject strict schemas that have them.
         kind: dict[str, Any] = {"type": "string", "enum": list(self.verdicts)} if self.verdicts else {"type": "number"}
         return verdict_schema(self.key, {**kind, "description": self.describe()})
 
     def read(self, answer: dict[str, Any]) -> Verdict:
-        """The verdict in a judge's object. Raises VerdictUnreadable."""
-        if self.key not in answer:
-            raise VerdictUnreadable(f"the object has no `{self.key}`")
-        given, explanation = answer[self.key], read_explanation(answer)
+        """Return the verdict in a judge's object. Raises VerdictUnreadable."""
+        given, explanation = find_answer(answer, self.key), read_explanation(answer)
         if self.verdicts:
             name = read_choice(given, list(self.verdicts))
             return Verdict(said=name, value=self.verdicts[name], explanation=explanation)
@@ -70,9 +69,11 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def verdict_schema(key: str, kind: dict[str, Any]) -> dict[str, Any]:
-    """The explanation comes before the verdict: a model that writes in this order has thought before it judges.
+    """Return the schema of an answer.
 
-    The mark's value is no part of it: a server that compiles schemas compiles this one once.
+    The explanation comes first, so that the model reasons before its verdict.
+
+    The value of the mark is not in the schema, so that servers compile the schema only once.
     """
     return {
         "type": "object",
@@ -82,8 +83,14 @@ def verdict_schema(key: str, kind: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def find_answer(answer: dict[str, Any], key: str) -> Any:
+    if key not in answer:
+        raise VerdictUnreadable(f"the object has no `{key}`")
+    return answer[key]
+
+
 def read_choice(given: object, names: list[str]) -> str:
-    """The name that was meant, whatever its case. Raises VerdictUnreadable."""
+    """Return the chosen name, ignoring case. Raises VerdictUnreadable."""
     meant = given.strip().lower() if isinstance(given, str) else None
     for name in names:
         if name.strip().lower() == meant:
@@ -95,7 +102,7 @@ def read_explanation(answer: dict[str, Any]) -> str:
     explanation = answer.get("explanation")
     if not isinstance(explanation, str):
         return ""
-    # JSON can escape half a surrogate pair, which nothing stores.
+    # JSON can escape half a surrogate pair, which cannot be stored.
     return cut(explanation, MAX_EXPLANATION).encode(errors="replace").decode().strip()
 
 
@@ -117,3 +124,65 @@ def _number(given: object) -> float | None:
 def _excerpt(given: object) -> str:
     text = repr(given)
     return shorten(text, 80)
+
+
+_OURS = FIXED | {"stream", "text", "tool_choice"}
+
+
+class Worth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rewards of an answer compared with the expected one: better, equally good, worse."""
+
+    win: float = 1.0
+    tie: float = 0.5
+    loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(number) for number in (self.win, self.tie, self.loss)):
+            raise ValueError("`worth` is made of finite numbers")
+
+
+class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The question to the judge, and how its answer becomes a reward.
+
+    `question`: `score` rates an attempt on the `scale`; `compare` asks whether its answer or the expected one is
+    better, which gives its `worth`; `equal` asks whether the two are equal, which gives 1.0 or 0.0.
+
+    The last two are asked in both orders.
+
+    `tries` limits how often one verdict is requested, `max_characters` limits each text that the judge reads. Without
+    `structured_output` the schema is only in the prompt, for servers that reject schemas.
+    """
+
+    question: Literal["score", "compare", "equal"] = "score"
+    scale: Scale = Scale()
+    worth: Worth = Worth()
+    reads: Literal["answer", "trace"] = "answer"
+    tries: int = 3
+    structured_output: bool = True
+    max_characters: int = 60_000
+    sampling: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.question != "score" and self.reads == "trace":
+            raise ValueError("`reads` must be `answer` for comparisons")
+        if not 1 <= self.tries <= 10:
+            raise ValueError("`tries` must be from 1 to 10")
+        if not 200 <= self.max_characters <= 2_000_000:
+            raise ValueError("`max_characters` must be from 200 to 2,000,000")
+        taken = sorted(_OURS & set(self.sampling))
+        if taken:
+            raise ValueError(f"`sampling` cannot set {', '.join(taken)}")
+
+    def describe(self) -> str:
+        """Return the question in words, for a page."""
+        if self.question == "compare":
+            worth = f"{self.worth.win:g} for better, {self.worth.tie:g} for a tie, {self.worth.loss:g} for worse"
+            return f"Is the answer better than the expected answer? {worth}. Judged in both orders."
+        if self.question == "equal":
+            return "Is the answer equivalent to the expected answer? 1 or 0. Judged in both orders."
+        return f"Score: {self.scale.describe()}"
+
+
+def read_settings(given: object) -> JudgeSettings:
+    """Return judge settings. Raises ValueError with a message that names the field."""
+    return msgspec.convert(given, JudgeSettings)

@@ -1,4 +1,4 @@
-"""Find the verdict in what a judge wrote: a JSON object with the mark it was given, alone, fenced, or amid text."""
+"""Find the verdict in a judge's reply: a JSON object with the given mark, alone, fenced, or within text."""
 
 import bisect
 import contextlib
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from apps.gym.judging.scale import VerdictUnreadable
+from apps.gym.traces.items import refuse_constant
 
 MAX_READ = 32_000
-"""Characters at the end of a reply in which a verdict is looked for: models think first and conclude last."""
+"""Number of characters searched at the end of a reply: models reason first and conclude last."""
 _MAX_MARKS = 64
 _MAX_WORK = 4 * MAX_READ
-"""Characters that are parsed in vain for one mark: each try may read to the end of the text."""
+"""Maximum characters parsed in vain for one mark, because each try may read to the end of the text."""
 _OPENING = re.compile(r'\{\s*"')
 _THOUGHT_ENDS = "</think>"
 
@@ -24,10 +25,12 @@ Found = TypeVar("Found")
 def read_verdict(
     text: str, mark: str, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
 ) -> Found:
-    """What `read` makes of the objects with the mark. Raises VerdictUnreadable: for none, and for several that differ.
+    """Return the verdict that `read` makes of the objects with the mark.
 
-    An object without the mark is what the judge quotes of what it read. `said` is what two verdicts must have in
-    common to be one.
+    Raises VerdictUnreadable if there is none, or if several differ.
+
+    Objects without the mark are quotations from the judge's input. Two verdicts are the same if `said` returns the same
+    for them.
     """
     text = text[-MAX_READ:]
     found: list[Found] = []
@@ -53,8 +56,10 @@ class _Marked(NamedTuple):
 
 
 def _find_marked(text: str, mark: str) -> list[_Marked]:
-    """The outermost objects with the mark, in order. They are looked for from each mark backwards, so that nothing else
-    in the answer, such as what the judge quotes, uses up the search."""
+    """Return the outermost objects with the mark, in order.
+
+    The search goes backwards from each mark, so that quoted text cannot exhaust it.
+    """
     openings = [match.start() for match in _OPENING.finditer(text)]
     places = [match.start() for match in re.finditer(rf'"mark"\s*:\s*"{re.escape(mark)}"', text)]
     around = [_object_around(text, place, mark, openings) for place in places[-_MAX_MARKS:]]
@@ -65,8 +70,8 @@ def _find_marked(text: str, mark: str) -> list[_Marked]:
 
 
 def _object_around(text: str, place: int, mark: str, openings: list[int]) -> _Marked | None:
-    """The innermost object around this place that has the mark as its own."""
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    """Return the innermost object around this place that has the mark as its own key."""
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     left = _MAX_WORK
     for at in reversed(openings[: bisect.bisect_left(openings, place)]):
         end = len(text)
@@ -86,7 +91,7 @@ def _object_around(text: str, place: int, mark: str, openings: list[int]) -> _Ma
 
 
 def _concluded(text: str, found: list[_Marked]) -> list[_Marked]:
-    """Without the drafts of a thought that stands before the answer. A tag that an object quotes ends no thought."""
+    """Return the objects after the reasoning. A tag inside an object does not end the reasoning."""
     ends = [
         match.end()
         for match in re.finditer(_THOUGHT_ENDS, text)
@@ -97,20 +102,16 @@ def _concluded(text: str, found: list[_Marked]) -> list[_Marked]:
     for end in reversed(ends):
         if after := [marked for marked in found if marked.start >= end]:
             return after
-    # Who answers at once has not thought: the tags after it are quoted.
+    # An answer that comes first has no reasoning before it: later tags are quotations.
     is_first = bool(found) and text[: found[0].start].strip() in ("", "```", "```json")
     return found if is_first else []
 
 
 def _holds_object(text: str) -> bool:
-    """Whether there is an object at all, to say what was wrong with the answer."""
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    """Return True if the text has any JSON object, to explain the problem."""
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     for match in itertools.islice(_OPENING.finditer(text), _MAX_MARKS):
         with contextlib.suppress(ValueError, RecursionError):
             decoder.raw_decode(text, match.start())
             return True
     return False
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

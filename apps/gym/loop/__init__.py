@@ -1,1 +1,1 @@
-"""Try one task: the agent loop, with its limits."""
+"""Attempt one task: the agent loop, with its limits."""

@@ -1,6 +1,8 @@
-"""The agent loop: seed, ask, act, until a named stop reason; then verify. It yields events and stores nothing.
+"""Run one attempt: seed, ask and act until a stop reason, then verify.
 
-It knows no database, no clock and no socket: `elapsed` tells the time, `policy` and `server` reach the world.
+Yields events and stores nothing.
+
+It uses no database, clock or socket: `elapsed` returns the time, `policy` and `server` do the calls.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session, Stepped
+from apps.gym.resources.protocol import ResourceServer, Session, Stepped
 from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
 from apps.gym.traces.events import (
     EnvironmentTurn,
@@ -33,10 +35,9 @@ from apps.gym.traces.items import (
     message,
     text_of,
 )
-from apps.gym.traces.responses import assemble_response
 from apps.gym.traces.tokens import pack_tokens
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
-from apps.gym.wires.tool_names import bare_call_names, bare_name
+from apps.gym.wires.tool_names import bare_name, bare_response
 
 StopReason = Literal[
     "answered",
@@ -55,7 +56,7 @@ ENDING_REPLIES: dict[str, StopReason] = {
     "context_length": "context_length",
     "content_filter": "content_filter",
 }
-"""Finish reasons after which the model cannot go on; its calls, possibly cut, are not run."""
+"""Finish reasons after which the attempt ends. Calls in the reply may be cut off and are not run."""
 
 SAMPLING_KEYS = (
     "temperature",
@@ -68,13 +69,14 @@ SAMPLING_KEYS = (
     "top_logprobs",
     "metadata",
 )
-"""Keys of a task's `responses_create_params` that steer the policy model; they win over every default."""
+"""Keys of a task's `responses_create_params` that control sampling. They override every default."""
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around the policy model: prompt, few-shot examples, limits.
+    """The agent harness: prompt, few-shot examples, limits.
 
-    `time_limit` is in seconds, `token_limit` in tokens read and written by all calls; both are looked at between steps.
+    `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
+    steps.
     """
 
     system_prompt: str = ""
@@ -88,7 +90,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
-    """System prompt, the row's own instructions, few-shot examples, then the row's input."""
+    """Return the prompt: system prompt, the row's own instructions, few-shot examples, then the row's input."""
     opening = [message("system", harness.system_prompt)] if harness.system_prompt else []
     instructions = row["responses_create_params"].get("instructions")
     if instructions:
@@ -97,9 +99,9 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 
 
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
-    """The harness's sampling (model, agent and collection already merged) under what the task itself asks for.
+    """Return the sampling: the harness's (model, agent and collection already merged), overridden by the task's own.
 
-    The seed is the attempt's own: one that all attempts share would make repeats the same.
+    The seed is the attempt's own: a shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
     own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
@@ -120,7 +122,7 @@ class Attempt:
         elapsed: Callable[[], float],
         name: str = "",
     ) -> None:
-        """`elapsed` gives seconds since the attempt began, waits for flow control aside."""
+        """Prepare an attempt. `elapsed` returns seconds since the attempt began, without waits for flow control."""
         self.row = row
         self.server = server
         self.policy = policy
@@ -133,16 +135,16 @@ class Attempt:
         self.tools: list[Tool] = []
         self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
-        self._ids = b""  # of the last call that has tokens, packed
-        self._done = False  # the environment said so
-        self._judged: AsksJudge | None = None
+        self._ids = b""  # packed ids of the last call with tokens
+        self._done = False  # set when the environment ends the attempt
+        self._judged: Session | None = None
         self._verify_began = 0.0
 
     async def events(self) -> AsyncIterator[TraceUnion]:
-        """Every event in order. Raises a GymError where something outside the attempt failed."""
+        """Yield every event in order. Raises a GymError if something outside the attempt failed."""
         self.row = ask_as_planned(self.harness.prompt, self.row)
         session = await self.server.seed_session(self.row, seed=self.seed)
-        self._judged = session if isinstance(session, AsksJudge) else None
+        self._judged = session
         try:
             async for event in self._attempt(session):
                 self.trace.append(event)
@@ -152,8 +154,10 @@ class Attempt:
             await session.close()
 
     def take_judge_calls(self) -> list[JudgeCall]:
-        """What a judge was asked and is not told yet. Whoever reads `events()` asks for it when they break off: then a
-        judge may have been paid for no verdict."""
+        """Return the judge calls that were not reported yet.
+
+        Consumers of `events()` call this when they stop early: a judge may have been paid without a verdict.
+        """
         calls = self._judged.judge_calls if self._judged else []
         self._judged = None
         for call in calls:
@@ -187,7 +191,7 @@ class Attempt:
                 empty = 0
                 for result in await self._call_tools(session, calls):
                     yield result
-            elif not _says_something(call.items):
+            elif not any(text_of(item).strip() for item in call.items if item_type(item) == "message"):
                 empty += 1
                 stop_reason = "empty_reply" if empty > 1 else None
             else:
@@ -209,7 +213,7 @@ class Attempt:
         return "token_limit" if tokens >= self.harness.token_limit else None
 
     async def _ask(self, empty: int) -> ModelCall:
-        """`empty` replies were given to the same conversation already: the same seed would give another."""
+        """Call the model. `empty` counts the empty replies to this conversation, each of which changes the seed."""
         began = self.elapsed()
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
@@ -240,11 +244,9 @@ class Attempt:
         return pack_tokens(reply.tokens, before=before)
 
     async def _step(self, session: Stepped, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """The environment's answer to one reply: outputs of its calls in their order, then observations."""
+        """Yield the environment's answer to one reply: outputs of its calls in order, then observations."""
         began = self.elapsed()
-        response = assemble_response([self.trace[0], reply], self.row)
-        response["output"] = bare_call_names(response["output"], self._tool_names)
-        step = await session.step(response)
+        step = await session.step(bare_response([self.trace[0], reply], self.row, self._tool_names))
         duration = self.elapsed() - began
         for call in function_calls(reply.items):
             name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
@@ -258,7 +260,7 @@ class Attempt:
         self._done = step.done
 
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
-        """The results in the order of the calls, whichever ends first."""
+        """Return the results in the order of the calls."""
         if len(calls) == 1 or not self.harness.parallel_tool_calls:
             return [await self._call_tool(session, call) for call in calls]
         running = [asyncio.ensure_future(self._call_tool(session, call)) for call in calls]
@@ -283,12 +285,9 @@ class Attempt:
         )
 
     async def _verify(self, session: Session, stop_reason: StopReason) -> AsyncIterator[TraceUnion]:
-        """What a judge was asked on the way, then the verification."""
+        """Yield the judge calls, then the verification."""
         began = self._verify_began = self.elapsed()
-        response = assemble_response(self.trace, self.row, stop_reason=stop_reason)
-        # Verifiers compare names with those of the task.
-        response["output"] = bare_call_names(response["output"], self._tool_names)
-        reward = await session.verify(response)
+        reward = await session.verify(bare_response(self.trace, self.row, self._tool_names, stop_reason))
         duration = self.elapsed() - began
         for call in self.take_judge_calls():
             yield call
@@ -304,14 +303,10 @@ class Attempt:
 
 
 def parse_arguments(arguments: object) -> dict[str, Any]:
-    """The call's arguments; an empty string means none, as some servers write it."""
+    """Return the call's arguments. An empty string means none, as some servers send it. Raises ValueError."""
     if isinstance(arguments, dict):
         return arguments
     parsed = orjson.loads(arguments) if isinstance(arguments, str) and arguments.strip() else {}
     if not isinstance(parsed, dict):
         raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
     return parsed
-
-
-def _says_something(items: list[Item]) -> bool:
-    return any(item_type(item) == "message" and text_of(item).strip() for item in items)

@@ -1,1 +1,1 @@
-"""Figures of rewards and reviews: plain numbers in, plain numbers out."""
+"""Statistics of rewards and reviews, computed from plain numbers."""

@@ -1,9 +1,10 @@
-"""How far people agree: percent, Cohen's κ, Krippendorff's α.
+"""Measures of agreement between people: percent, Cohen's κ, Krippendorff's α.
 
-A unit is what several people judged: the values that they gave it, by person. Who gave none is missing from it.
+A unit maps each person who judged an item to their value. People without a value are not in it.
 """
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -14,7 +15,7 @@ Unit = Mapping[Hashable, Any]
 
 
 def percent_agreement(units: Iterable[Unit]) -> float | None:
-    """Of every two people who judged the same unit, the share that said the same. None where nobody shared one."""
+    """Return the share of reviewer pairs with equal answers on the same unit. None without shared units."""
     same = total = 0
     for unit in units:
         for one, other in combinations(unit.values(), 2):
@@ -24,9 +25,11 @@ def percent_agreement(units: Iterable[Unit]) -> float | None:
 
 
 def cohen_kappa(pairs: Iterable[tuple[Hashable, Hashable]]) -> float | None:
-    """Of two people, from what both said of each unit (Cohen 1960, A Coefficient of Agreement for Nominal Scales).
+    """Return Cohen's κ of two people, from both values of each unit.
 
-    None without units, and where both always said the same one thing: there is no chance to correct for.
+    See Cohen 1960, A Coefficient of Agreement for Nominal Scales.
+
+    None without units, and if all values are equal: there is no chance agreement to correct for.
     """
     counts = Counter(pairs)
     total = counts.total()
@@ -43,7 +46,10 @@ def cohen_kappa(pairs: Iterable[tuple[Hashable, Hashable]]) -> float | None:
 
 
 def kappa_of_pairs(units: Sequence[Unit]) -> dict[tuple[Hashable, Hashable], tuple[float | None, int]]:
-    """Cohen's κ of every two people who share units, and how many those are. People are in the order of their keys."""
+    """Return Cohen's κ of every two people with shared units, and the number of those units.
+
+    People are sorted by key.
+    """
     shared: dict[tuple[Hashable, Hashable], list[tuple[Hashable, Hashable]]] = defaultdict(list)
     for unit in units:
         people = sorted(unit, key=repr)
@@ -53,7 +59,7 @@ def kappa_of_pairs(units: Sequence[Unit]) -> dict[tuple[Hashable, Hashable], tup
 
 
 def count_differences(units: Iterable[Unit]) -> Counter[tuple[Any, Any]]:
-    """Of every two people who said different things of the same unit: what the two said, in the order of their text."""
+    """Count the pairs of different values that two people gave to the same unit, each pair sorted as text."""
     found: Counter[tuple[Any, Any]] = Counter()
     for unit in units:
         for one, other in combinations(unit.values(), 2):
@@ -64,9 +70,11 @@ def count_differences(units: Iterable[Unit]) -> Counter[tuple[Any, Any]]:
 
 
 def krippendorff_alpha(units: Iterable[Unit], level: Level = "nominal") -> float | None:
-    """Of any number of people, with values missing (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability).
+    """Return the α of any number of people, with missing values.
 
-    None where no unit has two values, and where all values are the same one: nothing varies that could be agreed on.
+    See Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
+
+    None if no unit has two values, or if all values are equal: without variation, agreement is undefined.
     """
     coincidences: dict[tuple[Any, Any], float] = defaultdict(float)
     for unit in units:
@@ -97,7 +105,7 @@ def _nominal(totals: Mapping[Any, float]) -> Distance:
 
 
 def _ordinal(totals: Mapping[Any, float]) -> Distance:
-    """By the values that lie between two ranks, half of each end."""
+    """Return the ordinal distance: the number of values between two ranks, counting half of each end."""
     below, ranks = 0.0, dict[Any, float]()
     for value in sorted(totals):
         ranks[value] = below + totals[value] / 2
@@ -117,12 +125,10 @@ _DISTANCES: dict[Level, Callable[[Mapping[Any, float]], Distance]] = {
 
 
 def correlate(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Pearson's r; None of fewer than three, or where one side never varies."""
+    """Return Pearson's r, or None for fewer than three pairs or if one side never varies."""
     if len(pairs) < 3:
         return None
-    count = len(pairs)
-    mean_x, mean_y = math.fsum(x for x, _ in pairs) / count, math.fsum(y for _, y in pairs) / count
-    xx = math.fsum((x - mean_x) ** 2 for x, _ in pairs)
-    yy = math.fsum((y - mean_y) ** 2 for _, y in pairs)
-    xy = math.fsum((x - mean_x) * (y - mean_y) for x, y in pairs)
-    return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
+    try:
+        return statistics.correlation(*zip(*pairs, strict=True))
+    except statistics.StatisticsError:
+        return None

@@ -1,4 +1,4 @@
-"""majority@k: what many attempts at a task answer together."""
+"""majority@k: the score of the most frequent answer of several attempts."""
 
 import hashlib
 import math
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from apps.gym.metrics.pass_at_k import powers_of_two
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.items import Item, assistant_text
 from apps.gym.verifiers.answer_extraction import extract_answer
@@ -14,12 +15,17 @@ from apps.gym.verifiers.answer_extraction import extract_answer
 MAX_ANSWER = 200
 _KEPT = 160
 _NORMALIZED = 64 * 1024
-"""Characters that are compared in their normal form. What follows is compared as it is: splitting a text of megabytes
-into words takes many times its memory."""
+"""Maximum characters to normalise.
+
+The rest is compared as is, because splitting megabytes into words takes many times their memory.
+"""
 
 
 class Answers(NamedTuple):
-    """How many attempts at a task gave the same answer, and how many of them were solved; or gave none."""
+    """The number of attempts at a task with the same answer, and how many were solved.
+
+    `votes` is False for no answer.
+    """
 
     attempts: int
     solved: int
@@ -27,15 +33,17 @@ class Answers(NamedTuple):
 
 
 MAX_MAJORITY = 64
-"""The largest k of majority@k: counting its draws costs the square of it."""
+"""The largest k of majority@k, because its cost is quadratic."""
 
 
 def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
-    """The answer of an attempt, such that two that mean the same are often equal; empty without one.
+    """Return an attempt's answer, normalised so that equivalent answers are often equal.
 
-    What the verifier extracted where it says so, else what the last turn `said`: its last box, or its last line without
-    a label. Case, white space, width of letters and a full stop at the end do not count. At most MAX_ANSWER characters:
-    of a longer one the beginning and a checksum.
+    Empty without one.
+
+    It is the verifier's extracted answer if there is one, else the last box or unlabelled last line of `said`, the last
+    turn. Case, white space, character width and a final full stop are ignored. Answers over MAX_ANSWER characters
+    become their beginning and a checksum.
     """
     if "extracted_answer" in details:
         extracted = details["extracted_answer"]
@@ -52,12 +60,12 @@ def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
 
 
 def majority_at_k(answers: Sequence[Answers], k: int) -> float:
-    """The score of the answer that most of k attempts give, averaged over all ways to draw k of the group.
+    """Return the score of the most frequent answer of k attempts, averaged over all draws of k from the group.
 
-    `answers` has every attempt of the group: how many gave an answer, and how many of those were solved, its score.
-    An attempt without an answer (`votes` False) has no vote; among answers with equally many votes each is as likely to
-    be taken, and where nobody votes the score is 0. This is self-consistency (Wang et al. 2022, arXiv:2203.11171), made
-    independent of the order of the attempts. Exact, by counting draws; needs 1 ≤ k ≤ the group's size.
+    `answers` covers all attempts of the group: for each answer the number of attempts, and the number solved, which is
+    its score. An attempt without an answer (`votes` False) does not vote. Answers with equal votes are equally likely;
+    without votes the score is 0. This is self-consistency (Wang et al. 2022, arXiv:2203.11171), independent of the
+    order of attempts, and exact by counting draws. Needs 1 ≤ k ≤ size of the group.
     """
     size = sum(answer.attempts for answer in answers)
     if not 1 <= k <= size:
@@ -68,10 +76,10 @@ def majority_at_k(answers: Sequence[Answers], k: int) -> float:
 
 @lru_cache(maxsize=10_000)
 def _majority(voting: tuple[tuple[int, int], ...], silent: int, k: int) -> float:
-    """For every height that the winners may have, draws are counted by (drawn so far, winners, their scores' sum)."""
+    """Count draws by (drawn so far, winners, sum of their scores) for every number of votes that may win."""
     total = 0.0
     for height in range(1, min(k, max((count for count, _ in voting), default=0)) + 1):
-        # (drawn, winners) → ways, and the sum of the winners' scores over these ways
+        # (drawn, winners) → number of ways, and the sum of the winners' scores over them
         ways: dict[tuple[int, int], tuple[int, float]] = {(0, 0): (1, 0.0)}
         for count, solved in voting:
             ways = _draw(ways, count, solved / count, height, k)
@@ -84,7 +92,7 @@ def _majority(voting: tuple[tuple[int, int], ...], silent: int, k: int) -> float
 def _draw(
     ways: dict[tuple[int, int], tuple[int, float]], count: int, score: float, height: int, k: int
 ) -> dict[tuple[int, int], tuple[int, float]]:
-    """One answer more, of which at most `height` are drawn; it wins where it is exactly that many."""
+    """Return the ways with one more answer, drawn at most `height` times. It wins if drawn exactly that often."""
     grown: dict[tuple[int, int], tuple[int, float]] = {}
     for (drawn, winners), (number, scores) in ways.items():
         for taken in range(min(count, height, k - drawn) + 1):
@@ -100,14 +108,11 @@ def _draw(
 
 
 def mean_majority_at_k(shapes: Mapping[tuple[Answers, ...], int]) -> dict[int, float]:
-    """majority@k for k = 1, 2, 4, … up to MAX_MAJORITY averaged over groups, as `mean_pass_at_k` does."""
+    """Return majority@k for k = 1, 2, 4, … up to MAX_MAJORITY averaged over groups, as `mean_pass_at_k` does."""
     sizes = {shape: sum(answer.attempts for answer in shape) for shape in shapes}
-    largest = min(max(sizes.values(), default=0), MAX_MAJORITY)
     averages: dict[int, float] = {}
-    k = 1
-    while k <= largest:
+    for k in powers_of_two(min(max(sizes.values(), default=0), MAX_MAJORITY)):
         eligible = [shape for shape, size in sizes.items() if size >= k]
         total = sum(majority_at_k(shape, k) * shapes[shape] for shape in eligible)
         averages[k] = total / sum(shapes[shape] for shape in eligible)
-        k *= 2
     return averages

@@ -1,4 +1,4 @@
-"""Two sets of attempts at the same tasks: is one better? Paired by task, since tasks differ more than models do."""
+"""Compare two sets of attempts at the same tasks. Paired by task, because tasks differ more than models do."""
 
 import math
 import random
@@ -9,7 +9,7 @@ from apps.gym.metrics.pass_at_k import Z_95
 
 RESAMPLES = 2_000
 MAX_RESAMPLED = 2_000
-"""Beyond so many tasks the interval is the normal one: the two then agree to their second digit."""
+"""Above this number of tasks the normal interval is used; it agrees with the bootstrap to the second digit."""
 
 
 class Interval(NamedTuple):
@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 def mcnemar(improved: int, regressed: int) -> float:
-    """The exact two-sided p-value that a task is as likely to get better as worse, from those that changed.
+    """Return the exact two-sided p-value that a changed task is equally likely to improve or regress.
 
     McNemar 1947 by the binomial distribution: twice the smaller tail of B(improved + regressed, ½), at most 1.
     """
@@ -29,15 +29,17 @@ def mcnemar(improved: int, regressed: int) -> float:
     if improved < 0 or regressed < 0:
         raise ValueError("the numbers of tasks that changed cannot be negative")
     if changed > 10_000:
-        # The tail by the normal approximation with continuity correction: the sum would take seconds.
+        # The tail by the normal approximation with continuity correction, because the sum would take seconds.
         return min(1.0, math.erfc(max(0.0, abs(improved - regressed) - 1) / math.sqrt(2 * changed)))
     tail = sum(math.comb(changed, each) for each in range(fewer + 1))
-    # Python divides whole numbers of any length; a float would overflow.
+    # Integer division is exact for any length; a float would overflow.
     return min(1.0, 2 * tail / (1 << changed))
 
 
 def paired_bootstrap(differences: Sequence[float], *, seed: int = 0) -> Interval | None:
-    """The mean difference with a 95 % percentile interval over resampled tasks; None for fewer than two tasks.
+    """Return the mean difference with a 95 % percentile interval over resampled tasks.
+
+    None for fewer than two tasks.
 
     Efron 1979. Tasks are drawn with replacement, so attempts at one task stay together.
     """
@@ -53,6 +55,6 @@ def paired_bootstrap(differences: Sequence[float], *, seed: int = 0) -> Interval
 
 
 def interval_from(size: int, mean: float, squares: float) -> Interval:
-    """The normal interval of a mean difference, from the sum of squared deviations from it. Needs two tasks."""
+    """Return the normal interval of a mean difference, from the sum of squared deviations. Needs two tasks."""
     spread = math.sqrt(squares / (size - 1) / size)
     return Interval(mean, mean - Z_95 * spread, mean + Z_95 * spread)

@@ -1,28 +1,19 @@
-"""What a collection's rewards say: pass@k, mean, spread, groups, histogram. Plain numbers in, plain numbers out."""
+"""Statistics of a collection's rewards: pass@k, mean, spread, groups, histogram."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 SOLVED = 1.0
-"""An attempt solves its task with at least this reward: full marks."""
+"""An attempt with at least this reward solves its task."""
 
 Z_95 = 1.959963984540054
 """The normal distribution's 97.5 % quantile: a 95 % confidence interval is the mean ± this many standard errors."""
 
 
-class Group(NamedTuple):
-    """The rewarded attempts at one task."""
-
-    size: int
-    solved: int
-    reward_sum: float
-
-
 def pass_at_k(size: int, solved: int, k: int) -> float:
-    """The chance that at least one of k attempts, drawn without replacement from `size`, is one of the `solved`.
+    """Return the probability that k attempts, drawn without replacement from `size`, include one of the `solved`.
 
     1 − C(n−c, k) / C(n, k): the unbiased estimator of Chen et al. 2021, "Evaluating Large Language Models Trained on
     Code" (arXiv:2107.03374), equation 1, multiplied out so that no binomial overflows. Needs 1 ≤ k ≤ size.
@@ -34,68 +25,68 @@ def pass_at_k(size: int, solved: int, k: int) -> float:
     return 1.0 - math.prod((size - solved - i) / (size - i) for i in range(k))
 
 
-def mean_pass_at_k(shapes: Mapping[tuple[int, int], int]) -> dict[int, float]:
-    """pass@k for k = 1, 2, 4, … averaged over groups. `shapes` counts the groups of each (size, solved).
+def powers_of_two(largest: int) -> list[int]:
+    """Return the k = 1, 2, 4, … up to `largest` for which figures are shown."""
+    return [1 << power for power in range(largest.bit_length())]
 
-    A group smaller than k says nothing about pass@k and is left out of that average.
+
+def mean_pass_at_k(shapes: Mapping[tuple[int, int], int]) -> dict[int, float]:
+    """Return pass@k for k = 1, 2, 4, … averaged over groups.
+
+    `shapes` counts the groups of each (size, solved).
+
+    Groups smaller than k are left out of the average for k.
     """
-    largest = max((size for size, _ in shapes), default=0)
     averages: dict[int, float] = {}
-    k = 1
-    while k <= largest:
+    for k in powers_of_two(max((size for size, _ in shapes), default=0)):
         eligible = {shape: count for shape, count in shapes.items() if shape[0] >= k}
         total = sum(pass_at_k(size, solved, k) * count for (size, solved), count in eligible.items())
         averages[k] = total / sum(eligible.values())
-        k *= 2
     return averages
 
 
 def mean_average_of_k(means: Mapping[int, tuple[int, float]]) -> dict[int, float]:
-    """The mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …
+    """Return the mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …
 
-    `means` has, by the size of a group, how many groups there are and the sum of their mean rewards. The average of k
-    attempts drawn from a group is its mean, whatever k: what differs is which groups are large enough.
+    `means` maps the size of a group to the number of groups and the sum of their mean rewards. The expected average of
+    k attempts drawn from a group is the group's mean, whatever k; only the set of groups that are large enough changes.
     """
     averages: dict[int, float] = {}
-    k = 1
-    while k <= max(means, default=0):
+    for k in powers_of_two(max(means, default=0)):
         eligible = [found for size, found in means.items() if size >= k]
         averages[k] = math.fsum(total for _, total in eligible) / sum(groups for groups, _ in eligible)
-        k *= 2
     return averages
 
 
 def sample_std(size: int, squared_deviations: float) -> float | None:
-    """With n − 1, from the sum of squared deviations from the mean; None for fewer than two values."""
+    """Return the sample standard deviation from the sum of squared deviations.
+
+    None for fewer than two values.
+    """
     return math.sqrt(max(squared_deviations, 0.0) / (size - 1)) if size > 1 else None
 
 
-def clustered_standard_error(groups: Iterable[Group], average: float) -> float | None:
-    """The standard error of the mean reward; None for fewer than two groups.
+def standard_error_from(squares: float, size: int, groups: int) -> float | None:
+    """Return the standard error of the mean reward, or None for fewer than two groups.
+
+    `squares` is the sum of squared deviations of each group's sum of rewards, `size` the number of attempts.
 
     Attempts at one task are not independent, so deviations are summed per group before they are squared: Miller 2024,
     "Adding Error Bars to Evals" (arXiv:2411.00640), section 2.2.
     """
-    squares, size, count = 0.0, 0, 0
-    for group in groups:
-        squares += (group.reward_sum - group.size * average) ** 2
-        size += group.size
-        count += 1
-    return standard_error_from(squares, size, count)
-
-
-def standard_error_from(squares: float, size: int, groups: int) -> float | None:
-    """The same from sums: squared deviations of each group's sum of rewards, attempts, groups."""
     return math.sqrt(max(squares, 0.0)) / size if groups > 1 else None
 
 
 def confidence_interval(average: float, standard_error: float) -> tuple[float, float]:
-    """95 %, by the normal approximation."""
+    """Return the 95 % interval by the normal approximation."""
     return average - Z_95 * standard_error, average + Z_95 * standard_error
 
 
 def solve_buckets(shapes: Mapping[tuple[int, int], int]) -> dict[str, int]:
-    """How many groups were never, sometimes and always solved. Only the middle ones can be learnt from by contrast."""
+    """Count the groups that were never, sometimes and always solved.
+
+    Only the middle ones provide contrast to learn from.
+    """
     buckets = Counter({"never": 0, "sometimes": 0, "always": 0})
     for (size, solved), count in shapes.items():
         buckets["never" if solved == 0 else "always" if solved == size else "sometimes"] += count
@@ -103,7 +94,10 @@ def solve_buckets(shapes: Mapping[tuple[int, int], int]) -> dict[str, int]:
 
 
 def histogram_edges(low: float, high: float, bins: int = 10) -> list[float]:
-    """`bins` + 1 edges that hold [low, high]: rewards within 0–1 get the whole of it, so that charts compare."""
+    """Return `bins` + 1 edges covering [low, high].
+
+    Rewards within 0–1 get the full range, so that charts are comparable.
+    """
     if low >= 0.0 and high <= 1.0:
         low, high = 0.0, 1.0
     elif low == high:
@@ -112,7 +106,7 @@ def histogram_edges(low: float, high: float, bins: int = 10) -> list[float]:
 
 
 def bin_counts(edges: Sequence[float], counts: Mapping[int, int]) -> list[dict[str, float | int]]:
-    """Bars [{"low", "high", "count"}]; the last one includes its upper edge."""
+    """Return bars [{"low", "high", "count"}]. The last one includes its upper edge."""
     return [
         {"low": low, "high": high, "count": counts.get(index, 0)} for index, (low, high) in enumerate(pairwise(edges))
     ]

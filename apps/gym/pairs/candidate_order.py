@@ -1,4 +1,4 @@
-"""The orders in which a rule tries two attempts, the better with the worse, by their rewards alone."""
+"""The orders in which a rule tries pairs of attempts, by their rewards alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
@@ -10,7 +10,7 @@ Two = tuple[Attempt, Attempt]
 
 
 def weigh(chosen: float, rejected: float, rule: Rule) -> Outcome | None:
-    """Why two rewards make no pair."""
+    """Return why two rewards make no pair, or None if they do."""
     gap = chosen - rejected
     if gap <= TOLERANCE:
         return "tie"
@@ -27,7 +27,7 @@ def reward_of(attempt: Attempt) -> float:
 
 
 def best_first(group: Iterable[Attempt], rule: Rule) -> list[Attempt]:
-    """Those good enough to be chosen; of equals the one of fewest tokens, then of lowest id."""
+    """Return the attempts that may be chosen, best first; ties by fewest tokens, then by lowest id."""
     ordered = sorted(group, key=lambda one: (-reward_of(one), one.output_tokens, one.id))
     least = rule.min_chosen_reward
     return ordered if least is None else [one for one in ordered if reward_of(one) >= least - TOLERANCE]
@@ -38,7 +38,7 @@ def worst_first(group: Iterable[Attempt]) -> list[Attempt]:
 
 
 def by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """The best with the worst, the next worst, and so on; then the next best."""
+    """Yield the best with the worst, the next worst, and so on; then the next best."""
     worst = worst_first(group)
     for chosen in best_first(group, rule):
         yield from _below(chosen, worst, rule)
@@ -52,7 +52,7 @@ def _below(chosen: Attempt, worst: Iterable[Attempt], rule: Rule) -> Iterator[Tw
 
 
 def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """All of them, the largest margin first; of equals, the better chosen. Lazily: large groups have very many."""
+    """Yield all pairs, largest margin first, then the better chosen. Lazy, because large groups have very many."""
     best, worst = best_first(group, rule), worst_first(group)
 
     def row(rank: int) -> Iterator[tuple[float, int, int]]:
@@ -66,11 +66,11 @@ def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
 
 
 def _near_two_sigma(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """The best with those whose rewards are nearest to two standard deviations below the mean of the group."""
+    """Yield the best with the attempts whose rewards are nearest to two standard deviations below the group's mean."""
     rewards = [reward_of(one) for one in group]
     mean = sum(rewards) / len(rewards)
     target = mean - 2 * (sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5
-    # A stable sort: of those as near, the worst comes first.
+    # A stable sort: of equally near attempts, the worst comes first.
     nearest = sorted(worst_first(group), key=lambda one: abs(reward_of(one) - target))
     for chosen in best_first(group, rule):
         for rejected in nearest:

@@ -1,7 +1,7 @@
-"""Find the pair of a group whose sides are most alike in length, without looking at every two.
+"""Find the pair of a group whose sides are most alike in length, without comparing every two attempts.
 
-Attempts are taken from the lowest reward up, so that those they may beat are all there, sorted by length: from its own
-length outwards, an attempt meets the nearest of them first.
+Attempts are visited from the lowest reward up, so that all attempts that each may beat are already there, sorted by
+length. From its own length outwards, an attempt meets the nearest of them first.
 """
 
 from bisect import bisect_left, insort
@@ -13,13 +13,15 @@ from apps.gym.pairs.pair_rule import Attempt
 from apps.gym.traces.courses import Course
 
 Order = tuple[float, float, int, int]
-"""Of two: how unlike in length, the margin turned round, and their ranks among the best and the worst."""
+"""Sort key of a pair: the length ratio, the negated margin, and the ranks among the best and the worst."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where attempts part: what each did there (those that did the same are no pair), and how much it wrote.
+    """The options at a diverging step: the action of each attempt (equal actions form no pair), and its length.
 
-    `closed` twos of deeds have their pair or must have none; of `turned` ones, the first must not be chosen."""
+    `closed` holds pairs of actions that already have a pair or must have none. In `turned` pairs, the first must not be
+    chosen.
+    """
 
     deeds: Mapping[int, tuple[Hashable, int]]
     closed: frozenset[frozenset[Hashable]] = frozenset()
@@ -27,9 +29,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stand_for(group: Sequence[Attempt], courses: Mapping[int, Course]) -> set[int]:
-    """Of those that did the same and got the same answers the best and the worst, and the best and the worst of those
-    that thought otherwise than these: where any two of all are kept apart by what was done or said, two of them are.
-    `group` is ordered by reward."""
+    """Return the attempts that are enough to find whether a group has a pair.
+
+    From attempts with equal actions and observations these are the best and the worst, and the best and worst with
+    different reasoning. If any two of all attempts can form a pair, so can two of these. `group` is ordered by reward.
+    """
     same: dict[Hashable, list[int]] = {}
     for one in group:
         course = courses[one.id]
@@ -44,12 +48,15 @@ def stand_for(group: Sequence[Attempt], courses: Mapping[int, Course]) -> set[in
 
 
 def unlike(one: int, other: int) -> float:
-    """How many times longer the longer side is."""
+    """Return how many times longer the longer side is."""
     return max(1, one, other) / max(1, min(one, other))
 
 
 def find_partings(courses: Mapping[int, Course]) -> Iterator[tuple[tuple[bytes, ...], dict[int, tuple[Hashable, int]]]]:
-    """Every state after which some acted differently: the way there, and what each that acted did then and wrote."""
+    """Yield every state after which attempts acted differently.
+
+    Each has its history, and the action and length of each attempt there.
+    """
     open_ways = [(0, list(courses))]
     while open_ways:
         place, ids = open_ways.pop()
@@ -65,8 +72,11 @@ def find_partings(courses: Mapping[int, Course]) -> Iterator[tuple[tuple[bytes, 
 
 
 class NearestSearch:
-    """`best` and `worst` are the attempts in the order in which they are chosen and rejected; `passes` says of two
-    whether their rewards make a pair: who beats one beats all that are worse, and so does who is better."""
+    """Find the pair nearest in length.
+
+    `best` and `worst` are the attempts in the order in which they are chosen and rejected. `passes` returns whether two
+    rewards make a pair; it must be monotonic in both.
+    """
 
     def __init__(
         self,
@@ -86,7 +96,7 @@ class NearestSearch:
         self._found: tuple[Order, tuple[Attempt, Attempt]] | None = None
 
     def find(self, places: Iterable[Place]) -> tuple[Attempt, Attempt] | None:
-        """The nearest in length of all places; of those as near, the one of the largest margin, then the best."""
+        """Return the pair nearest in length over all places; ties by the largest margin, then the best."""
         for place in places:
             if len({deed for deed, _ in place.deeds.values()}) > 1:
                 self._search(place)
@@ -105,7 +115,7 @@ class NearestSearch:
                 if length not in buckets:
                     buckets[length] = {}
                     insort(lengths, length)
-                # The worst of those that did and wrote as much: no other makes a larger margin.
+                # The worst attempt with this action and length has the largest margin.
                 buckets[length].setdefault(deed, worst[beaten])
                 met.add(deed)
                 beaten += 1
@@ -113,8 +123,10 @@ class NearestSearch:
                 self._look_around(place, chosen, lengths, buckets)
 
     def _leads(self, place: Place) -> list[Attempt]:
-        """Of those that did the same and wrote as much the best one, who beats whom any of them beats; from the lowest
-        reward up."""
+        """Return the best of the attempts with equal actions and length, lowest reward first.
+
+        It beats every attempt that the others beat.
+        """
         leads: dict[tuple[Hashable, int], Attempt] = {}
         for rank in sorted(self._rank[one] for one in place.deeds if one in self._rank):
             leads.setdefault(place.deeds[self._best[rank].id], self._best[rank])

@@ -1,7 +1,7 @@
-"""Apply a rule of preference pairs to the attempts at one task: the pairs, or the reason why there is none.
+"""Apply a pair rule to the attempts at one task: return the pairs, or the reason why there are none.
 
-What people judged comes first, then what the mode makes of the rewards. Every order ends in ids, so that the same
-attempts give the same pairs, whatever order they come in.
+Verdicts of people come first, then the rewards by the rule's mode. Every order ends in ids, so that the same attempts
+give the same pairs, whatever their order.
 """
 
 from collections import defaultdict
@@ -17,11 +17,11 @@ from apps.gym.pairs.transitive_preferences import find_worse
 from apps.gym.traces.courses import Course, Parting, find_parting
 
 Key = tuple[object, ...]
-"""Two attempts, or what two did: the same whichever of them is chosen."""
+"""Two attempts or their actions, whichever of them is chosen."""
 TWOS = 1_000
-"""Twos that are compared from one call of `on_step` to the next."""
+"""Number of pairs compared between two calls of `on_step`."""
 LARGE = 64
-"""Of groups of more it is seen first whether any two could be a pair: to compare all that did the same takes long."""
+"""In groups larger than this, first check whether any two can form a pair: comparing all equal attempts takes long."""
 
 
 class GroupPairs(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +37,11 @@ def pair_group(
     *,
     on_step: Callable[[], None] = lambda: None,
 ) -> GroupPairs:
-    """All attempts at one task. Needs the courses of the usable ones, unless `settle_by_rewards` has an outcome.
+    """Pair all attempts at one task.
 
-    `on_step` is called every so often of many twos, and may raise: a large group takes seconds.
+    Needs the courses of the usable ones, unless `settle_by_rewards` returns an outcome.
+
+    `on_step` is called regularly and may raise: a large group takes seconds.
     """
     attempts, verdicts = list(attempts), list(verdicts)
     settled = settle_by_rewards(attempts, rule, verdicts)
@@ -49,19 +51,19 @@ def pair_group(
 
 
 def usable_attempts(attempts: Iterable[Attempt], rule: Rule) -> list[Attempt]:
-    """Those that may stand in a pair, by id; those without a reward only where people judged them."""
+    """Return the attempts that can form a pair, by id; without a reward only if reviewed."""
     usable = (one for one in attempts if find_exclusion(one, rule) in (None, "no_reward"))
     return sorted(usable, key=lambda one: one.id)
 
 
 def needed_courses(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[Verdict] = ()) -> list[int]:
-    """The ids of the attempts whose courses `pair_group` reads."""
+    """Return the ids of the attempts whose courses `pair_group` reads."""
     judged = {one for verdict in verdicts for one in (verdict.one, verdict.other)}
     return [one.id for one in usable_attempts(attempts, rule) if one.reward is not None or one.id in judged]
 
 
 def settle_by_rewards(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[Verdict] = ()) -> Outcome | None:
-    """What becomes of the group where its rewards alone decide it, else None: then its courses have to be read."""
+    """Return the outcome of the group if its rewards alone decide it, else None: then its courses are needed."""
     usable = usable_attempts(attempts, rule)
     ids = {one.id for one in usable}
     if any(verdict.winner is not None and {verdict.one, verdict.other} <= ids for verdict in verdicts):
@@ -81,9 +83,9 @@ class _Maker:
         self._rule = rule
         self._pairs: list[Pair] = []
         self._taken: dict[Key, Outcome] = {}
-        """What has its pair, or must have none, with the reason."""
+        """Pairs of attempts or actions that are paired or must not be, with the reason."""
         self._settled: set[Key] = set()
-        """Which of two is better by what people said of others, the better one first: no reward turns it round."""
+        """Preferences that follow from verdicts, as (better, worse). Rewards must not contradict them."""
         self._reasons: set[Outcome] = set()
         self._on_step = on_step
         self._compared = 0
@@ -101,7 +103,7 @@ class _Maker:
             self._make_by_rewards(group, judged.count(prompt))
         if self._pairs:
             return GroupPairs(pairs=self._pairs, outcome="paired")
-        # Rewards would have made a pair, else they had settled it; no two of one prompt came so far.
+        # Rewards allow a pair, or they would have settled the group. No two compared attempts had the same prompt.
         outcome: Outcome = max(self._reasons, key=OUTCOMES.index, default="different_prompts")
         return GroupPairs(pairs=[], outcome=outcome)
 
@@ -115,25 +117,23 @@ class _Maker:
             if found is not None:
                 people = {name: getattr(verdict, name) for name in _SAID}
                 self._add(msgspec.structs.replace(found, source="verdict", margin=None, **people))
-            # Whatever came of it, rewards do not turn it round.
+            # Rewards never reverse a verdict.
             self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
-        # Nor between two others that did the same; only now, since people may have preferred another of such twins.
-        for verdict in verdicts:
-            if verdict.winner is not None:
-                self._block(verdict, "paired")
-        for verdict in verdicts:
-            if verdict.winner is None:
-                self._block(verdict, verdict.refusal)
+        # Also block other attempts with the same actions. Only now, because people may have preferred another of them.
+        for verdict in sorted(verdicts, key=lambda one: one.winner is None):
+            self._block(verdict, verdict.refusal if verdict.winner is None else "paired")
 
     def _block(self, verdict: Verdict, reason: Outcome) -> None:
-        """The two, and any other two that did what these did."""
+        """Block this pair, and any other two attempts with the same actions."""
         self._taken.setdefault(_ids(verdict.one, verdict.other), reason)
         if (key := self._deeds(verdict.one, verdict.other)) is not None:
             self._taken.setdefault(key, reason)
 
     def _settle(self, known: Mapping[int, Attempt], verdicts: Iterable[Verdict]) -> None:
-        """What follows from all verdicts, also through attempts that are not used; between two others that did the
-        same as well."""
+        """Add the preferences that follow from all verdicts.
+
+        Unused attempts count too, and others with the same actions are included.
+        """
         for better, worse in find_worse(verdicts).items():
             for other in worse & known.keys() if better in known else ():
                 self._settled.add((better, other))
@@ -166,7 +166,7 @@ class _Maker:
                 return
 
     def _find_nearest(self, group: list[Attempt], most: float | None) -> Two | None:
-        """Of all two that rewards and deeds make a pair of: those most alike in length, of these the larger margin."""
+        """Return the pair most alike in length, ties by the larger margin, among all that rewards and actions allow."""
         search = NearestSearch(
             best_first(group, self._rule),
             worst_first(group),
@@ -178,7 +178,8 @@ class _Maker:
 
     def _nearest_first(self, nearest: Two, group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
         yield nearest
-        # It was refused: the two said the same in other turns, which deeds do not tell. Then every two is looked at.
+        # It was refused: the two said the same in different turns, which actions do not show. Compare every two
+        # instead.
         found: tuple[tuple[float, float], Two] | None = None
         for two in by_chosen(group, rule):
             pair = self._compare(*two)
@@ -188,7 +189,7 @@ class _Maker:
             yield found[1]
 
     def _explain(self, group: list[Attempt]) -> None:
-        """Why there is no pair, of the two that come farthest. Not by every two, which of a large group takes long."""
+        """Record why there is no pair, from the most promising two. Comparing every two of a large group takes long."""
         if self._pairs:
             return
         if self._rule.max_length_ratio is not None and (two := self._find_nearest(group, None)):
@@ -203,7 +204,7 @@ class _Maker:
                 return
 
     def _places(self, group: list[Attempt]) -> Iterator[Place]:
-        """Where attempts of one prompt part, at the level of the rule."""
+        """Yield the points where attempts at one prompt diverge, at the level of the rule."""
         courses = {one.id: self._courses[one.id] for one in group}
         prompt = self._courses[group[0].id].prompt
         if self._rule.level == "step":
@@ -215,7 +216,7 @@ class _Maker:
         yield self._place((prompt,), deeds)
 
     def _place(self, state: Key, deeds: Mapping[int, tuple[Hashable, int]]) -> Place:
-        """With what is said of deeds there already, see `_deeds` and `_sides`."""
+        """Return the point with the pairs already decided there; see `_deeds` and `_sides`."""
         closed = (key[-1] for key in self._taken if key[:-1] == state)
         turned = (key[-2:] for key in self._settled if key[:-2] == state)
         return Place(
@@ -225,7 +226,7 @@ class _Maker:
         )
 
     def _add(self, pair: Pair) -> bool:
-        """Whether there was room for it."""
+        """Add a pair, or return False if the limit is reached."""
         if self._rule.cap is not None and len(self._pairs) >= self._rule.cap:
             return False
         self._pairs.append(pair)
@@ -236,7 +237,7 @@ class _Maker:
         return True
 
     def _compare(self, chosen: Attempt, rejected: Attempt) -> Pair | None:
-        """The pair as rewards make it, or None with the reason among the reasons."""
+        """Return the pair by rewards. If there is none, record the reason and return None."""
         self._compared += 1
         if self._compared % TWOS == 0:
             self._on_step()
@@ -275,7 +276,7 @@ class _Maker:
         return self._find_taken(chosen.id, rejected.id) or too_long or pair
 
     def _refuse_two(self, one: int, other: int) -> Outcome | None:
-        """Why these two make no pair, whichever of them is chosen, and at whatever level."""
+        """Return why these two make no pair, whichever is chosen and at any level, or None."""
         mine, theirs = self._courses[one], self._courses[other]
         if mine.prompt != theirs.prompt:
             return "different_prompts"
@@ -291,13 +292,15 @@ class _Maker:
         return None if self._settled.isdisjoint(turned) else "preference_cycle"
 
     def _deeds(self, one: int, other: int) -> Key | None:
-        """What the two did, at the level of the rule: another two that did so would be the same pair once more.
-        None where they cannot be compared."""
+        """Return the key of the actions of both, at the level of the rule.
+
+        Another two with this key would repeat the pair. None if they cannot be compared.
+        """
         sides = self._sides(one, other)
         return (*sides[:-2], frozenset(sides[-2:])) if sides is not None else None
 
     def _sides(self, one: int, other: int) -> Key | None:
-        """The same, ending in what each of them did, in this order."""
+        """Return the same key, but ending in the actions of each in this order."""
         mine, theirs = self._courses[one], self._courses[other]
         if mine.prompt != theirs.prompt:
             return None
@@ -330,7 +333,7 @@ def _nearness(pair: Pair) -> tuple[float, float]:
 
 
 _FARTHEST: Mapping[Level, Outcome] = {"step": "states_differ", "trajectory": "same_actions"}
-"""What no two come farther than where not even their lengths keep them apart."""
+"""By level, the furthest outcome of a group without a pair, apart from `lengths_differ`."""
 _SAID = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
 _ONE: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
-"""Modes of at most one pair of a prompt."""
+"""Modes with at most one pair per prompt."""

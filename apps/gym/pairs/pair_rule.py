@@ -1,6 +1,6 @@
-"""What a rule of preference pairs can say, and what it is told of attempts: their rewards, and what people judged.
+"""The settings of a pair rule, and its input: the rewards of attempts, and the verdicts of people.
 
-`pair_making.pair_group` applies it. Sources of the modes are in `docs/pairs.md`.
+`pair_making.pair_group` applies it. `docs/use/pairs.md` has the sources of the modes.
 """
 
 import hashlib
@@ -9,28 +9,29 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 import orjson
 
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
 from apps.gym.specs import Option, spec_problems
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
 MODES: list[tuple[Mode, str]] = [
-    ("best_worst", "Best with worst"),
-    ("best_vs_all", "Best with each other attempt"),
-    ("all", "All with all"),
-    ("best_mu_2sigma", "Best with μ − 2σ"),
-    ("nearest_length", "Nearest in length"),
+    ("best_worst", "Best vs worst"),
+    ("best_vs_all", "Best vs each other"),
+    ("all", "All combinations"),
+    ("best_mu_2sigma", "Best vs μ − 2σ"),
+    ("nearest_length", "Closest in length"),
 ]
 Level = Literal["trajectory", "step"]
 Source = Literal["reward", "override", "verdict"]
 
 TOLERANCE = 1e-9
-"""Rewards this close are equal: 1.0 − 0.9 is 0.09999999999999998 and is still a margin of 0.1."""
+"""Rewards this close count as equal: 1.0 − 0.9 is 0.09999999999999998 and still a margin of 0.1."""
 CAP_OF_ALL = 10
-"""Pairs of one task in the mode `all` where the rule names no cap: a group of 64 would give 2,016."""
+"""Default maximum of pairs per task in the mode `all`: a group of 64 would give 2,016."""
 MAX_PER_TASK = 10_000
 MAX_RATIO = 1e6
 METHOD = 2
-"""Changes where the same rule makes other pairs of the same attempts; a part of every digest."""
+"""Incremented when the same rule makes different pairs from the same attempts. Part of every digest."""
 
 Outcome = Literal[
     "paired",
@@ -49,16 +50,14 @@ Outcome = Literal[
     "lengths_differ",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-"""What became of a group. Where none of its possible pairs was made, it is the reason of the one that came farthest, in
-this order."""
+"""The outcome of a group. Without a pair, it is the reason of the candidate that came furthest, in this order."""
 
 Exclusion = Literal["not_finished", "failed", "judge_failed", "cancelled", "truncated", "redacted", "no_reward"]
-EXCLUSIONS: tuple[Exclusion, ...] = get_args(Exclusion)
-"""Why an attempt is not used. One without a reward is still paired where people judged it."""
+"""Why an attempt is not used. One without a reward is still paired if people reviewed it."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How pairs are made. A pair is of one task and prompt with the same tools, of two that did not do the same."""
+    """How pairs are made. A pair has one task, one prompt and the same tools, and two attempts that differ."""
 
     mode: Annotated[
         Mode,
@@ -77,19 +76,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "trajectory"
     margin: Annotated[
-        float, Option("Margin", "Chosen reward minus rejected reward is at least this; equal rewards never pair", low=0)
+        float, Option("Margin", "Minimum chosen reward minus rejected reward. Equal rewards never form a pair.", low=0)
     ] = 0.1
     min_chosen_reward: Annotated[
-        float | None, Option("Minimum chosen reward", "Of the better attempt", none="any", example=0.5)
+        float | None, Option("Minimum chosen reward", "Minimum reward of the chosen attempt", none="any", example=0.5)
     ] = None
     per_task: Annotated[
         int | None,
         Option(
             "Pairs per task",
-            "At most so many pairs of a task",
+            "Maximum pairs per task",
             low=1,
             high=MAX_PER_TASK,
-            none=f"all pairs, {CAP_OF_ALL} when all are paired with all",
+            none=f"no limit; {CAP_OF_ALL} for all combinations",
         ),
     ] = None
     max_length_ratio: Annotated[
@@ -111,18 +110,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             names={"actions": "Same actions", "completions": "Same actions and same reasoning"},
         ),
     ] = "actions"
-    include_truncated: Annotated[
-        bool, Option("Include truncated attempts", "Attempts that hit a limit; models do not learn to stop from them")
-    ] = False
-    include_redacted: Annotated[
-        bool, Option("Include redacted attempts", "Attempts with credentials in their traces")
-    ] = False
+    include_truncated: IncludeTruncated = False
+    include_redacted: Annotated[bool, Option("Include redacted attempts", "Attempts with redacted credentials")] = False
     reward_from: Annotated[
         Literal["verifier", "override"],
         Option(
             "Rewards",
-            "Which reward counts if a reviewer changed it",
-            names={"verifier": "From the verifier", "override": "Overrides first"},
+            "Which reward to use if a reviewer overrode it",
+            names=REWARD_SOURCES,
         ),
     ] = "verifier"
 
@@ -132,7 +127,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RuleRefused(Exception):
-    """No pair could ever be made like this; `field` is what to change."""
+    """Raised for a rule that cannot make any pair. `field` is the setting to change."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -140,8 +135,11 @@ class RuleRefused(Exception):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule needs to know of a rollout. `reward` is the one that counts, None where it has none;
-    `overridden` says that people set it, and `verifier_reward` is then what it was."""
+    """The data of a rollout that a rule needs.
+
+    `reward` is the effective one, or None without one. `overridden` is True if people set it; `verifier_reward` is then
+    the original.
+    """
 
     id: int
     reward: float | None
@@ -156,8 +154,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands after all that people said of two attempts. `winner` is one of them; where there is none, `without`
-    says what they found instead, and there is no pair, whatever the rewards are."""
+    """Outcome of all reviews of two attempts.
+
+    `winner` is the id of one of them. Without a winner, `without` is the outcome, and there is no pair, whatever the
+    rewards.
+    """
 
     one: int
     other: int
@@ -167,10 +168,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """1 is better, 2 is much better."""
     reviewers: int = 1
     agreement: float | None = None
-    """The share of them that said so; None where nobody but an adjudicator did."""
+    """Share of reviewers who agree; None if only an adjudicator decided."""
     adjudicated: bool = False
     reviews: tuple[int, ...] = ()
-    """Where it was read."""
+    """Ids of the reviews."""
 
     @property
     def refusal(self) -> Outcome:
@@ -183,8 +184,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """`margin` is by how much the rewards that counted prefer the chosen one. None where people chose it: rewards then
-    say nothing of the preference, whatever they are. `turn` is where the two part, of the level `step`."""
+    """A preference pair.
+
+    `margin` is the difference of the effective rewards, or None if people chose, because rewards then do not express
+    the preference. `turn` is where the two diverge, at level `step`.
+    """
 
     chosen: int
     rejected: int
@@ -201,7 +205,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rule(given: dict[str, Any]) -> Rule:
-    """Raises RuleRefused."""
+    """Return the rule. Raises RuleRefused."""
     try:
         rule = msgspec.convert(given, Rule)
     except msgspec.ValidationError as error:
@@ -223,13 +227,16 @@ def rule_fields(rule: Rule) -> dict[str, Any]:
 
 
 def rule_digest(rule: Rule) -> str:
-    """The same for the same settings, by whatever way they were given."""
+    """Return a digest of the settings, equal for equal settings however they were given."""
     told = {**rule_fields(rule), "per_task": rule.cap, "method": METHOD}
     return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
-    """Why the attempt is not paired by its reward; all but `no_reward` keep it from pairs of people's verdicts too."""
+    """Return why the attempt is not paired by its reward, or None.
+
+    Every reason but `no_reward` also excludes it from verdict pairs.
+    """
     if attempt.status != "completed":
         if attempt.error_kind == "judge_error":
             return "judge_failed"

@@ -1,4 +1,4 @@
-"""What follows from what people said of every two: who is better than whom through others."""
+"""Derive preferences from verdicts: who is better than whom through others."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -7,9 +7,9 @@ from apps.gym.pairs.pair_rule import Verdict
 
 
 def find_worse(verdicts: Iterable[Verdict]) -> dict[int, set[int]]:
-    """Of each attempt that won: all that are worse, directly or through others that lost to it.
+    """Return, for each winner, all attempts that are worse, directly or through others that lost to it.
 
-    Nothing follows from verdicts that stand in a cycle, where people contradict themselves: these are left out.
+    Verdicts in a cycle, where people contradict themselves, are left out.
     """
     lost: dict[int, set[int]] = defaultdict(set)
     for one in verdicts:

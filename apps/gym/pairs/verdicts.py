@@ -1,4 +1,4 @@
-"""What a reviewer may say of two rollouts or of a few in order, whichever sides they stood on."""
+"""A reviewer's answer about two rollouts or a ranking, independent of the sides on which they were shown."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -32,12 +32,12 @@ REASONS: dict[str, str] = {
     "style": "Style",
     "other": "Other",
 }
-CONFIDENCE: dict[int, str] = {1: "unsure", 2: "rather sure", 3: "sure"}
+CONFIDENCE: dict[int, str] = {1: "unsure", 2: "fairly sure", 3: "sure"}
 FEWEST, MOST = 2, 6
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome` is `low`, `high`, `equal` or `both_bad`; `low` has the lower id."""
+    """A verdict. `outcome` is `low`, `high`, `equal` or `both_bad`; `low` has the lower id."""
 
     low: int
     high: int
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_choice(choice: str, shown: Sequence[int]) -> Verdict:
-    """Of a pair, where `shown` are the ids of A and B."""
+    """Return the verdict of a choice. `shown` are the ids of A and B."""
     side, strength = _SIDES[choice]
     low, high = sorted(shown)
     if side is None:
@@ -55,7 +55,10 @@ def read_choice(choice: str, shown: Sequence[int]) -> Verdict:
 
 
 def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
-    """Every two of a ranking: the lower rank is better, equal ranks are ties; two ranks apart is much better."""
+    """Return the verdicts of every two in a ranking.
+
+    The lower rank is better, equal ranks are ties, and two ranks apart is much better.
+    """
     found = []
     for (one, first), (other, second) in combinations(zip(shown, ranks, strict=True), 2):
         low, high = sorted((one, other))
@@ -69,20 +72,20 @@ def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
 
 
 def find_ranks_problem(ranks: object, size: int) -> str:
-    """What keeps these from ranking so many; empty when nothing does."""
+    """Return why these are not valid ranks of `size` rollouts, or an empty text."""
     if not isinstance(ranks, list) or len(ranks) != size:
-        return f"Give a rank for each of the {size}."
+        return f"Give a rank for each of the {size} rollouts."
     if not all(isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= size for each in ranks):
-        return f"A rank is a whole number from 1, the best, to {size}."
-    return "" if min(ranks) == 1 else "The best has the rank 1."
+        return f"A rank is a whole number from 1 (best) to {size}."
+    return "" if min(ranks) == 1 else "The best rollout must have rank 1."
 
 
 def dense_ranks(ranks: Sequence[int]) -> list[int]:
-    """The same order without gaps: 1, 1, 3 becomes 1, 1, 2."""
+    """Return the same order without gaps: 1, 1, 3 becomes 1, 1, 2."""
     places = {rank: place for place, rank in enumerate(sorted(set(ranks)), start=1)}
     return [places[rank] for rank in ranks]
 
 
 def mirror(choice: str) -> str:
-    """The same opinion where the sides are swapped."""
+    """Return the same choice with the sides swapped."""
     return {"a_much": "b_much", "a": "b", "b": "a", "b_much": "a_much"}.get(choice, choice)

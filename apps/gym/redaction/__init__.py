@@ -1,1 +1,1 @@
-"""Credentials are taken out of what is stored: by the name beside them, by their form, or because they are ours."""
+"""Redact credentials before storing: by name, by form, or because they are secrets of this installation."""

@@ -1,8 +1,8 @@
-"""What a credential looks like: rules by form, each with the literal that must be there for it to be worth a look.
+"""Rules for credentials: by form, each with a literal that must occur before its expression is tried.
 
-The forms are narrow on purpose. Hashes, UUIDs, long numbers, base64 of pictures and names in code are what traces are
-full of, and a rule by randomness alone would take them for credentials. Every expression begins with a literal, has
-bounded repeats or nothing after an open one, and so takes time in proportion to the text.
+The forms are narrow on purpose. Traces are full of hashes, UUIDs, long numbers, base64 images and code identifiers, and
+a rule for random text would match them. Every expression begins with a literal and has bounded repeats, except that the
+last may be open. Its time is therefore linear in the text.
 """
 
 import re
@@ -12,8 +12,8 @@ import msgspec
 
 Check = Callable[[str], bool]
 
-# Where a credential may begin: not inside a word, but after `-` or `_`, as in names of files and variables, and right
-# after an escape such as the `\n` of JSON.
+# Where a credential may start: not inside a word, but after `-` or `_`, as in names of files and variables, and after
+# an escape like `\n` in JSON.
 START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _END = r"(?![A-Za-z0-9_-])"
 _RUN = re.compile(r"[A-Za-z0-9]+")
@@ -21,7 +21,7 @@ _LONG_RUN = 16
 
 
 def looks_random(text: str) -> bool:
-    """Whether it has a long run with digits and letters, as no word and no name in code has."""
+    """Return True if the text has a long run with digits and letters, unlike words and code identifiers."""
     return any(
         len(run) >= _LONG_RUN and any(map(str.isdigit, run)) and any(map(str.isalpha, run))
         for run in _RUN.findall(text)
@@ -29,33 +29,39 @@ def looks_random(text: str) -> bool:
 
 
 def has_both_cases(text: str) -> bool:
-    """As 34 letters at random have; a name in small letters has not."""
+    """Return True for random letters of both cases, unlike a lower-case name."""
     body = text.rpartition("_")[2]
     return any(map(str.isupper, body)) and any(map(str.islower, body))
 
 
 class Form(msgspec.Struct, frozen=True):
-    """`literals` are case-sensitive: without one of them in a text its expression is not tried.
+    """A credential format.
 
-    The group `secret`, where there is one, is what is replaced; else the whole match.
+    `literals` are case-sensitive; the expression is tried only on texts with one of them. `hint` is a simpler
+    expression for RE2 that finds every match, also inside JSON.
+
+    The group `secret` is replaced, if it exists; otherwise the whole match.
     """
 
     kind: str
     literals: tuple[str, ...]
     expression: re.Pattern[str]
+    hint: str
     check: Check | None = None
-    is_prefix: bool = False
 
 
-def _form(kind: str, literals: str, expression: str, check: Check | None = None) -> Form:
-    return Form(kind, tuple(literals.split()), re.compile(expression), check)
+def _form(kind: str, literals: str, expression: str, *, hint: str, check: Check | None = None) -> Form:
+    return Form(kind, tuple(literals.split()), re.compile(expression), hint, check)
 
 
 def _prefixed(kind: str, literals: str, tail: str, check: Check | None = None, *, start: str = START) -> Form:
-    """Literal and tail. With an empty `start` also inside a word: for literals that nothing else has."""
-    starts = "|".join(map(re.escape, literals.split()))
-    expression = re.compile(f"{start}(?:{starts}){tail}")
-    return Form(kind, tuple(literals.split()), expression, check, is_prefix=True)
+    """Return a form of literal and tail.
+
+    With an empty `start` it also matches inside a word, for unmistakable literals.
+    """
+    found = f"(?:{'|'.join(map(re.escape, literals.split()))}){tail}"
+    # RE2 has no look-around.
+    return Form(kind, tuple(literals.split()), re.compile(start + found), found.removesuffix(_END), check)
 
 
 PRIVATE_KEY = Form(
@@ -64,9 +70,10 @@ PRIVATE_KEY = Form(
     re.compile(
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:[^-]|-(?!----)){32,65536}-----END [A-Z0-9 ]{1,80}-----"
-        # Cut off before its end, as the output of a tool may be.
+        # A key that was cut off, as in the output of a tool.
         r"|(?:(?:\s|\\{1,8}[nr]){0,16}[A-Za-z0-9+/=]{20,})+)"
     ),
+    hint="PRIVATE KEY",
 )
 
 FORMS: tuple[Form, ...] = (
@@ -74,28 +81,31 @@ FORMS: tuple[Form, ...] = (
     _form(
         "jwt",
         "eyJ",
-        # After `-` or `_` its first part is bounded: every one in a long run would else be followed to the run's end.
+        # After `-` or `_` the first part is bounded. Otherwise every match in a long run would read to the run's end.
         rf"(?:(?<![-_]){START}eyJ[A-Za-z0-9_-]{{10,}}|(?<=[-_])eyJ[A-Za-z0-9_-]{{10,512}})"
         r"\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]{8,}){0,2}",
+        hint=r"eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.",
     ),
     _form(
         "bearer",
         "Bearer bearer BEARER",
         r"\b(?:Bearer|bearer|BEARER)(?:\s|%20|\+)+(?P<secret>[A-Za-z0-9._~+/-]{16,4096}=*)",
-        looks_random,
+        check=looks_random,
+        hint="(?i:bearer)",
     ),
     _form(
         "url_password",
         "://",
         r"://[^\s/@:\"'<>]{0,128}:(?P<secret>[^\s/@\"'<>{}$*]{1,256})@(?=[A-Za-z0-9_.\[-])",
+        hint=r"://[^\s/@\"'<>]*:[^\s/@\"'<>]*@",
     ),
     # -- models
     _prefixed("api_key", "sk- pk-lf-", r"[A-Za-z0-9_-]{20,}", looks_random),
     _prefixed("api_key", "sk-proj- sk-ant- sk-svcacct- sk-or-v1-", r"[A-Za-z0-9_-]{32,}", looks_random, start=""),
     _prefixed("api_key", "sk-lf-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     _prefixed("api_key", "nvapi-", r"[A-Za-z0-9_-]{40,}", start=""),
-    # Without digits too, one in three hundred of them: its length says what it is.
-    _form("api_key", "hf_ api_org_", rf"{START}(?:hf|api_org)_[A-Za-z0-9]{{34}}{_END}", has_both_cases),
+    # One in 300 has no digits; its length identifies it.
+    _prefixed("api_key", "hf_ api_org_", rf"[A-Za-z0-9]{{34}}{_END}", has_both_cases),
     _prefixed("api_key", "hf_ xai- gsk_ pplx- r8_", rf"[A-Za-z0-9]{{30,}}{_END}", looks_random),
     _prefixed("api_key", "tgp_v1_ tvly- fw_", r"[A-Za-z0-9_-]{24,}", looks_random),
     _prefixed("api_key", "lsv2_", r"(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
@@ -112,7 +122,7 @@ FORMS: tuple[Form, ...] = (
     _prefixed("package_token", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,}"),
     # -- clouds
     _prefixed("aws_key", "AKIA ASIA", rf"[A-Z0-9]{{16}}{_END}"),
-    _form("azure_key", "AccountKey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}={0,2})"),
+    _form("azure_key", "AccountKey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}={0,2})", hint="AccountKey="),
     _prefixed("google_token", "ya29. GOCSPX-", r"[A-Za-z0-9_-]{20,}"),
     _prefixed("cloud_token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{64}"),
     _prefixed("cloud_token", "dapi", rf"[0-9a-f]{{32}}(?:-\d)?{_END}"),
@@ -124,17 +134,20 @@ FORMS: tuple[Form, ...] = (
         "slack_webhook",
         "hooks.slack.com/",
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_-]{20,})",
+        hint=r"hooks\.slack\.com/",
     ),
     _form(
         "discord_webhook",
         "/webhooks/",
         r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{5,24}/(?P<secret>[A-Za-z0-9_-]{20,})",
+        hint="/webhooks/",
     ),
     _form(
         "telegram_token",
         ":",
         rf":(?<=[0-9]{{8}}:)(?P<secret>[A-Za-z0-9_-]{{35}}){_END}",
-        lambda text: text.startswith("AA") or looks_random(text),
+        check=lambda text: text.startswith("AA") or looks_random(text),
+        hint="[0-9]{8}:[A-Za-z0-9_-]{35}",
     ),
     _prefixed("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/]{16,}"),
     _prefixed("sendgrid_key", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
@@ -143,7 +156,7 @@ FORMS: tuple[Form, ...] = (
     _prefixed("service_token", "PMAK- ntn_ lin_api_", r"[A-Za-z0-9-]{30,}"),
 )
 
-# -- names that say what stands beside them ------------------------------------------------------------------------
+# -- names of credential fields -------------------------------------------------------------------------------------
 
 _CERTAIN = (
     r"authorization|proxy[-_]?authorization|api[-_ ]?key|api[-_ ]?token|access[-_ ]?token|refresh[-_ ]?token"
@@ -153,20 +166,20 @@ _CERTAIN = (
 )
 _LIKELY = r"token|secrets?|pwd|credentials?|(?:set[-_])?cookies?|auth"
 
-# A camel-case name goes on with a capital: `openaiApiKey`.
+# A camel-case name continues with a capital: `openaiApiKey`.
 _BEFORE = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=\\[nrt]))"
 
 CERTAIN_NAME = re.compile(rf"(?:.*[-_. ]|.*[a-z0-9](?=[A-Z]))?(?i:{_CERTAIN})", re.DOTALL)
-"""The value of such a key is a credential unless it is plainly none."""
+"""The value of such a key is a credential, unless it is clearly a placeholder."""
 LIKELY_NAME = re.compile(rf"(?:.*[-_. ]|.*[a-z0-9](?=[A-Z]))?(?i:{_LIKELY})", re.DOTALL)
-"""The value of such a key is one where it looks random: `token` is also a word of a text, `secret` one of a game."""
+"""The value of such a key is a credential only if it looks random: `token` is also an ordinary word."""
 MAX_NAME = 128
 
 QUOTED = re.compile(
     rf"{_BEFORE}(?i:(?P<certain>{_CERTAIN})|(?P<likely>{_LIKELY}))"
     r"\\{0,3}[\"']\s{0,4}(?::|=>)\s{0,4}(?P<quote>\\{0,3}[\"'])(?P<secret>.{4,2048}?)(?<!\\)(?P=quote)"
 )
-"""A member of JSON, or of a literal of Python, inside a text."""
+"""A member of JSON or of a Python literal, inside a text."""
 ASSIGNED = re.compile(
     rf"(?P<name>{_BEFORE}(?i:(?P<certain>{_CERTAIN})|(?P<likely>{_LIKELY})))"
     r"(?P<sign>\s{0,4}[:=]\s{0,4})(?P<quote>\\{0,3}[\"']?)(?P<scheme>(?i:Basic|Bearer|Token|Digest)\s{1,4})?"
@@ -183,12 +196,12 @@ CURL_USER = re.compile(
     r"\bcurl(?=\s)[^\n|;]{0,400}?\s(?:-[uU]|--user|--proxy-user)(?:\s{1,3}|=)\\{0,3}[\"']?"
     r"[^\s:\"'$<>{}\\]{1,128}:(?P<secret>[^\s\"'$<>{}\\]{2,256})"
 )
-"""A user and a password for curl. Other commands mean a group by what follows the colon."""
+"""A user and a password for curl. In other commands, a group follows the colon."""
 HIDDEN = re.compile(
     r"(?<=[A-Za-z0-9_-])(?:[\u00ad\u200b-\u200d\u2060\ufeff]|\\{1,4}u(?:00ad|200[bcd]|2060|feff)){1,32}(?=[A-Za-z0-9_-])",
     re.IGNORECASE,
 )
-"""What nobody sees, inside what would be a word without it."""
+"""Invisible characters inside a word."""
 
 _PLACEHOLDER = re.compile(
     r"string|text|str|none|null|true|false|required|optional|include|omit|same-origin|basic|bearer|password|passwd"
@@ -202,12 +215,12 @@ _MARK = "[REDACTED:"
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether it only stands where a credential would."""
+    """Return True if the text is only a placeholder for a credential."""
     return _MARK in text or not text.strip() or bool(_PLACEHOLDER.fullmatch(text[:2048].strip()))
 
 
 def is_secret_beside(*, certain: bool, name: str, value: str) -> bool:
-    """Whether the value of a key with a telling name is a credential."""
+    """Return True if the value of a key with a telling name is a credential."""
     if is_placeholder(value):
         return False
     if certain:
@@ -221,7 +234,7 @@ _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
 
 
 def looks_made_up(text: str) -> bool:
-    """Whether letters of both cases and digits change so fast that it is no name in code, as in `z6TxRtlDxseU`."""
+    """Return True if upper case, lower case and digits alternate too often for an identifier, as in `z6TxRtlDxseU`."""
     kinds = (str.isdigit, str.isupper, str.islower)
     if not 10 <= len(text) <= 128 or "://" in text or not all(any(map(kind, text)) for kind in kinds):
         return False
@@ -229,7 +242,7 @@ def looks_made_up(text: str) -> bool:
 
 
 def is_option(match: re.Match[str]) -> bool:
-    """Whether what follows an option such as `--api-key` is a credential, rather than the next word of a sentence."""
+    """Return True if the word after an option like `--api-key` is a credential, not the next word of a sentence."""
     value = match["secret"]
     if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_path(value):
         return False
@@ -238,23 +251,29 @@ def is_option(match: re.Match[str]) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
-def is_user_password(text: str) -> bool:
-    """Whether what follows the user in `curl -u user:…` is a password, rather than the word for one."""
-    return not (is_placeholder(text) or _SHORT_PLACEHOLDER.fullmatch(text))
+def is_user_password(match: re.Match[str]) -> bool:
+    """Return True if the text after the user in `curl -u user:…` is a password, not a placeholder."""
+    return not (is_placeholder(match["secret"]) or _SHORT_PLACEHOLDER.fullmatch(match["secret"]))
+
+
+def is_quoted(match: re.Match[str]) -> bool:
+    """Return True if the value of a quoted name is a credential."""
+    name = match["certain"] or match["likely"]
+    return is_secret_beside(certain=bool(match["certain"]), name=name, value=match["secret"])
 
 
 def is_path(text: str) -> bool:
-    """Whether it names something in code: `settings.key2`."""
+    """Return True if the text is a dotted code identifier, for example `settings.key2`."""
     return "." in text and _PATH_OF_NAMES.fullmatch(text) is not None
 
 
 LEAST_NUMBER = 1000
-"""The same four characters that a text has to have."""
+"""Smaller numbers are not redacted: like texts, they need at least four characters."""
 _COUNT = re.compile(r"(?:.*_)?(?:tokens|counts?|size|length|len|at|created|updated|expires?|expires_in|ttl)|passwords")
 
 
 def is_count(place: str | int) -> bool:
-    """Whether a number of that name counts or dates something, also below a telling name: `max_tokens`."""
+    """Return True if a number of that name is a count or time, also under a telling name: `max_tokens`."""
     return isinstance(place, str) and len(place) <= MAX_NAME and _COUNT.fullmatch(place.lower()) is not None
 
 
@@ -267,14 +286,14 @@ _DESCRIBING = frozenset(_DESCRIBING_NAMES.split())
 
 
 def is_description(value: object) -> bool:
-    """Whether it says what a credential would be, as JSON Schema and OpenAPI do, rather than being one."""
+    """Return True if the value describes a credential, as JSON Schema and OpenAPI do, rather than being one."""
     if not isinstance(value, dict) or not value.keys() <= _DESCRIBING:
         return False
     return isinstance(value.get("type"), str | list) or not value.keys().isdisjoint({"$ref", "anyOf", "allOf", "oneOf"})
 
 
 def is_assigned(match: re.Match[str]) -> bool:
-    """Whether what follows a name and a sign in a text is a credential, rather than code."""
+    """Return True if the text after a name and a sign is a credential rather than code."""
     value, quoted = match["secret"], bool(match["quote"])
     if match["after"] or is_placeholder(value):
         return False
@@ -285,7 +304,7 @@ def is_assigned(match: re.Match[str]) -> bool:
     if match["scheme"] and "auth" in match["name"].lower():
         return any(map(str.isdigit, value)) or not (value[1:].islower() or value.isupper())
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    # Without quotes a short value is one only in the way of environment variables: NAME=value.
+    # Without quotes, a short value counts only if written like an environment variable: NAME=value.
     return has_both and (quoted or (match["sign"] == "=" and match["name"].isupper()))
 
 
@@ -293,39 +312,18 @@ def _is_uuid(text: str) -> bool:
     return bool(re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text))
 
 
-# -- what must be there for anything above to be found -------------------------------------------------------------
-# Every event of every rollout is asked, so the usual answer, no, costs a handful of searches.
+# -- what any rule above needs -----------------------------------------------------------------------------------------
 
-
-def _hints(*expressions: bytes) -> tuple[Callable[[bytes], re.Match[bytes] | None], ...]:
-    """Expressions that begin with a literal, which is as fast as searching for that, over text in lower case."""
-    return tuple(re.compile(one).search for one in expressions)
-
-
-_SIGN = rb"[\"'\\ ]{0,8}[:=]"
-CERTAIN_HINTS = _hints(rb"key" + _SIGN, rb"token" + _SIGN, rb"secret" + _SIGN, rb"pass(?:w|phrase)", rb"authorization")
-"""Without one of these, an option or something hidden no certain name is there. All other rules need a run of 16
-letters, digits, `_`, `-` or `%`."""
-(OPTION_HINT,) = _hints(
-    rb"-(?:-(?:[a-z0-9]{1,20}[-_]){0,4}[a-z]{0,12}(?:key|token)|u(?:ser)?[ =][ \"'\\]{0,6}[^\s:\"']{1,128}:)"
+# Between a name and its value: anything but letters and digits, or an escape of JSON.
+_SIGN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-f]{4})*[:=]"
+HINTS = (
+    *(form.hint for form in FORMS),
+    rf"(?i:key|token|secrets?|auth|pwd){_SIGN}",
+    r"(?i:passw|passphrase|authorization|cookie|credential)",
+    r"(?i:--[a-z0-9 _-]*(?:key|token|secret|auth|pwd))",
+    r"curl(?s:.*)-(?:[uU]|-user|-proxy-user)",
+    # Invisible characters inside a word, in UTF-8 and as escapes.
+    r"[A-Za-z0-9_-](?:\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad)",
+    r"(?i:\\u(?:00ad|200[bcd]|2060|feff))",
 )
-(ESCAPED_HINT,) = _hints(rb"\\u(?:00ad|200[bcd]|2060|feff)")
-HIDDEN_HINTS = _hints(rb"\xe2(?:\x80[\x8b-\x8d]|\x81\xa0)", rb"\xef\xbb\xbf", rb"\xc2\xad")
-"""One of the signs that nobody sees, in UTF-8."""
-LIKELY_HINTS = _hints(rb"auth" + _SIGN, rb"pwd" + _SIGN, rb"secrets" + _SIGN, rb"cookie", rb"credential", rb"bearer")
-RUNS = bytes(0x78 if (one < 128 and chr(one).isalnum()) or one in b"-_%" else 0x20 for one in range(256))
-LONG_RUN = re.compile(b"x" * _LONG_RUN).search
-_OPENING = re.compile(r"[A-Za-z0-9]*[-_.]")
-_PREFIXES = {literal for form in FORMS if form.is_prefix for literal in form.literals}
-BODY = re.compile(rb"[-_.](?=[A-Za-z0-9_%-]{16})")
-"""What stands before it may be one of PREFIXES: those of the forms, each up to its first separator."""
-PREFIXES = tuple({found[0].encode() for one in _PREFIXES if (found := _OPENING.match(one))})
-LONGEST_PREFIX = max(map(len, PREFIXES))
-NUMBERED = re.compile(rb":(?=[A-Za-z0-9_-]{35})")
-"""What stands before it may be the number of a bot."""
-_LITERALS = (
-    *(re.escape(one.encode()) for one in _PREFIXES if not _OPENING.match(one)),
-    *(b"eyJ", rb"hooks\.slack\.com/", b"PRIVATE KEY", b"/webhooks/", b"api_org_"),
-)
-# An expression finds its literal faster than `in` does.
-LITERALS = _hints(*_LITERALS)
+"""RE2 expressions over UTF-8. A text that none of them finds contains no credential, apart from own secrets."""

@@ -1,37 +1,40 @@
-"""A text that is too long for where it goes: its credentials are taken out first, and only then is it cut.
+"""Shorten text: redact credentials first, then cut.
 
-The other way round half a credential is left, `https://user:passw`, and no rule knows that half for what it is.
+The other order would leave half a credential, for example `https://user:passw`, which no rule recognises.
 """
 
 from apps.gym.redaction.redactor import Redactor
 
 _BODY_BYTES = 64 * 1024
-"""Of a body that somebody answered: what is shown of it and any credential that begins there."""
+"""Maximum bytes of a response body to show, including a credential that starts there."""
 
 
 class _Standing:
-    """What every text of this process is shortened with; the forms alone, until somebody knows more."""
+    """The redactor that shortens texts of this process; only forms until the patterns are loaded."""
 
     redactor = Redactor()
 
 
 def shorten_with(redactor: Redactor) -> None:
-    """From now on this process shortens with the installation's own secrets and patterns as well."""
+    """Use the secrets and patterns of the installation from now on."""
     _Standing.redactor = redactor
 
 
 def cut_clean(text: str, limit: int) -> str:
-    """At most `limit` characters without credentials, also where it fits: for what is stored without another look."""
+    """Return at most `limit` characters, always redacted: for texts that are stored without another redaction."""
     return _Standing.redactor.redact_text(text)[0][:limit]
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters. What fits comes back as it is: who stores it redacts and counts it there."""
+    """Return at most `limit` characters.
+
+    Text that fits is returned unchanged; the code that stores it redacts and counts.
+    """
     return text if len(text) <= limit else cut_clean(text, limit)
 
 
 def shorten(text: str, limit: int) -> str:
-    """The same, with a mark after it where something was cut."""
+    """Return at most `limit` characters, with a mark if something was cut."""
     if len(text) <= limit:
         return text
     clean, _ = _Standing.redactor.redact_text(text)
@@ -39,7 +42,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """The beginning and the end of what is longer, and between them how much was left out."""
+    """Return the start and end of longer text, with the number of omitted characters between them."""
     if len(text) <= limit:
         return text
     clean, _ = _Standing.redactor.redact_text(text)
@@ -50,15 +53,15 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def pointer_step(name: object, limit: int) -> str:
-    """A name as one step of a JSON pointer: its escapes would hide the `//` of a URL from whoever redacts later."""
+    """Return a name as a step of a JSON pointer. Redacted first, because its escapes would hide the `//` of a URL."""
     return cut_clean(str(name), limit).replace("~", "~0").replace("/", "~1")
 
 
 def cut_to_end(text: str, limit: int) -> str:
-    """The end of what is longer."""
+    """Return the end of longer text."""
     return text if len(text) <= limit else _Standing.redactor.redact_text(text)[0][-limit:]
 
 
 def cut_body(body: bytes, limit: int) -> str:
-    """The beginning of an answer as text."""
+    """Return the start of a response as text."""
     return cut(body[:_BODY_BYTES].decode(errors="replace"), limit).strip()

@@ -1,1 +1,1 @@
-"""Resource servers: one session protocol, one small file an adapter."""
+"""Resource servers: one session protocol, and one small module per adapter."""

@@ -10,82 +10,73 @@ from typing import Any
 import orjson
 
 from apps.gym.calls.outbound import OutboundReply
-from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.resources.nemo_gym_http import CLOSE_SECONDS
-from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
-from apps.gym.resources.server_calls import Caller, describe, is_success, may_pass
+from apps.gym.errors import EnvironmentFault, VerifierError
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Step, Stepped, ToolOutput
+from apps.gym.resources.server_calls import Caller, CallerSession, check_success, describe, is_success, may_pass
 from apps.gym.resources.server_survey import probe_server
-from apps.gym.resources.verify_bodies import encode_body, is_number, keep_small
+from apps.gym.resources.verify_bodies import keep_small, parse_object
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, function_calls, message
+from apps.gym.storable import is_number
+from apps.gym.traces.items import Item, TaskRow, as_object, dump_json, encode_json, function_calls, message
 
 _MAX_STEP_REWARDS = 1_000
 
 
-class GymnasiumSession:
-    """One attempt at a Gymnasium server, its cookies carried from call to call."""
+class GymnasiumSession(CallerSession, Stepped):
+    """One attempt at a Gymnasium server. Its cookies are sent with each call."""
 
     def __init__(self, server: "GymnasiumServer", row: TaskRow) -> None:
+        super().__init__(server.caller, row)
         self._server = server
-        self._row = row
-        self._cookies: dict[str, str] = {}
         self._rewards: list[float] = []
-        self._closes = self._repeatable = False
+        self._repeatable = False
         self._terminated = self._truncated = False
         self._told: dict[str, Any] = {}
-        self.opening: list[Item] = []
+        self.opening = []
 
     async def reset(self) -> None:
-        reply = await self._post("reset", self._row, patient=True)
-        if not is_success(reply):
-            problem = EnvironmentFault(f"{self._server.name}: POST /reset answered {describe(reply)}")
-            raise problem if may_pass(reply) else problem.lasting()
-        given = self._read(reply, "/reset")
-        info = _object(given.get("info"))
-        # First of all: from here on the server holds a place for this attempt.
+        seconds = self._server.call_timeout
+        reply = await self._post("reset", encode_json(self._row), seconds=seconds, patient=True)
+        check_success(reply, f"{self._server.name}: POST /reset")
+        given = parse_object(reply.body, f"{self._server.name}: the reply of /reset", EnvironmentFault, _loads)
+        info = as_object(given.get("info"))
+        # Read this first: from here on the server holds resources for this attempt.
         self._closes = info.get("supports_explicit_close") is True
         self._repeatable = info.get("supports_step_idempotency") is True
         self.opening = self._observe(given)
 
-    async def list_tools(self) -> list[Tool]:
-        """None of its own: over this protocol the task row declares the tools."""
-        return []
-
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        """Never asked: a step carries its calls with it."""
-        return ToolOutput(text=dump_json({"error": "this environment takes calls with steps"}), error="unknown_tool")
-
-    async def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
     async def step(self, response: dict[str, Any]) -> Step:
-        """Raises EnvironmentFault, TimedOut, and VerifierError for a reward that is no finite number."""
+        """Take one step.
+
+        Raises EnvironmentFault, TimedOut, and VerifierError for a reward that is not a finite number.
+        """
         body = {**self._row, "response": response}
         if self._repeatable:
             body["_ng_step_request_id"] = uuid.uuid4().hex
-        # A step that is sent twice is taken twice, unless the server knows it by its number.
-        reply = await self._post("step", body, patient=self._repeatable, once=not self._repeatable)
+        # Repeating a step would execute it twice, unless the server recognises its id.
+        options = {"patient": self._repeatable, "once": not self._repeatable}
+        reply = await self._post("step", encode_json(body), seconds=self._server.call_timeout, **options)
         calls = [str(call.get("call_id", "")) for call in function_calls(response["output"])]
         if not is_success(reply):
             return self._refused(reply, calls)
-        given = self._read(reply, "/step")
+        given = parse_object(reply.body, f"{self._server.name}: the reply of /step", EnvironmentFault, _loads)
         value = given.get("reward", 0.0)
         if not is_number(value):
             raise VerifierError(f"{self._server.name}: the reply of /step has no finite number as `reward`: {value!r}")
         self._rewards.append(float(value))
         self._terminated, self._truncated = given.get("terminated") is True, given.get("truncated") is True
-        self._told = _object(given.get("info"))
+        self._told = as_object(given.get("info"))
         done = self._terminated or self._truncated
         outputs = _read_outputs(self._told)
         if not done:
-            missing = ToolOutput(text=dump_json({"error": "the environment gave no output for this call"}))
+            missing = ToolOutput(text=dump_json({"error": "the environment returned no output for this call"}))
             outputs = {call: outputs.get(call, missing) for call in calls}
         return Step(outputs=outputs, items=self._observe(given), done=done)
 
     def _refused(self, reply: OutboundReply, calls: list[str]) -> Step:
-        """An action that the environment cannot read is the model's mistake: it reads what the server says of it."""
+        """Return a step with the server's message for the model, whose action was invalid. Raises EnvironmentFault."""
         if may_pass(reply):
-            raise EnvironmentFault(f"{self._server.name}: POST /step answered {describe(reply)}")
+            raise EnvironmentFault(f"{self._server.name}: POST /step returned {describe(reply)}")
         text = reply.body.decode("utf-8", "replace")
         error = f"http_{reply.status}"
         if calls:
@@ -93,9 +84,10 @@ class GymnasiumSession:
         return Step(items=[message("user", text or error)])
 
     async def verify(self, response: dict[str, Any]) -> Reward:
-        """The sum of the steps' rewards. An attempt that ended before the environment did counts as truncated."""
-        if not self._server.verifies:
-            return Reward(value=None, explanation="this environment leaves the judgement to people")
+        """Return the sum of the steps' rewards.
+
+        An attempt that ended before the environment did counts as truncated.
+        """
         count = len(self._rewards)
         return Reward(
             value=sum(self._rewards),
@@ -110,41 +102,6 @@ class GymnasiumSession:
             ),
         )
 
-    async def close(self) -> None:
-        if not self._closes:
-            return
-        self._closes = False
-        try:
-            await self._server.caller.post(
-                "close", b"{}", cookies=self._cookies, seconds=CLOSE_SECONDS, patient=False, once=True
-            )
-        except GymError:
-            return  # What the attempt came to stands, and the server's own time limit ends the session.
-
-    async def _post(
-        self, path: str, body: dict[str, Any], *, patient: bool = False, once: bool = False
-    ) -> OutboundReply:
-        reply = await self._server.caller.post(
-            path,
-            encode_body(body),
-            cookies=self._cookies,
-            seconds=self._server.call_timeout,
-            patient=patient,
-            once=once,
-        )
-        if reply.cookies:
-            self._cookies = {**self._cookies, **reply.cookies}
-        return reply
-
-    def _read(self, reply: OutboundReply, path: str) -> dict[str, Any]:
-        try:
-            given = _loads(reply.body)
-        except (ValueError, RecursionError) as error:
-            raise EnvironmentFault(f"{self._server.name}: the reply of {path} is not JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise EnvironmentFault(f"{self._server.name}: the reply of {path} is not an object")
-        return given
-
     def _observe(self, given: dict[str, Any]) -> list[Item]:
         observation = given.get("observation")
         if not observation:
@@ -152,17 +109,19 @@ class GymnasiumSession:
         return [message("user", observation if isinstance(observation, str) else dump_json(observation))]
 
 
-class GymnasiumServer:
-    """The Gymnasium server that `caller` calls. Its `call_timeout` is for a reset or a step."""
+class GymnasiumServer(ResourceServer):
+    """The Gymnasium server that `caller` calls. Its `call_timeout` limits each reset and step."""
 
-    def __init__(self, caller: Caller, *, verifies: bool = True) -> None:
+    def __init__(self, caller: Caller) -> None:
         self.name = caller.name
         self.call_timeout = caller.call_timeout
-        self.verifies = verifies
         self.caller = caller
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> GymnasiumSession:
-        """Raises EnvironmentFault, or TimedOut. The protocol has no place for `seed`: a row names its own."""
+        """Reset the environment for one attempt.
+
+        Raises EnvironmentFault or TimedOut. The protocol has no field for `seed`: a row has its own.
+        """
         session = GymnasiumSession(self, row)
         try:
             await session.reset()
@@ -175,7 +134,7 @@ class GymnasiumServer:
         return await probe_server(self.caller, gymnasium=True)
 
     async def reverify_mode(self) -> ReverifyMode:
-        """Its rewards are those of the steps, which are gone with the session."""
+        """Return "unsupported": rewards come from the steps, which end with the session."""
         return "unsupported"
 
 
@@ -191,12 +150,8 @@ def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:
 
 
 def _loads(body: bytes) -> Any:
-    """JSON, and what Python writes in its place: NaN and its like become texts, so a reward of NaN is no number."""
+    """Parse JSON, including Python's extensions. NaN and infinities become texts, so they are not valid rewards."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         return json.loads(body, parse_constant=str, parse_int=float)
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

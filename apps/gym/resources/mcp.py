@@ -1,4 +1,4 @@
-"""MCP servers as environments: they have the tools, a verifier of ours gives the reward."""
+"""MCP servers as environments: they provide the tools, and a verifier of GymWeb computes the reward."""
 
 import contextlib
 import time
@@ -9,10 +9,10 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.mcp_client import Command, McpConnection, Trouble, open_over_http, open_process
-from apps.gym.resources.protocol import Probe, ToolOutput
+from apps.gym.resources.protocol import Probe, ResourceServer, Session, ToolOutput
 from apps.gym.resources.server_calls import bearer
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.traces.items import TaskRow, Tool
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 _PROBE_SECONDS = 10.0
 
 
-class McpSession:
-    """One attempt, with a connection of its own: what its tools keep in mind is this attempt's alone."""
-
-    __slots__ = ("_connection", "_row", "_server")
+class McpSession(Session):
+    """One attempt with its own connection, so that the state of its tools is not shared."""
 
     def __init__(self, server: "McpServer", row: TaskRow, connection: McpConnection) -> None:
         self._server = server
@@ -31,16 +29,13 @@ class McpSession:
         self._connection = connection
 
     async def list_tools(self) -> list[Tool]:
-        """Those of the server, unless the row has a list of its own: an empty one means none."""
+        """Return the tools of the server, unless the row has a list of tools; an empty list means none."""
         if isinstance(self._row["responses_create_params"].get("tools"), list):
             return []
         return await self._connection.list_tools()
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         try:
-            if not self._connection.has_listed:
-                # Only a list tells what a tool is called there: its name here may be another.
-                await self._connection.list_tools()
             output = await self._connection.call_tool(name, arguments)
         except EnvironmentFault as fault:
             self._server.observe("unreachable", str(fault))
@@ -48,23 +43,18 @@ class McpSession:
         self._server.observe("timed_out" if output.error == "timeout" else "ok")
         return output
 
-    async def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
     async def verify(self, response: dict[str, Any]) -> Reward:
-        if self._server.verifies:
-            told = "an MCP server has no verifier: configure one for this environment, or turn verification off"
-            raise VerifierError(f"{self._server.name}: {told}").lasting()
-        return Reward(value=None, explanation="this environment leaves the judgement to people")
+        told = "an MCP server has no verifier: configure one for this environment, or turn verification off"
+        raise VerifierError(f"{self._server.name}: {told}").lasting()
 
     async def close(self) -> None:
         await self._connection.close()
 
 
-class McpServer:
-    """An MCP server over HTTP at a URL, or one that each attempt starts as a process.
+class McpServer(ResourceServer):
+    """An MCP server over HTTP at a URL, or a process started for each attempt.
 
-    `call_timeout` and `connect_timeout` are seconds; `max_tries` bounds opening a connection.
+    `call_timeout` and `connect_timeout` are in seconds; `max_tries` limits the tries to open a connection.
     """
 
     def __init__(
@@ -78,12 +68,10 @@ class McpServer:
         api_key: str = "",
         command: Command | None = None,
         connect_timeout: float = 10.0,
-        verifies: bool = True,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
         self.name = name
-        self.verifies = verifies
         self.observe = observe
         self._call_timeout = call_timeout
         self._connect_timeout = connect_timeout
@@ -105,7 +93,7 @@ class McpServer:
         self._opening = open_client
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> McpSession:
-        """Raises EnvironmentFault, or TimedOut. The protocol has no place for `seed`."""
+        """Connect for one attempt. Raises EnvironmentFault or TimedOut. The protocol has no field for `seed`."""
 
         async def connect() -> McpConnection:
             connection = self._connection(self._call_timeout)
@@ -127,7 +115,7 @@ class McpServer:
         return McpSession(self, row, connection)
 
     async def probe(self) -> Probe:
-        """A health check: connect, and list the tools. Never raises for a server that fails."""
+        """Check health: connect, and list the tools. Never raises for a server that fails."""
         started = time.perf_counter()
         connection = self._connection(min(self._call_timeout, _PROBE_SECONDS))
         try:

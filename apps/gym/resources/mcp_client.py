@@ -1,4 +1,4 @@
-"""A connection to an MCP server, by the official package: over HTTP through the guard, or to a process of our own."""
+"""A connection to an MCP server with the official package: over guarded HTTP, or to a process started here."""
 
 import asyncio
 import contextlib
@@ -15,33 +15,36 @@ from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
-from apps.gym.resources.protocol import ToolOutput
+from apps.gym.resources.protocol import ToolOutput, failed_call
 from apps.gym.traces.items import Tool, dump_json
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
 
 MAX_TOOL_OUTPUT = 4 * 1024 * 1024
-"""More bytes than any policy model reads; a larger output is a tool error."""
+"""Maximum bytes of a tool's output, more than any policy model reads. A larger output is a tool error."""
 _MAX_REPLY = 16 * 1024 * 1024
 _MAX_PAGES = 50
 _CLOSE_SECONDS = 8.0
-"""More than the package itself takes for ending a process that does not want to."""
+"""Seconds to close a connection, longer than the package takes to end an unresponsive process."""
 _MAX_NAME = 64
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server that is started as a process. Beside PATH, HOME and their like it has this environment alone."""
+    """A server that is started as a process.
+
+    Its environment variables are `environment` plus PATH, HOME and similar ones.
+    """
 
     words: list[str]
     environment: dict[str, str] = {}
 
 
 class Trouble:
-    """What went wrong on the way, since the package tells of it only that the connection was closed.
+    """Transport errors, because the package reports only that the connection was closed.
 
-    `count` grows with everything that did; `problem` and `refusal` are of the newest request.
+    `count` counts all errors; `problem` and `refusal` belong to the newest request.
     """
 
     def __init__(self) -> None:
@@ -64,7 +67,7 @@ class Trouble:
             return str(self.problem)
         if self.refusal is not None:
             text = cut_body(self.refusal.body, 500)
-            return f"it answered {self.refusal.status}{f': {text}' if text else ''}"
+            return f"it returned {self.refusal.status}{f': {text}' if text else ''}"
         if self.ending:
             return self.ending
         said = self.last_words()
@@ -86,7 +89,7 @@ async def open_over_http(
     call_timeout: float,
     connect_timeout: float,
 ) -> "AsyncIterator[Client]":
-    """Streamable HTTP. Every request passes the guard and is bounded in time and size."""
+    """Connect over Streamable HTTP. Every request is guarded, and limited in time and size."""
     import httpx2
     from mcp.client.client import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -94,7 +97,7 @@ async def open_over_http(
     class Guarded(httpx2.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             if request.method == "GET":
-                # The stream of what a server says unasked: nothing that an attempt needs, and it would never end.
+                # Reject the stream of unsolicited messages: no attempt needs it, and it never ends.
                 return httpx2.Response(405, request=request)
             try:
                 reply = await outbound.request(
@@ -108,7 +111,7 @@ async def open_over_http(
                 )
             except OutboundTooLarge as error:
                 trouble.note(error, None)
-                # Raising would end the whole connection.
+                # Raising would close the whole connection.
                 return httpx2.Response(413, request=request)
             except (OutboundFailed, OutboundRefused) as error:
                 trouble.note(error, None)
@@ -130,12 +133,15 @@ async def open_over_http(
 
 
 _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding", "user-agent"})
-"""Headers that the HTTP client writes itself."""
+"""Headers that the HTTP client sets itself."""
 
 
 @contextlib.asynccontextmanager
 async def open_process(command: Command, trouble: Trouble, *, call_timeout: float) -> "AsyncIterator[Client]":
-    """A process of its own, which ends with the connection. Of our environment it gets PATH, HOME and their like."""
+    """Start a process that ends with the connection.
+
+    Of this process's environment it gets only PATH, HOME and similar variables.
+    """
     from mcp.client.client import Client
     from mcp.client.stdio import get_default_environment
 
@@ -152,9 +158,9 @@ async def open_process(command: Command, trouble: Trouble, *, call_timeout: floa
 
 
 class McpConnection:
-    """Held open by a task of its own: the package's connections want to be entered and left by one and the same.
+    """A connection held open by its own task, because the package requires that one task enters and leaves it.
 
-    `opening` opens the client and says in `trouble` what keeps it from that.
+    `opening` opens the client and records errors in `trouble`.
     """
 
     def __init__(
@@ -176,15 +182,11 @@ class McpConnection:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def has_listed(self) -> bool:
-        return self._names is not None
-
-    @property
     def protocol(self) -> str:
         return self._client.protocol_version if self._client else ""
 
     async def open(self) -> None:
-        """Raises EnvironmentFault, or TimedOut."""
+        """Open the connection. Raises EnvironmentFault or TimedOut."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(opened))
         try:
@@ -192,7 +194,7 @@ class McpConnection:
                 await asyncio.shield(opened)
         except TimeoutError:
             self._give_up()
-            # What it started ends before the time-out is told: whoever hears of it may end the loop at once.
+            # Stop its process before raising the time-out, because the caller may end the loop at once.
             await self.close()
             raise TimedOut(f"{self.name}: no MCP connection within {self._open_timeout:g} s") from None
         except asyncio.CancelledError:
@@ -210,7 +212,7 @@ class McpConnection:
                 await self._leave.wait()
         except BaseException as error:
             if opened.done() or self._leave.is_set():
-                return  # Whoever is calling hears of it through the call; nobody else waits for this.
+                return  # the running call reports the error; no other code waits for this task
             if isinstance(error, Exception):
                 opened.set_exception(error)
             else:
@@ -224,7 +226,7 @@ class McpConnection:
             self._task.cancel()
 
     async def list_tools(self) -> list[Tool]:
-        """Raises EnvironmentFault, or TimedOut. Names are such as every model endpoint takes."""
+        """Return the tools, with names that are valid for all model endpoints. Raises EnvironmentFault or TimedOut."""
         tools: list[Tool] = []
         names: dict[str, str] = {}
         cursor: str | None = None
@@ -249,29 +251,32 @@ class McpConnection:
         return tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        """Raises EnvironmentFault where the server is gone; what its tool says wrong is an output."""
+        """Call a tool. An error of the tool is an output. Raises EnvironmentFault if the server is unreachable."""
         from mcp.shared.exceptions import MCPError
 
-        if self._names is not None and name not in self._names:
-            return _failed(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
-        known = (self._names or {}).get(name, name)
+        if self._names is None:
+            # The server may know the tool by another name, which only its list tells.
+            await self.list_tools()
+        known = (self._names or {}).get(name)
+        if known is None:
+            return failed_call(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
         try:
             result = await self._ask(lambda client: client.call_tool(known, arguments))
         except TimedOut:
-            return _failed(f"the tool gave no result within {self._call_timeout:g} s", "timeout")
+            return failed_call(f"the tool gave no result within {self._call_timeout:g} s", "timeout")
         except MCPError as error:
-            return _failed(error.error.message, f"mcp_{error.error.code}")
+            return failed_call(error.error.message, f"mcp_{error.error.code}")
         except EnvironmentFault:
             if isinstance(self._trouble.problem, OutboundTooLarge):
-                return _too_large(self._trouble.problem.limit)
+                return too_large(self._trouble.problem.limit)
             raise
         text = _text_of(result)
         if len(text) > MAX_TOOL_OUTPUT:
-            return _too_large(MAX_TOOL_OUTPUT)
+            return too_large(MAX_TOOL_OUTPUT)
         return ToolOutput(text=text, error="tool_error" if result.is_error else "")
 
     async def _ask(self, ask: "Callable[[Client], Any]") -> Any:
-        """Raises MCPError for what the server itself calls wrong."""
+        """Send one request. Raises MCPError for an error that the server returns."""
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -300,7 +305,7 @@ class McpConnection:
         return fault.lasting() if self._trouble.is_lasting else fault
 
     async def close(self) -> None:
-        """Never raises. A server that does not let go is left behind after its time."""
+        """Close the connection without raising. A server that does not respond is abandoned after its time limit."""
         self._leave.set()
         if self._task is None:
             return
@@ -314,7 +319,7 @@ def _list_page(cursor: str | None, client: "Client") -> Any:
 
 
 def usual_name(name: str, taken: Mapping[str, str]) -> str:
-    """The name in letters that every endpoint takes, told apart by a number where two become one."""
+    """Return a name in characters that every endpoint accepts, with a number if it is already taken."""
     usual = _UNUSUAL.sub("_", name)[:_MAX_NAME] or "tool"
     number = 2
     while usual in taken:
@@ -325,7 +330,7 @@ def usual_name(name: str, taken: Mapping[str, str]) -> str:
 
 
 def _text_of(result: Any) -> str:
-    """What the model reads: texts as they are, of other contents what kind they are; else the structured result."""
+    """Return text for the model: text content unchanged, an outline of other content, or else the structured result."""
     parts = [part.text if part.type == "text" else dump_json(_outline(part)) for part in result.content]
     if not parts and result.structured_content is not None:
         return dump_json(result.structured_content)
@@ -333,7 +338,7 @@ def _text_of(result: Any) -> str:
 
 
 def _outline(part: Any) -> dict[str, Any]:
-    """A content that is no text, without the bytes of it."""
+    """Return non-text content without its bytes."""
     outline: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     resource = outline.get("resource")
     for holder in (outline, resource if isinstance(resource, dict) else {}):
@@ -343,16 +348,12 @@ def _outline(part: Any) -> dict[str, Any]:
     return outline
 
 
-def _failed(told: str, error: str) -> ToolOutput:
-    return ToolOutput(text=dump_json({"error": told}), error=error)
-
-
-def _too_large(limit: int) -> ToolOutput:
-    return _failed(f"the tool's result is larger than {limit:,} bytes", "too_large")
+def too_large(limit: int) -> ToolOutput:
+    return failed_call(f"the tool's result is larger than {limit:,} bytes", "too_large")
 
 
 def _root(error: BaseException) -> str:
-    """The first cause in a group of exceptions, which is how task groups raise."""
+    """Return the message of the first exception in a group, as task groups raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""The streams of an MCP server that is a process of ours: what it writes is bounded, whatever it writes.
+"""The streams of an MCP server process, with limits on everything that it writes.
 
-The official package's own keeps every line of the error output in a file, logs each line that is no message with a
-traceback, and reads a line however long it is.
+The official package's implementation stores all error output in a file, logs each invalid line with a traceback, and
+has no limit on the length of a line.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 16 * 1024 * 1024
 _MOST_UNASKED = 5_000
-"""Lines in a row that answer nothing that it was asked: notifications, and what is no message at all."""
+"""Maximum consecutive lines that are not responses: notifications, and invalid messages."""
 _CHUNK = 64 * 1024
 _REST_SECONDS = 0.01
-"""Between two looks at the error output, so that a flood of it waits in the pipe and not in the event loop."""
+"""Seconds between reads of the error output, so that a flood of it waits in the pipe."""
 _FLUSH_SECONDS = 0.5
 _LEAVING_SECONDS = 2.0
 _POLL_SECONDS = 0.01
@@ -34,7 +34,7 @@ _LAST_CHARACTERS = 1_000
 
 
 class ProcessStreams:
-    """`ended` is told why, where the process is ended for what it wrote."""
+    """A process with its streams. `ended` receives the reason if the process is stopped for its output."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], ended: Callable[[str], None]) -> None:
         self._words = words
@@ -43,13 +43,13 @@ class ProcessStreams:
         self._tail = b""
 
     def last_words(self) -> str:
-        """The last lines of the error output."""
+        """Return the last lines of the error output."""
         lines = self._tail.decode(errors="replace").strip().splitlines()
         return cut_to_end("\n".join(lines[-_LAST_LINES:]), _LAST_CHARACTERS)
 
     @contextlib.asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":
-        """Raises OSError where the process cannot be started."""
+        """Start the process. Raises OSError if it cannot be started."""
         incoming, received = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
         sent, to_send = anyio.create_memory_object_stream["SessionMessage"](0)
         errors, errors_end = os.pipe()
@@ -81,10 +81,10 @@ class ProcessStreams:
             try:
                 await asyncio.wait([writing], timeout=_FLUSH_SECONDS)
                 await _stop(process)
-                # Its last output is read to its end, unless another process holds the pipe open.
+                # Read its last output to the end, unless another process holds the pipe open.
                 await asyncio.wait([listening], timeout=_FLUSH_SECONDS)
             finally:
-                # Kill at once if this task is cancelled.
+                # Kill the process immediately if this task is cancelled.
                 if process.returncode is None:
                     _signal(process, signal.SIGKILL)
                 for task in (reading, writing, listening):
@@ -105,7 +105,7 @@ class ProcessStreams:
             self._ended(problem)
             _signal(process, signal.SIGKILL)
         incoming.close()
-        # A process that flushes what it has left must not wait for a reader.
+        # A process that flushes its remaining output must not block on a full pipe.
         while process.stdout is not None and await process.stdout.read(_CHUNK):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -121,7 +121,7 @@ class ProcessStreams:
             try:
                 line = await process.stdout.readline()
             except ValueError:
-                return f"it wrote a line of more than {_LONGEST_LINE:,} bytes, and was ended"
+                return f"it wrote a line of more than {_LONGEST_LINE:,} bytes and was stopped"
             if not line:
                 break
             unasked += 1
@@ -132,8 +132,8 @@ class ProcessStreams:
             if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
                 unasked = 0
             if unasked > _MOST_UNASKED:
-                return f"it wrote more than {_MOST_UNASKED:,} lines that answer nothing, and was ended"
-            # Nothing that a server tells unasked is of use to an attempt.
+                return f"it wrote more than {_MOST_UNASKED:,} unexpected lines and was stopped"
+            # No attempt needs a server's notifications.
             if message is not None and not isinstance(message, mcp_types.JSONRPCNotification):
                 await incoming.send(SessionMessage(message))
         return ""
@@ -163,12 +163,12 @@ async def _write(
             process.stdin.write(f"{one.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode())
             await process.stdin.drain()
     except (OSError, anyio.ClosedResourceError):
-        # This ends the wait for an answer.
+        # This stops waiting for an answer.
         incoming.close()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """As the protocol wants it: close its input, wait, ask it to end, then end it, with all that it started."""
+    """Stop the process by the protocol: close its input, wait, terminate it, then kill it with all its children."""
     if process.stdin is not None:
         process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -179,7 +179,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def _has_left(process: asyncio.subprocess.Process) -> bool:
-    # Not process.wait(), which waits for the ends of its pipes too: a descendant may hold them.
+    # Not process.wait(), which also waits for its pipes: a descendant may hold them open.
     ends = asyncio.get_running_loop().time() + _LEAVING_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < ends:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_SECONDS)

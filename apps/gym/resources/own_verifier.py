@@ -1,33 +1,30 @@
-"""A resource server whose attempts are scored here, by a verifier that was configured rather than written."""
+"""A resource server whose attempts are scored by a configured verifier of GymWeb."""
 
 from typing import Any
 
 from apps.gym.errors import VerifierError
 from apps.gym.judging.judge import Judge, Judgement
-from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
+from apps.gym.traces.items import Item, TaskRow, Tool
 from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
 from apps.gym.verifiers.protocol import Verifier
 from apps.gym.verifiers.registry import read_verifier
 from apps.gym.verifiers.verification import verify_attempt
 
 ROW_FIELD = "verifier"
-"""Where a task's row may bring a verifier of its own, which goes before the environment's."""
+"""The field of a row with its own verifier, which overrides the environment's."""
 
 
-class VerifiedSession:
-    """A session of another server, with another end."""
-
-    __slots__ = ("_inner", "_judgement", "_most_seconds", "_row", "_verifier", "_whose")
+class VerifiedSession(Session):
+    """A session of another server that is verified here."""
 
     def __init__(
         self,
         inner: Session,
         row: TaskRow,
-        verifier: Verifier,
+        verifier: Verifier | None,
         *,
         judgement: Judgement | None,
         most_seconds: float,
@@ -54,6 +51,8 @@ class VerifiedSession:
         return await self._inner.respond(items)
 
     async def verify(self, response: dict[str, Any]) -> Reward:
+        if self._verifier is None:
+            return await super().verify(response)
         return await verify_attempt(
             self._verifier,
             self._row,
@@ -67,26 +66,23 @@ class VerifiedSession:
         await self._inner.close()
 
 
-class SteppedVerifiedSession(VerifiedSession):
-    """The same, of a session where every reply is a step."""
+class SteppedVerifiedSession(VerifiedSession, Stepped):
+    """A verified session in which every reply is a step."""
 
-    __slots__ = ()
-
-    @property
-    def opening(self) -> list[Item]:
-        return self._stepped.opening
+    def __init__(self, inner: Session, *args: Any, **kwargs: Any) -> None:
+        super().__init__(inner, *args, **kwargs)
+        assert isinstance(inner, Stepped)
+        self._stepped = inner
+        self.opening = inner.opening
 
     async def step(self, response: dict[str, Any]) -> Step:
         return await self._stepped.step(response)
 
-    @property
-    def _stepped(self) -> Stepped:
-        assert isinstance(self._inner, Stepped)
-        return self._inner
 
+class VerifiedServer(ResourceServer):
+    """Serves the sessions of `inner`.
 
-class VerifiedServer:
-    """`inner` has the tools; `verifier` the parameters of the verifier, empty where every row brings its own.
+    `verifier` has the verifier's parameters, or is empty if every row has its own.
 
     Raises VerifierMisconfigured.
     """
@@ -104,13 +100,10 @@ class VerifiedServer:
         self._inner = inner
         self._verifier = read_verifier(verifier) if verifier else None
         self._verify_timeout = verify_timeout
-
-    @property
-    def takes_turns(self) -> bool:
-        return getattr(self._inner, "takes_turns", False)
+        self.takes_turns = getattr(inner, "takes_turns", False)
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> VerifiedSession:
-        """Before any token is spent: raises VerifierError for a row that cannot be verified."""
+        """Open a session. Raises VerifierError for a row that cannot be verified, before any token is spent."""
         verifier = self._choose(row)
         inner = await self._inner.seed_session(row, seed=seed)
         return (SteppedVerifiedSession if isinstance(inner, Stepped) else VerifiedSession)(
@@ -126,15 +119,15 @@ class VerifiedServer:
         return await self._inner.probe()
 
     async def reverify_mode(self) -> ReverifyMode:
-        """Whatever the server keeps of an attempt: what verifies here reads the trace alone."""
+        """Return "stateless", because the verifier here reads only the trace, whatever state the server has."""
         return "stateless"
 
-    def _choose(self, row: TaskRow) -> Verifier:
+    def _choose(self, row: TaskRow) -> Verifier | None:
         given = row.get(ROW_FIELD)
         if given is None:
             if self._verifier is None:
-                told = "neither the environment nor the task's row has a verifier"
-                raise VerifierError(f"{self.name}: {told}: configure one, or give the row a `{ROW_FIELD}`").lasting()
+                told = "neither the environment nor the task row has a verifier"
+                raise VerifierError(f"{self.name}: {told}. Configure one, or add `{ROW_FIELD}` to the row").lasting()
             return self._verifier
         try:
             return read_verifier(given)
@@ -143,27 +136,22 @@ class VerifiedServer:
             raise VerifierError(f"the task's own verifier cannot be used: {places}").lasting() from None
 
 
-class ToollessSession:
-    """One attempt without tools of the environment's own: what the row declares is recorded and not executed."""
+class UnverifiedServer(VerifiedServer):
+    """Serves the sessions of another server without verification: people score the attempts."""
 
-    async def list_tools(self) -> list[Tool]:
-        return []
+    def __init__(self, inner: ResourceServer) -> None:
+        super().__init__(inner, verifier={})
 
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        return ToolOutput(text=dump_json({"error": f"there is no tool named {cut(name, 100)!r}"}), error="unknown_tool")
-
-    async def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
-    async def verify(self, response: dict[str, Any]) -> Reward:
-        return Reward(value=None, explanation="this environment leaves the judgement to people")
-
-    async def close(self) -> None:
+    def _choose(self, row: TaskRow) -> None:
         return None
 
 
-class ToollessServer:
-    """Tasks that need nothing but an answer."""
+class ToollessSession(Session):
+    """One attempt without tools of the environment. Calls of tools that the row declares are recorded, not executed."""
+
+
+class ToollessServer(ResourceServer):
+    """An environment for tasks that only need an answer."""
 
     def __init__(self, *, name: str) -> None:
         self.name = name
@@ -172,4 +160,4 @@ class ToollessServer:
         return ToollessSession()
 
     async def probe(self) -> Probe:
-        return Probe(healthy=True, message="declared here: it has no server and no tools")
+        return Probe(healthy=True, message="declared environment without server and tools")

@@ -1,23 +1,30 @@
-"""The environment protocol: every adapter, in-process or over HTTP, speaks this."""
+"""The environment protocol, which every adapter implements, in process or over HTTP."""
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The text the model gets back; `error` is a short name of what went wrong ("http_422"), or empty."""
+    """The text returned to the model. `error` is a short code ("http_422"), or empty."""
 
     text: str
     error: str = ""
 
 
+def failed_call(told: str, error: str) -> ToolOutput:
+    """Return a tool's failure as the JSON object that the model reads."""
+    return ToolOutput(text=dump_json({"error": told}), error=error)
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one reply: the outputs of its calls by call id, observations, and whether that was the end."""
+    """The result of one reply: the outputs of its calls by call id, observations, and whether the attempt ended."""
 
     outputs: dict[str, ToolOutput] = {}
     items: list[Item] = []
@@ -25,7 +32,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What a health check saw; `latency` in seconds. `found` is what later attempts need not ask again."""
+    """The result of a health check. `latency` is in seconds. `found` is cached for later attempts."""
 
     healthy: bool
     message: str
@@ -34,53 +41,60 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     found: dict[str, Any] = {}
 
 
-class Session(Protocol):
-    """One attempt's state. Every method may raise EnvironmentFault or TimedOut; `verify` also VerifierError."""
+class Session:
+    """One attempt's state. Every method may raise EnvironmentFault or TimedOut; `verify` also VerifierError.
+
+    By default a session has no tools, ends with the first reply without calls, and has no verdict.
+    """
 
     async def list_tools(self) -> list[Tool]:
-        """The tools of this session; empty when the task row alone declares them."""
-        ...
+        """Return the tools of this session, or none if only the task row declares them."""
+        return []
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        """A tool's own failure (4xx, 5xx, time-out, unknown name) is an output with `error`, not an exception."""
-        ...
+        """Call a tool.
+
+        Its own failure (4xx, 5xx, time-out, unknown name) is an output with `error`, not an exception.
+        """
+        return failed_call(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
-        """The environment's turn after a reply without tool calls: observations, or None when it is done."""
-        ...
+        """Return the environment's observations after a reply without tool calls, or None when it is done."""
+        return None
 
     async def verify(self, response: dict[str, Any]) -> Reward:
-        """Score the attempt; `response` is a Responses object whose `output` holds every item after the prompt."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-@runtime_checkable
-class Stepped(Protocol):
-    """A session where every reply is one step of the environment, its tool calls included, as in Gymnasium."""
+        """Score the attempt. `response` is a Responses object whose `output` has every item after the prompt."""
+        return Reward(value=None, explanation="this environment has no verifier")
 
     @property
-    def opening(self) -> list[Item]:
-        """What the environment shows before the first reply; it stands after the prompt."""
-        ...
+    def judge_calls(self) -> list[JudgeCall]:
+        """Return the calls of a verifier that asks a judge model.
 
+        They can be read at any time, so that spent tokens are reported however the verification ends.
+        """
+        return []
+
+    async def close(self) -> None:
+        return None
+
+
+class Stepped(Session, ABC):
+    """A session in which every reply, including its tool calls, is one step of the environment, as in Gymnasium."""
+
+    opening: list[Item]
+    """The first observation of the environment, placed after the prompt."""
+
+    @abstractmethod
     async def step(self, response: dict[str, Any]) -> Step:
-        """`response` is a Responses object of the newest reply alone."""
-        ...
+        """Take one step. `response` is a Responses object of the newest reply alone."""
 
 
-@runtime_checkable
-class AsksJudge(Protocol):
-    """A session whose verifier asks a judge model. What it asked is read while it verifies too: tokens that were spent
-    are told, however the verification ends."""
-
-    @property
-    def judge_calls(self) -> list[JudgeCall]: ...
+ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+"""Whether a response can be verified without its session, in the terms of NeMo Gym's servers."""
 
 
 class ResourceServer(Protocol):
-    """Opens sessions. One object serves any number of rollouts at once."""
+    """Opens sessions. One object serves any number of concurrent rollouts."""
 
     name: str
 
@@ -88,13 +102,5 @@ class ResourceServer(Protocol):
 
     async def probe(self) -> Probe: ...
 
-
-ReverifyMode = Literal["stateless", "unsupported", "unknown"]
-"""Whether a response can be verified without the session that it came from, as NeMo Gym's servers name it."""
-
-
-@runtime_checkable
-class SaysReverifyMode(Protocol):
-    """A resource server that knows whether it can verify again. Of others it is `unknown`."""
-
-    async def reverify_mode(self) -> ReverifyMode: ...
+    async def reverify_mode(self) -> ReverifyMode:
+        return "unknown"

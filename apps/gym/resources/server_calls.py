@@ -1,9 +1,8 @@
-"""Calls to one resource server: each within its time, tried again within bounds, and told to whoever observes."""
+"""Calls to one resource server, with time limits, limited retries and observers."""
 
 from collections.abc import Mapping
 from functools import partial
-
-import orjson
+from typing import Any
 
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
@@ -18,21 +17,28 @@ from apps.gym.calls.outbound import (
 from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import read_retry_after
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
-from apps.gym.errors import EnvironmentFault, TimedOut
+from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.redaction.shortening import cut_body
+from apps.gym.resources.protocol import Session
+from apps.gym.traces.items import TaskRow, as_object, read_json
 
 _JSON = {"Content-Type": "application/json"}
 _PROBE_TIMEOUT = 10.0
 _MIB = 1024 * 1024
 MAX_REPLY = 16 * _MIB
+_CLOSE_SECONDS = 5.0
+"""Seconds to close a session, which must not block its seat."""
 
 
 class ReplyTooLarge(EnvironmentFault):
-    """The reply is beyond what is read of it."""
+    """Raised if the reply exceeds the size limit."""
 
 
 class Caller:
-    """The way to one server. `call_timeout` and `connect_timeout` are seconds; `max_tries` bounds each call."""
+    """Calls to one server.
+
+    `call_timeout` and `connect_timeout` are in seconds; `max_tries` limits the tries of each call.
+    """
 
     def __init__(
         self,
@@ -67,15 +73,17 @@ class Caller:
         *,
         cookies: Mapping[str, str],
         seconds: float,
-        patient: bool,
+        patient: bool = False,
         max_bytes: int = MAX_REPLY,
         once: bool = False,
     ) -> OutboundReply:
-        """One call. It is tried again while the server cannot be reached and, when `patient`, on 5xx; with `once` it
-        never is. Throttled calls wait at the gate and use up no try; without a gate they count as 5xx.
+        """Send one call.
 
-        A time-out is not tried again: the server may be at work on it still. Raises EnvironmentFault (ReplyTooLarge is
-        one) or TimedOut.
+        It is retried if the server is unreachable and, when `patient`, on 5xx; with `once` never. Throttled calls wait
+        at the gate and do not count as tries; without a gate they count as 5xx.
+
+        A time-out is not retried: the server may still be working on it. Raises EnvironmentFault (including
+        ReplyTooLarge) or TimedOut.
         """
         url = f"{self.base_url}/{path}"
 
@@ -125,7 +133,7 @@ class Caller:
         return reply
 
     async def get(self, path: str) -> OutboundReply:
-        """A look at the server, as health checks take it. Raises what Outbound raises."""
+        """Fetch a page, for health checks. Raises the errors of Outbound."""
         return await self.outbound.request(
             "GET",
             self.base_url + path,
@@ -135,13 +143,39 @@ class Caller:
         )
 
 
+class CallerSession(Session):
+    """One attempt at a server. The newest value of each cookie is sent with every call."""
+
+    def __init__(self, caller: Caller, row: TaskRow) -> None:
+        self._caller = caller
+        self._row = row
+        self._cookies: dict[str, str] = {}
+        self._closes = False
+
+    async def _post(self, path: str, body: bytes, *, seconds: float, **options: Any) -> OutboundReply:
+        reply = await self._caller.post(path, body, cookies=self._cookies, seconds=seconds, **options)
+        if reply.cookies:
+            self._cookies = {**self._cookies, **reply.cookies}
+        return reply
+
+    async def close(self) -> None:
+        """Close the session if the server supports it. Other servers expire sessions by themselves."""
+        if not self._closes:
+            return
+        self._closes = False
+        try:
+            await self._post("close", b"{}", seconds=_CLOSE_SECONDS, once=True)
+        except GymError:
+            return  # the result is final, and the server's own time limit ends the session
+
+
 def bearer(api_key: str) -> dict[str, str]:
-    """The header that servers which want a key read it from; none without a key."""
+    """Return the authorization header, or no header without a key."""
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 class _Unwell(Exception):
-    """A reply of 429 or 5xx, kept so that after the last try its caller can say what it said."""
+    """Raised for a reply of 429 or 5xx, and kept for the error message after the last try."""
 
     def __init__(self, reply: OutboundReply) -> None:
         super().__init__(reply.status)
@@ -153,8 +187,15 @@ def is_success(reply: OutboundReply) -> bool:
 
 
 def may_pass(reply: OutboundReply) -> bool:
-    """Whether what kept the server from success may be gone the next time."""
+    """Return True if the failure may be temporary."""
     return reply.status == 429 or reply.status >= 500
+
+
+def check_success(reply: OutboundReply, told: str, kind: type[GymError] = EnvironmentFault) -> None:
+    """Raise an error with the response to `told`, for example POST /verify."""
+    if not is_success(reply):
+        problem = kind(f"{told} returned {describe(reply)}")
+        raise problem if may_pass(reply) else problem.lasting()
 
 
 def describe(reply: OutboundReply) -> str:
@@ -163,17 +204,15 @@ def describe(reply: OutboundReply) -> str:
 
 
 def read_object(reply: OutboundReply) -> dict[str, object]:
-    """The JSON object of a reply; an empty one where it is something else."""
-    try:
-        given = orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        return {}
-    return given if isinstance(given, dict) else {}
+    """Return the JSON object of a reply, or an empty one if it is something else."""
+    return as_object(read_json(reply.body))
 
 
 def _outcome(reply: OutboundReply) -> Outcome:
-    """How a reply of 429 or 5xx speaks of the server. Frameworks answer 500 where the code for one task raised: a few
-    such tasks in a row must not hold back all others."""
+    """Return the outcome of a 429 or 5xx reply.
+
+    Frameworks send 500 if the code for one task raised; a few such tasks must not pause all others.
+    """
     if reply.status == 429:
         return "throttled"
     return "server_error" if reply.status in (502, 503, 504) else "failed"

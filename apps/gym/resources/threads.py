@@ -1,4 +1,4 @@
-"""Run what may take its time in a thread of its own, for so long and no longer."""
+"""Run blocking work in its own thread, with a time limit."""
 
 import asyncio
 import threading
@@ -9,16 +9,18 @@ Result = TypeVar("Result")
 
 
 async def run_in_thread(work: Callable[[], Result], *, seconds: float | None = None) -> Result:
-    """The result of `work`, or what it raised; TimeoutError after so many seconds.
+    """Return the result of `work`, or raise its error.
 
-    A thread cannot be stopped: one that runs on is left behind as a daemon, which does not hold up the process's end.
+    Raises TimeoutError after `seconds`.
+
+    A thread cannot be stopped: after a time-out it continues as a daemon, which does not delay the exit of the process.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if done.done():
-            return  # too late, or given up
+            return  # timed out or cancelled
         if error is None:
             done.set_result(result)
         else:
@@ -30,7 +32,7 @@ async def run_in_thread(work: Callable[[], Result], *, seconds: float | None = N
         try:
             result = work()
         except StopIteration as problem:
-            # No future takes one.
+            # A future does not accept StopIteration.
             error = RuntimeError(f"StopIteration: {problem}")
         except BaseException as problem:
             error = problem

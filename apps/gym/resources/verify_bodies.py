@@ -1,14 +1,14 @@
-"""What travels to and from a resource server's `/verify`: bodies that always encode, replies that become rewards."""
+"""Bodies and replies of a resource server's `/verify`: encode the former, turn the latter into rewards."""
 
-import json
-import math
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
-from apps.gym.errors import JudgeError, VerifierError
+from apps.gym.errors import GymError, JudgeError, VerifierError
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
+from apps.gym.storable import is_number
 from apps.gym.tasks.rollout_keys import DETAILS
 from apps.gym.traces.items import TaskRow
 
@@ -19,21 +19,24 @@ _MOST_COMPONENTS = 200
 _LONGEST_NAME = 200
 
 
-def encode_body(body: dict[str, Any]) -> bytes:
-    """JSON of a body. A policy model may write whole numbers of more than 64 bits, or half a surrogate pair."""
+def parse_object(body: bytes, told: str, kind: type[GymError], read: Callable[[bytes], Any] = orjson.loads) -> Any:
+    """Return the JSON object of a reply. Raises an error of `kind`; `told` names the reply."""
     try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body).encode()
+        given = read(body)
+    except (ValueError, RecursionError) as error:
+        raise kind(f"{told} is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise kind(f"{told} is not an object")
+    return given
 
 
 def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
-    """The reward in a reply of `/verify`.
+    """Return the reward in a reply of `/verify`.
 
-    Raises VerifierError when there is none, and JudgeError when the server says that its judge failed: such a reply
-    carries reward 0.0, which is no score.
+    Raises VerifierError if there is none, and JudgeError if the server reports a failed judge: such a reply has reward
+    0.0, which is not a score.
     """
-    verdict = _parse(reply, source)
+    verdict = parse_object(reply, f"{source}: the reply of /verify", VerifierError)
     failure = verdict.get("_ng_failure_class")
     if failure:
         told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
@@ -60,23 +63,11 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     )
 
 
-def _parse(reply: bytes, source: str) -> dict[str, Any]:
-    try:
-        verdict = orjson.loads(reply)
-    except orjson.JSONDecodeError as error:
-        raise VerifierError(f"{source}: the reply of /verify is not JSON: {error}") from None
-    if not isinstance(verdict, dict):
-        raise VerifierError(f"{source}: the reply of /verify is not an object")
-    return verdict
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
-    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer. Servers of
-    ours name what is news."""
+    """Return the verifier fields besides the reward.
+
+    Echoes of the task are dropped, except the expected answer. GymWeb's own servers list new fields.
+    """
     named = verdict.get(DETAILS)
     if isinstance(named, list):
         return keep_small({key: verdict[key] for key in named if isinstance(key, str) and key in verdict})
@@ -89,14 +80,14 @@ def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
 
 
 def keep_small(given: dict[str, Any]) -> dict[str, Any]:
-    """What was given, and in place of each value too large for a trace a note of its size."""
+    """Return the values, with a note of the size for each value too large for a trace."""
     details: dict[str, Any] = {}
     room = _MAX_DETAILS
     for key, value in given.items():
         try:
             size = len(orjson.dumps(value))
         except TypeError:
-            # Nested deeper than anything reads it again.
+            # Nested too deeply to encode.
             details[key] = "left out: it cannot be written as JSON"
             continue
         if size > _MAX_DETAIL or size > room:
@@ -108,7 +99,7 @@ def keep_small(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """Without zero bytes, which no database keeps in a text."""
+    """Return the text without NUL characters, which databases cannot store."""
     return text.replace("\0", "�")
 
 

@@ -1,33 +1,117 @@
-"""Environments that the operator wrote as a resource server: async methods on the loop, others in threads."""
+"""Custom environments as resource servers: async methods run on the event loop, others in threads."""
 
+import asyncio
 import contextlib
+import inspect
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from apps.gym.environments.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
-from apps.gym.resources.operator_calls import OutOfTime, perform
-from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, ToolOutput, failed_call
+from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
-from apps.gym.tasks.item_checks import find_item_problem
+from apps.gym.tasks.parameters import find_item_problem
 from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
-from apps.gym.written.attempts import Attempted
-from apps.gym.written.environment import Environment
-from apps.gym.written.operator_errors import tell
+from apps.gym.written.environment import Attempted, Environment, Stopped, tell
 from apps.gym.written.typed_tools import write_output
+
+
+class OutOfTime(Exception):
+    """Raised when the limit of a call expired, unlike a TimeoutError of the custom code."""
+
+
+_performing: ContextVar[bool] = ContextVar("performing", default=False)
+_guarded: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+async def perform(method: Callable[..., Any], *given: Any, seconds: float) -> Any:
+    """Return the result of the method.
+
+    Raises OutOfTime, or an Exception of the method; CancelledError only if this attempt is cancelled, however the
+    method handles that.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    _guard_tasks(asyncio.get_running_loop())
+    cancelled = task.cancelling()
+    limit = asyncio.timeout(seconds)
+    _performing.set(True)
+    try:
+        async with limit:
+            result = await _start(method, given)
+    except BaseException as problem:
+        if asyncio.current_task() is not task or task.cancelling() > cancelled:
+            # This attempt is being closed or cancelled.
+            raise asyncio.CancelledError if isinstance(problem, Exception) else problem from None
+        if isinstance(problem, TimeoutError) and limit.expired():
+            raise OutOfTime from None
+        if isinstance(problem, Exception):
+            raise
+        raise Stopped(tell(problem)) from problem
+    finally:
+        # Not reset with a token: an attempt that the loop closes at its end runs in another context.
+        _performing.set(False)
+    return result
+
+
+async def _start(method: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    if inspect.iscoroutinefunction(method):
+        return await method(*given)
+    result = await run_in_thread(partial(_call, method, given))
+    return await result if inspect.isawaitable(result) else result
+
+
+def _call(method: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    try:
+        return method(*given)
+    except Exception:
+        raise
+    except BaseException as problem:
+        raise Stopped(tell(problem)) from problem
+
+
+def _guard_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Prevent a SystemExit in tasks of custom code, which would end the event loop."""
+    if loop in _guarded:
+        return
+    _guarded.add(loop)
+    before = loop.get_task_factory()
+
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> Any:
+        own = _performing.get() and inspect.iscoroutine(work)
+        begun = _tame(work) if own else work
+        task = before(loop, begun, **named) if before else asyncio.Task(begun, loop=loop, **named)
+        if own:
+            # A task that is cancelled before it starts is never awaited.
+            task.add_done_callback(lambda _: work.close())
+        return task
+
+    loop.set_task_factory(make)
+
+
+async def _tame(work: Coroutine[Any, Any, Any]) -> Any:
+    task = asyncio.current_task()
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as problem:
+        if asyncio.current_task() is not task:
+            raise
+        raise Stopped(tell(problem)) from problem
+
 
 logger = logging.getLogger(__name__)
 
 MAX_OUTPUT = 4 * 1024**2
 
 
-class WrittenSession:
-    """One attempt in an environment that the operator wrote."""
-
-    __slots__ = ("_environment", "_server")
+class WrittenSession(Session):
+    """One attempt in a custom environment."""
 
     def __init__(self, environment: Environment, server: "WrittenServer") -> None:
         self._environment = environment
@@ -41,18 +125,17 @@ class WrittenSession:
         try:
             text = await self._call(name, arguments, seconds)
         except ToolRefused as refusal:
-            return ToolOutput(text=dump_json({"error": str(refusal)}), error=refusal.error)
+            return failed_call(str(refusal), refusal.error)
         except (OutOfTime, TimeoutError):
-            told = f"the tool gave no result within {seconds:g} s"
-            return ToolOutput(text=dump_json({"error": told}), error="timeout")
+            return failed_call(f"the tool gave no result within {seconds:g} s", "timeout")
         except GymError:
             raise
         except Exception as bug:
-            # As with a server that answers 500: the model reads it, and the attempt goes on.
-            logger.exception("%s: its tool %s broke", self._server.name, name)
-            return ToolOutput(text=dump_json({"error": tell(bug)}), error="tool_error")
+            # As with a server that returns 500: the model reads the error, and the attempt continues.
+            logger.exception("%s: its tool %s failed", self._server.name, name)
+            return failed_call(tell(bug), "tool_error")
         if len(text) > MAX_OUTPUT:
-            return ToolOutput(text=dump_json({"error": f"the tool gave {len(text):,} characters"}), error="too_large")
+            return failed_call(f"the tool gave {len(text):,} characters", "too_large")
         return ToolOutput(text=text)
 
     async def _call(self, name: str, arguments: dict[str, Any], seconds: float) -> str:
@@ -68,8 +151,6 @@ class WrittenSession:
             return given if given is None else _read_turn(given)
 
     async def verify(self, response: dict[str, Any]) -> Reward:
-        if not self._server.verifies:
-            return Reward(value=None, explanation="this environment leaves the judgement to people")
         seconds = self._server.verify_timeout
         with self._server.faults("verify", VerifierError, seconds):
             return _read_reward(await perform(self._environment.verify, Attempted(response), seconds=seconds))
@@ -78,34 +159,28 @@ class WrittenSession:
         try:
             await perform(self._environment.close, seconds=self._server.call_timeout)
         except Exception:
-            # The attempt is over, and its reward stands.
+            # The attempt has ended, and its reward is final.
             logger.exception("%s: it could not be closed", self._server.name)
 
 
-class WrittenServer:
-    """Serves one such class; raises EnvironmentFault for one that cannot be used. Timeouts are seconds."""
+class WrittenServer(ResourceServer):
+    """Serves one custom environment class. Raises EnvironmentFault if it cannot be used. Timeouts are in seconds."""
 
     def __init__(
         self,
         written: type[Environment],
         *,
         name: str,
-        verifies: bool = True,
         call_timeout: float = 60.0,
         verify_timeout: float = 120.0,
     ) -> None:
         if written.problem:
             raise EnvironmentFault(f"{name}: {written.problem}").lasting()
         self.name = name
-        self.verifies = verifies
         self.call_timeout = call_timeout
         self.verify_timeout = verify_timeout
+        self.takes_turns = written.respond is not Environment.respond
         self._written = written
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether an attempt goes on after a reply without tool calls."""
-        return self._written.respond is not Environment.respond
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> WrittenSession:
         with self.faults("seed", EnvironmentFault, self.call_timeout):
@@ -123,7 +198,7 @@ class WrittenServer:
 
     @contextlib.contextmanager
     def faults(self, method: str, kind: type[GymError], seconds: float) -> Iterator[None]:
-        """What the method raises as a fault that says which method it was. A GymError is what the code says itself."""
+        """Raise errors of the method as faults that name it. A GymError is passed on unchanged."""
         try:
             yield
         except OutOfTime:
@@ -131,7 +206,7 @@ class WrittenServer:
         except GymError:
             raise
         except Exception as bug:
-            logger.exception("%s: its %s broke", self.name, method)
+            logger.exception("%s: its %s failed", self.name, method)
             raise kind(f"{self.name}: {method}: {tell(bug)}").lasting() from bug
 
     async def reverify_mode(self) -> ReverifyMode:
@@ -167,7 +242,7 @@ def _read_reward(given: object) -> Reward:
 
 
 def _read_turn(given: object) -> list[Item]:
-    """What `respond` says, as items that can be sent and stored."""
+    """Return the items of `respond`, checked so that they can be sent and stored."""
     if not isinstance(given, list):
         raise TypeError(f"it gives a list of items or None, not {type(given).__name__}")
     for at, item in enumerate(given):

@@ -1,1 +1,1 @@
-"""Stored rollouts, read from files of NeMo Gym, `verifiers` and chat logs."""
+"""Read stored rollouts from files of NeMo Gym, `verifiers` and chat logs."""

@@ -1,6 +1,6 @@
-"""What a stored rollout row says beyond the events that were made of it, kept so that it goes out as it came in.
+"""Fields of a stored rollout row that its events do not contain, kept for an unchanged export.
 
-Both ways run over the same keys: `read_original` keeps them, `restore_*` put them into the row that the events make.
+`read_original` keeps them, and `restore_*` put the same keys into the row made from the events.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import is_of_attempt
 from apps.gym.traces.events import SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, item_type
-from apps.gym.traces.required_fields import complete_choice, complete_tools
+from apps.gym.traces.responses import complete_choice, complete_tools
 
 _FROM_EVENTS = frozenset({"response", "reward", "gymweb"})
-"""Keys of the attempt that events and the rollout itself tell in full."""
+"""Keys that can be derived from the events and the rollout."""
 NUMBERS = ("_ng_task_index", "_ng_rollout_index", "_ng_rollout_id")
-"""How the run that the row comes from numbered it. They are kept where all of an import fit together."""
+"""Numbers of the row in its original run. Kept if all numbers of an import are consistent."""
 _WANTED: dict[str, type | tuple[type, ...]] = {
     "id": str,
     "created_at": (int, float),
@@ -25,21 +25,24 @@ _WANTED: dict[str, type | tuple[type, ...]] = {
     "parallel_tool_calls": bool,
     "usage": (dict, type(None)),
 }
-"""Keys of a response that all readers rely on: of another type, ours stand in their place."""
+"""Types of the response keys that all readers need. A value of another type is replaced by GymWeb's own."""
 _NEVER_NULL = {
     "message": frozenset({"id", "role", "content", "status"}),
     "reasoning": frozenset({"id", "summary"}),
     "function_call": frozenset({"call_id", "name", "arguments"}),
     "function_call_output": frozenset({"call_id", "output"}),
 }
-"""Keys of items that may not be null, whatever wrote one there."""
+"""Keys of items that must not be null, whatever the source has."""
 
 
 def read_original(
     row: Mapping[str, Any], events: list[TraceUnion], *, cut: Mapping[str, Any], numbered: bool
 ) -> dict[str, Any]:
-    """`cut` are the verifier's fields that are too large for the trace; without `numbered` the row's place in its run
-    is left out. Parts that the events tell are empty, and left out."""
+    """Return the fields to keep.
+
+    `cut` has the verifier fields that are too large for the trace; without `numbered`, the row's position in its run is
+    left out. Empty parts are left out.
+    """
     parts = {
         "row": _row(row, numbered),
         "params": _params(row[PARAMS], events),
@@ -51,14 +54,16 @@ def read_original(
 
 
 def without_tokens(original: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what an agent observed of its calls, in which token ids may stand: whoever has the tokenizer would read
-    in them what was taken out of the text."""
+    """Return the fields without token ids.
+
+    Observations of an agent on its calls may contain them, and with the tokenizer they would reveal redacted text.
+    """
     row = {key: value for key, value in original.get("row", {}).items() if not key.startswith("ng_")}
     return {**original, **({"row": row} if "row" in original else {})}
 
 
 def find_original(events: list[TraceUnion]) -> dict[str, Any]:
-    """Empty for an attempt that was made here."""
+    """Return the kept fields, or an empty object for an attempt made here."""
     return next((event.original for event in events if isinstance(event, SessionOpened)), {})
 
 
@@ -90,7 +95,7 @@ def _row(row: Mapping[str, Any], numbered: bool) -> dict[str, Any]:
 
 
 def _params(params: Mapping[str, Any], events: list[TraceUnion]) -> dict[str, Any]:
-    """With their nulls, which the task has not. The prompt and the tools stand in the events."""
+    """Return the parameters with nulls, which the task lacks, without the prompt and tools of the events."""
     session, prompt = events[0], events[1]
     tools = session.tools if isinstance(session, SessionOpened) else []
     told: dict[str, Any] = {"input": prompt.new_items(), **({"tools": tools} if tools else {})}
@@ -114,8 +119,10 @@ def _is_sound(key: str, value: Any) -> bool:
 
 
 def _items(output: list[Item]) -> dict[str, Item]:
-    """By the place of an item, what the events do not hold of it: nulls, as NeMo Gym's models write what they do not
-    know, and all of a tool's output but its text."""
+    """Return the parts of items that events do not hold, by position.
+
+    These are nulls, as NeMo Gym's models write them, and tool output other than text.
+    """
     found = {}
     for place, item in enumerate(output):
         kind = item_type(item)
@@ -129,6 +136,6 @@ def _items(output: list[Item]) -> dict[str, Item]:
 
 
 def _is_told(key: str, value: Any) -> bool:
-    """By the event of a tool's output."""
+    """Return True if the event of a tool's output contains this value."""
     text = key == "output" and isinstance(value, str)
     return text or key in {"call_id", *TOKEN_FIELDS} or (key == "type" and value == "function_call_output")

@@ -1,4 +1,4 @@
-"""The output of a Responses object as turns: the way back from what `assemble_response` makes of a trace."""
+"""Split the output of a Responses object into turns, the reverse of `assemble_response`."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -15,22 +15,22 @@ from apps.gym.traces.tokens import TokensMissing, capture_tokens, pack_tokens
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 TURN_ENDS = "_gymweb_turn_ends"
-"""Key of an item that ends a turn, where a file tells turns apart that the model spoke one right after the other."""
+"""Key of an item that ends a turn, for files with several consecutive turns of the model."""
 CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
-"""Why a response is incomplete → the stop reason of the attempt."""
+"""Maps the reason of an incomplete response to the attempt's stop reason."""
 
 _NOT_SHOWN = frozenset({*TOKEN_FIELDS, TURN_ENDS})
 
 
 def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
-    """A turn is what the model said without interruption; captured tokens stand on the last item of each."""
+    """Return the events of a response. A turn is uninterrupted output of the model; its tokens are on its last item."""
     sampling = {key: params[key] for key in SAMPLING_KEYS if key in params}
     names: dict[str, str] = {}
     events: list[TraceUnion] = []
     before = b""
     for group in _groups(response["output"]):
         kind = _speaker(group[0])
-        items = [_bare(item) for item in group]
+        items = [{k: v for k, v in item.items() if v is not None and k not in _NOT_SHOWN} for item in group]
         if kind == "tool":
             for item in items:
                 call_id = str(item.get("call_id") or "")
@@ -58,7 +58,7 @@ def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -
 
 
 def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
-    """The file tells the usage of the whole attempt, and how the whole ended: both stand with its last turn."""
+    """Attach the usage and the ending of the whole attempt to its last turn."""
     last = next((event for event in reversed(events) if isinstance(event, ModelCall)), None)
     if last is None:
         return
@@ -87,18 +87,13 @@ def _speaker(item: Item) -> Literal["model", "tool", "environment"]:
     return "environment" if kind == "message" and item.get("role") != "assistant" else "model"
 
 
-def _bare(item: Item) -> Item:
-    return {key: value for key, value in item.items() if value is not None and key not in _NOT_SHOWN}
-
-
 def _output_text(item: Item) -> str:
     output = item.get("output", "")
     return output if isinstance(output, str) else dump_json(output)
 
 
 def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
-    """Packed tokens of the turn that this item ends, or why there are none, and the ids that the next one goes on
-    from."""
+    """Return the packed tokens of the turn, the reason for missing ones, and the ids before the next turn."""
     given = [item.get(name) for name in TOKEN_FIELDS]
     if all(value is None for value in given):
         return None, "", before

@@ -1,5 +1,6 @@
-"""Stored rollouts: one line of a NeMo Gym rollout file becomes an attempt with its events, or an error that names the
-place. Rows of failures and task rows (also materialised inputs) are told apart by their keys.
+"""Turn a line of a NeMo Gym rollout file into an attempt with its events, or an error with its position.
+
+Failures and task rows (also materialised inputs) are distinguished by their keys.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ ROLLOUT_INDEX = "_ng_rollout_index"
 
 @dataclass(frozen=True, slots=True)
 class StoredAttempt:
-    """What a line says of one attempt. `reward` is None for a failure, and where verification was skipped."""
+    """The attempt of a line. `reward` is None for a failure, and if verification was skipped."""
 
     events: list[TraceUnion]
     reward: float | None
@@ -50,37 +51,39 @@ class StoredAttempt:
 
 
 def line_kind(row: dict[str, Any]) -> LineKind:
-    """Which of the three kinds of rows this is."""
+    """Return the kind of a row."""
     if row.get(FAILURE_CLASS):
         return "failure"
     return "rollout" if "response" in row or "reward" in row else "task"
 
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """The line as an object, read as strictly as a line of an upload. Raises RowRefused."""
+    """Return the line as an object, parsed as strictly as an upload. Raises RowRefused."""
     return read_row(line)[1]
 
 
 def plain_task(row: dict[str, Any]) -> TaskRow:
-    """A row of materialised inputs without what its rollout adds to the task."""
+    """Return a row of materialised inputs without the fields that its rollout added."""
     return {key: value for key, value in row.items() if not key.startswith(PREFIXES)}
 
 
 def check_task(task: TaskRow) -> None:
-    """Raises RowRefused where the row is no task."""
+    """Raise RowRefused if the row is not a valid task."""
     parse_line(dump_json(task).encode())
 
 
 def prompt_texts(task: TaskRow) -> tuple[str, ...]:
-    """Who says what in the prompt, comparable between a task row and a rollout row of it."""
+    """Return roles and texts of the prompt, comparable between a task row and a rollout row."""
     return tuple(_said(item) for item in input_items(task))
 
 
 def read_attempt(
     row: dict[str, Any], task: TaskRow, *, environment: str, is_original: bool = False, numbered: bool = False
 ) -> StoredAttempt:
-    """The events of the row's attempt at `task`. Of an `original` row, one that nobody here put into this shape, the
-    first event keeps what the others cannot tell; with its place in its run, if it is `numbered`. Raises RowRefused.
+    """Return the attempt of a row at `task`, with its events. Raises RowRefused.
+
+    If `is_original`, the first event keeps the fields that other events cannot hold; if `numbered`, also the row's
+    position in its run.
     """
     failure = row.get(FAILURE_CLASS)
     reward = None if failure else _reward(row)
@@ -113,7 +116,7 @@ def read_attempt(
 
 
 def judged_stop_reason(events: list[TraceUnion]) -> str:
-    """How an attempt ended, from its trace alone."""
+    """Return how an attempt ended, derived from its trace alone."""
     calls = [event for event in events if isinstance(event, ModelCall)]
     if calls and calls[-1].finish_reason in {*CUTS, "context_length"}:
         return calls[-1].finish_reason

@@ -1,1 +1,1 @@
-"""Where code that a model wrote is run: apart from this process, this machine's files and its network."""
+"""Run code written by a model, isolated from this process, the machine's files and its network."""

@@ -1,6 +1,6 @@
-"""The first lines that run in a sandbox: they bound the process for good, then become the program.
+"""The boot code of a sandbox: limit the process permanently, then run the program.
 
-Kept as text: no file of this project is seen from inside.
+Kept as text, because files of this project are not visible inside.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _DESCRIPTORS = 64
 
 
 class Start:
-    """Tells whether the boot code ran: a sandbox that fails before that says nothing about the program."""
+    """Records whether the boot code ran. An earlier failure is one of the sandbox, not of the program."""
 
     def __init__(self, descriptor: int, reading: int) -> None:
         self.descriptor = descriptor
@@ -57,8 +57,10 @@ def watch_start() -> Iterator[Start]:
 def boot_arguments(
     python: str, program: bytes, limits: Limits, start: Start, *, bound_processes: bool = True
 ) -> list[str]:
-    """No site packages, no folder of its own on the path, nothing compiled to disk. Hashes of texts are seeded by the
-    environment, so that the same program gives the same output."""
+    """Return the arguments of Python: no site packages, no script folder on the path, no bytecode files.
+
+    The environment seeds text hashes, so that the same program gives the same output.
+    """
     bounds = [
         limits.memory,
         limits.cpu_seconds,

@@ -1,4 +1,4 @@
-"""Run a command for so long, and read so much of what it writes: more costs neither memory nor time."""
+"""Run a command with limits on its time and output. Excess output costs neither memory nor time."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def run_bounded(
     pass_fds: Sequence[int] = (),
     share: Share | None = None,
 ) -> Outcome:
-    """Raises OSError where the command cannot be started. Whatever happens, its process group is gone in the end."""
+    """Run a command and stop its process group at the end. Raises OSError if it cannot start."""
     began = time.monotonic()
     process = subprocess.Popen(  # noqa: S603 - the callers' own commands
         share.joined(command) if share else command,
@@ -56,8 +56,8 @@ def run_bounded(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    # Also of one that has ended: whom it left behind is in its group. Its number is not given anew before it is waited
-    # for, and `poll` was the only one to do that.
+    # Also after the process has ended: its children are in its group. Its id is not reused until it is waited for,
+    # which only `poll` may have done.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -68,7 +68,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 class _Reading:
-    """The three pipes of a process, none of which is ever waited for alone."""
+    """The three pipes of a process, read and written together."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", stdin: bytes, limits: Limits) -> None:
         assert process.stdin is not None

@@ -1,5 +1,8 @@
-"""The sandbox: bubblewrap's namespaces around one Python process. No network, no files but Python's own, read-only, no
-/proc, an own small /tmp, bounded memory, processes, time and output. A fresh one for every execution."""
+"""The sandbox: bubblewrap namespaces around one Python process, created anew for each execution.
+
+It has no network, only Python's own files (read-only), no /proc, a small private /tmp, and limits on memory, processes,
+time and output.
+"""
 
 import functools
 import json
@@ -19,23 +22,26 @@ logger = logging.getLogger(__name__)
 
 _NOBODY = "65534"
 _SMALLEST = "4096"
-"""Bytes of a file system in memory that holds nothing."""
+"""Bytes of an empty in-memory file system."""
 _NEEDED = "apt-get install bubblewrap on Debian and Ubuntu"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-"""All that bubblewrap itself gets: nothing of this process."""
+"""The whole environment of bubblewrap: nothing of this process."""
 _TELL = (
     "import json, sys, sysconfig; print(json.dumps([sys.version_info[:2], sysconfig.get_path('stdlib'), "
     "sysconfig.get_path('platstdlib'), sysconfig.get_config_var('LIBDIR')]))"
 )
-_PLACES = ("/mnt", "/media", "/srv", "/tmp")  # noqa: S108 - what is there is hidden from one execution alone
+_PLACES = ("/mnt", "/media", "/srv", "/tmp")  # noqa: S108 - hidden only from one execution
 _MOUNT = '"$1" -t tmpfs -o "$2" sandbox "$3" && shift 3 && exec "$@"'
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32")
 _ROOTS = ("/lib", "/lib64", "/lib32")
 
 
 class Bubblewrap:
-    """`python` is the interpreter that runs inside, which every user of the machine must be able to read. `share` is
-    the memory of the execution, where it has a group of its own."""
+    """Runs programs in bubblewrap.
+
+    `python` is the interpreter inside, which every user of the machine must be able to read. `share` is the control
+    group of the execution, if it has one.
+    """
 
     name = "bubblewrap"
     lacks = ""
@@ -47,7 +53,7 @@ class Bubblewrap:
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
         given = program.encode(errors="replace")
         place = _find_place(self._python)
-        # bubblewrap bounds the bytes of a file system in memory, and not its files, each of which takes memory too.
+        # bubblewrap limits the bytes of an in-memory file system but not the number of files, which take memory too.
         own = ["--bind", place] if place else ["--size", str(limits.files), "--tmpfs"]
         wrapped = [*_as_nobody(), *(_counted(place, limits) if place else []), *_wrapping(self._python), *own, "/tmp"]  # noqa: S108 - inside
         wrapped += ["--chdir", "/tmp"]  # noqa: S108 - inside
@@ -75,7 +81,7 @@ class Bubblewrap:
 
 @functools.cache
 def _find_place(python: str) -> str:
-    """A folder over which a file system of so many files can be mounted, unseen by others; empty where none can be."""
+    """Return a folder over which a file system with a file limit can be mounted privately, or an empty text."""
     for place in _PLACES:
         if not Path(place).is_dir() or any(_below(folder, [place]) for folder in _folders(python)):
             continue
@@ -93,20 +99,20 @@ def _find_place(python: str) -> str:
         else:
             if not tried.returncode:
                 return place
-        logger.warning("the files that code in the sandbox may make are not counted: %s", told[-300:])
+        logger.warning("file counts in the sandbox are not limited: %s", told[-300:])
         return ""
     return ""
 
 
 def _counted(place: str, limits: Limits) -> list[str]:
-    """What comes before a command so that it finds such a file system there: in a namespace of its own."""
+    """Return a command prefix that mounts such a file system in a new namespace."""
     options = f"size={limits.files},nr_inodes={limits.entries},mode=0700"
     apart = [_find("unshare"), "--user", "--map-root-user", "--mount", "--"]
     return [*apart, "/bin/sh", "-c", _MOUNT, "sh", _find("mount"), options, place]
 
 
 def _as_descriptor(content: bytes) -> int:
-    """A pipe's end that gives the content once; it fits the pipe's room."""
+    """Return a pipe end from which the content can be read once. The content fits into the pipe's buffer."""
     reading, writing = os.pipe()
     os.write(writing, content)
     os.close(writing)
@@ -116,13 +122,13 @@ def _as_descriptor(content: bytes) -> int:
 def _as_nobody() -> list[str]:
     if os.geteuid() != 0:
         return []
-    # bubblewrap started by root would leave it root's rights over files.
+    # If root starts bubblewrap, the program inside would keep root's access to files.
     return [_find("setpriv"), "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--"]
 
 
 @functools.cache
 def _wrapping(python: str) -> list[str]:
-    """Everything but what an execution says of itself. Raises SandboxMissing."""
+    """Return the arguments shared by all executions. Raises SandboxMissing."""
     command = [_find("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", _NOBODY, "--gid", _NOBODY]
     command += ["--hostname", "sandbox", "--clearenv"]
@@ -136,14 +142,14 @@ def _wrapping(python: str) -> list[str]:
         elif Path(root).is_dir():
             command += ["--ro-bind", root, root]
     for packages in _find_packages(_folders(python)):
-        # What is installed beside Python is nobody's business. A tmpfs is writable, and as large as half the machine's
-        # memory, unless it is told otherwise; the root's own read-only mount does not reach it.
+        # Hide packages installed next to Python. A tmpfs is writable, and half the machine's memory unless limited; the
+        # read-only root mount does not cover it.
         command += ["--size", _SMALLEST, "--tmpfs", packages, "--remount-ro", packages]
     return [*command, "--dev-bind", "/dev/null", "/dev/null"]
 
 
 def _folders(python: str) -> list[str]:
-    """Where Python and the libraries that it is linked with are."""
+    """Return the folders of Python and the libraries that it is linked with."""
     _, library, platform_library, _ = _ask(python)
     shared = [folder for folder in _LIBRARIES if Path(folder).is_dir() and not Path(folder).is_symlink()]
     own = [real for real in (_real(python), library, platform_library) if not _below(real, shared)]
@@ -152,7 +158,7 @@ def _folders(python: str) -> list[str]:
 
 
 def _find_packages(folders: list[str]) -> list[str]:
-    """Where packages are installed, below Python's own folder or beside it."""
+    """Return the folders of installed packages, in or beside Python's own folder."""
     names = ("site-packages", "dist-packages")
     patterns = [f"{above}{name}" for name in names for above in ("", "python3*/")]
     found = (str(path) for folder in folders for pattern in patterns for path in Path(folder).glob(pattern))
@@ -175,17 +181,17 @@ def _inner_environment(python: str) -> dict[str, str]:
 
 @functools.cache
 def _ask(python: str) -> tuple[list[int], str, str, str]:
-    """What the interpreter says of itself, asked once, outside."""
+    """Return version and folders of the interpreter, queried once outside the sandbox."""
     try:
         told = subprocess.check_output(  # noqa: S603 - the operator's own interpreter
             [python, "-I", "-S", "-c", _TELL], env=_ENVIRONMENT, timeout=30
         )
         version, library, platform_library, shared = json.loads(told)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise SandboxMissing(f"{python} is no Python that runs: {error}") from None
+        raise SandboxMissing(f"{python} is not a working Python: {error}") from None
     if version < [3, 11]:
         raise SandboxMissing(f"{python} is Python {version[0]}.{version[1]}: 3.11 or newer is needed")
-    # Where Python does not say where its shared library is, it has none of its own.
+    # If Python does not name the folder of its shared library, it has none of its own.
     return version, library, platform_library, shared or library
 
 

@@ -1,7 +1,9 @@
-"""Which sandbox this process has: what the operator chose, at most so many executions at once, and whether it works."""
+"""The sandbox of this process: the operator's choice, a limit on concurrent executions, and a check that it works."""
 
 import logging
 import os
+import shutil
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -9,25 +11,84 @@ from pathlib import Path
 import msgspec
 
 from apps.gym.redaction.shortening import cut_to_end
+from apps.gym.sandbox.boot import Start, boot_arguments, watch_start
+from apps.gym.sandbox.bounded_output import run_bounded
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.memory_groups import Share, TotalMemory
 from apps.gym.sandbox.protocol import Limits, NotStarted, Outcome, Sandbox, SandboxMissing
-from apps.gym.sandbox.unprivileged import UnprivilegedProcess
+
+_NOBODY = "65534"
+
+
+class UnprivilegedProcess:
+    name = "unprivileged_process"
+    lacks = (
+        "code reaches the network, reads every file that its user may read (the project among them), writes where that "
+        "user may, sees and signals that user's processes, may leave processes behind, and may start any number of them"
+    )
+
+    def __init__(self, *, python: str, share: Share | None = None) -> None:
+        self._python = python
+        self._share = share
+
+    def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
+        with watch_start() as start:
+            return start.check(self._run(program.encode(errors="replace"), stdin, limits, start))
+
+    def _run(self, given: bytes, stdin: bytes, limits: Limits, start: Start) -> Outcome:
+        command = boot_arguments(self._python, given, limits, start, bound_processes=False)
+        if os.geteuid() == 0:
+            setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
+            if setpriv is None:
+                raise SandboxMissing("setpriv is not installed, and code is never run as root")
+            command = [
+                setpriv,
+                "--reuid",
+                _NOBODY,
+                "--regid",
+                _NOBODY,
+                "--clear-groups",
+                "--pdeathsig",
+                "KILL",
+                "--",
+                *command,
+            ]
+        # If started by root, the program runs as the user nobody, who cannot reach private folders.
+        open_to_all = os.geteuid() == 0
+        with tempfile.TemporaryDirectory(prefix="gymweb-code-", dir="/tmp" if open_to_all else None) as folder:  # noqa: S108
+            os.chmod(folder, 0o777 if open_to_all else 0o700)  # noqa: PTH101
+            env = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin"}
+            try:
+                return run_bounded(
+                    command,
+                    stdin=given + stdin,
+                    limits=limits,
+                    env=env,
+                    cwd=folder,
+                    pass_fds=[start.descriptor],
+                    share=self._share,
+                )
+            except FileNotFoundError as error:
+                raise SandboxMissing(f"{error.filename} is not there") from None
+
 
 logger = logging.getLogger(__name__)
 
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _TRIES = 10
-"""Of one execution whose sandbox does not start; together they wait 4.5 s."""
+"""Tries of one execution whose sandbox does not start. Together they wait 4.5 s."""
 _REST_SECONDS = 0.1
 _ASKED_AGAIN = 30.0
-"""Seconds after which a sandbox that did not work is looked at anew: somebody may have installed it."""
+"""Seconds until a failed sandbox is checked again, because it may be installed meanwhile."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind` is bubblewrap, unprivileged_process or none. `python` empty is the machine's own; `at_once` 0 is four
-    executions for each processor, since much of one is waiting for the kernel. `memory_mb` is for all of them
-    together, where a control group can be made: 0 is no bound, None is as much as each of so many may have."""
+    """The operator's settings.
+
+    `kind` is bubblewrap, unprivileged_process or none. An empty `python` means the machine's own. `at_once` 0 means
+    four executions per processor, because executions mostly wait for the kernel. `memory_mb` limits all executions
+    together if a control group can be made: 0 means no limit, None means the limit of one execution times `at_once`.
+    """
 
     kind: str = "bubblewrap"
     python: str = ""
@@ -40,12 +101,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def memory(self) -> int:
-        """In bytes."""
+        """Return the memory limit of all executions together, in bytes."""
         return self.turns * Limits().together if self.memory_mb is None else self.memory_mb * 1024**2
 
 
 class ChosenSandbox:
-    """One for the process. Executions beyond `at_once` wait for their turn."""
+    """The sandbox of this process. Executions beyond `at_once` wait for their turn."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
@@ -56,12 +117,12 @@ class ChosenSandbox:
         self._looked_at = 0.0
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
-        """Raises SandboxMissing."""
+        """Run a program. Raises SandboxMissing."""
         if problem := self.find_problem():
             raise SandboxMissing(problem)
         with self._turns:
             for waits in range(_TRIES):
-                # Other executions may hold the memory that this one needs to start. Theirs ends within their limits.
+                # Other executions may hold the memory that this one needs to start. They end within their limits.
                 time.sleep(waits * _REST_SECONDS)
                 try:
                     return self._run(program, stdin, limits)
@@ -70,7 +131,7 @@ class ChosenSandbox:
             raise SandboxMissing(f"the sandbox did not start in {_TRIES} tries: {told}")
 
     def close(self) -> None:
-        """What runs goes on; a further execution begins anew."""
+        """Release the memory group. Running executions continue; a new one creates a new group."""
         self._memory.close()
 
     def _run(self, program: str, stdin: bytes, limits: Limits) -> Outcome:
@@ -78,16 +139,19 @@ class ChosenSandbox:
             return self._open(share).run(program, stdin=stdin, limits=limits)
 
     def describe(self) -> str:
-        """For pages and logs: which one it is, and what it lacks."""
+        """Return a description for pages and logs: the kind of sandbox, and what it does not isolate."""
         try:
             sandbox = self._open()
         except SandboxMissing as missing:
             return str(missing)
-        told = f"{sandbox.name}, which is no sandbox: {sandbox.lacks}" if sandbox.lacks else sandbox.name
+        told = f"{sandbox.name}, which does not isolate: {sandbox.lacks}" if sandbox.lacks else sandbox.name
         return f"{told}; {self._memory.describe()}"
 
     def find_problem(self) -> str:
-        """Why nothing can be run here, or nothing: tried once, and again after a while where it did not work."""
+        """Return why no code can run here, or an empty text.
+
+        A working sandbox is checked once, a failed one again after a while.
+        """
         with self._looking:
             if self._problem is None or (self._problem and time.monotonic() - self._looked_at > _ASKED_AGAIN):
                 self._problem = self._try()
@@ -103,12 +167,12 @@ class ChosenSandbox:
         except (SandboxMissing, OSError) as missing:
             return f"code cannot be run here: {missing}"
         if outcome.ending == "too_much_memory":
-            return "code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too little for a single program"
+            return "code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too small for one program"
         if outcome.stdout.strip() != b"42":
             told = cut_to_end(outcome.stderr.decode(errors="replace").strip(), 500) or f"status {outcome.status}"
             return f"code cannot be run here: {sandbox.name} does not work on this machine: {told}"
         if sandbox.lacks:
-            logger.warning("GYMWEB_SANDBOX is %s, which is no sandbox: %s", sandbox.name, sandbox.lacks)
+            logger.warning("GYMWEB_SANDBOX is %s, which does not isolate: %s", sandbox.name, sandbox.lacks)
         return ""
 
     def _open(self, share: Share | None = None) -> Sandbox:
@@ -125,7 +189,10 @@ _chosen = [ChosenSandbox(Choice())]
 
 
 def choose_sandbox(choice: Choice) -> None:
-    """For this whole process; what runs already goes on in the one before, whose group goes with the last of it."""
+    """Choose the sandbox of this process.
+
+    Running executions continue in the earlier group, which is removed after the last one.
+    """
     _chosen[0] = ChosenSandbox(choice)
 
 

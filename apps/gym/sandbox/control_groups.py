@@ -1,5 +1,4 @@
-"""Where this process may make a control group with a bound on memory: a folder of the kernel's cgroups, of version 1
-or 2, or the reason why there is none."""
+"""Find out where this process may create a control group (cgroup, version 1 or 2) with a memory limit."""
 
 import os
 import re
@@ -10,23 +9,25 @@ import msgspec
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _DELEGATED = ("user.delegate", "trusted.delegate")
-"""The marks of systemd on a group that it leaves to a unit."""
+"""Attributes by which systemd marks a group that it delegates to a unit."""
 
 
 class NotDelegated(Exception):
-    """There is none; the text says why."""
+    """Raised if there is no such group, with the reason."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in which further ones can be made."""
+    """A group in which child groups can be created."""
 
     folder: Path
     version: Literal[1, 2]
 
 
 def find_place(*, groups: str | None = None, mounts: str | None = None) -> Place:
-    """`groups` is what /proc/self/cgroup says, `mounts` /proc/self/mountinfo. Nothing is made; that it can be is seen
-    when it is. Raises NotDelegated."""
+    """Return the place for new groups, without creating one.
+
+    `groups` is the content of /proc/self/cgroup, `mounts` that of /proc/self/mountinfo. Raises NotDelegated.
+    """
     try:
         of_process = _read_groups(Path("/proc/self/cgroup").read_text() if groups is None else groups)
         mounted = _read_mounts(Path("/proc/self/mountinfo").read_text() if mounts is None else mounts)
@@ -40,36 +41,40 @@ def find_place(*, groups: str | None = None, mounts: str | None = None) -> Place
 
 
 def _of_version_1(own: Path) -> Place:
-    # A group that is not counted in the one above would be outside the bound of this very process.
+    # A child that is not counted in its parent would escape the limit of this process.
     if _read(own / "memory.use_hierarchy") == "0":
-        raise NotDelegated(f"{own} does not count what is below it")
+        raise NotDelegated(f"{own} does not account for child groups")
     return _writable(own, version=1)
 
 
 def _of_version_2(own: Path, *, top: Path) -> Place:
-    """In the own group where it hands memory on, which only the machine's uppermost does while it has processes; else
-    beside it, where the group above is left to us."""
+    """Return the process's own group if it delegates memory, else its parent group. Raises NotDelegated.
+
+    With processes in it, only the root group can delegate memory. The parent group must be delegated to this process.
+    """
     if "memory" not in _read(own / "cgroup.controllers").split():
-        raise NotDelegated(f"{own} has no bound on memory to give")
+        raise NotDelegated(f"{own} has no memory limit")
     if "memory" in _read(own / "cgroup.subtree_control").split():
         return _writable(own, version=2)
     above = own.parent
     if own == top or not _is_ours(above):
-        raise NotDelegated(f"{above if own != top else own} is not left to this process")
+        raise NotDelegated(f"{above if own != top else own} is not delegated to this process")
     if _read(own / "memory.max") not in ("max", ""):
-        raise NotDelegated(f"{own} has a bound of its own, which a group beside it would be free of")
+        raise NotDelegated(f"{own} has a memory limit that a sibling group would escape")
     place = _writable(above, version=2)
     if "memory" not in _read(above / "cgroup.subtree_control").split():
         try:
             (above / "cgroup.subtree_control").write_text("+memory")
         except OSError as problem:
-            raise NotDelegated(f"{above} does not hand memory on: {problem.strerror}") from None
+            raise NotDelegated(f"{above} does not delegate memory: {problem.strerror}") from None
     return place
 
 
 def _is_ours(folder: Path) -> bool:
-    """Root may write everywhere, the neighbours of its unit included: what is left to it bears a mark. A slice is
-    systemd's own, also where the user may write."""
+    """Return True if the group is delegated to this process.
+
+    Root can write everywhere, so a delegated group needs its mark. Slices belong to systemd, even if writable.
+    """
     if folder.suffix == ".slice":
         return False
     if os.geteuid() != 0:
@@ -84,14 +89,14 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _writable(folder: Path, *, version: Literal[1, 2]) -> Place:
-    # Where the mount is read-only this says no to root too.
+    # False for root too, if the mount is read-only.
     if not os.access(folder, os.W_OK):
         raise NotDelegated(f"{folder} cannot be written to")
     return Place(folder=folder, version=version)
 
 
 def _read_groups(told: str) -> dict[int, str]:
-    """The process's own group: of version 1 that of memory."""
+    """Return the process's own group by version; for version 1 that of memory."""
     found: dict[int, str] = {}
     for line in told.splitlines():
         number, _, rest = line.partition(":")
@@ -104,7 +109,7 @@ def _read_groups(told: str) -> dict[int, str]:
 
 
 def _read_mounts(told: str) -> dict[int, tuple[str, str]]:
-    """Which group is seen where."""
+    """Return the root and mount point of each version."""
     found: dict[int, tuple[str, str]] = {}
     for line in told.splitlines():
         before, _, after = line.partition(" - ")
@@ -135,7 +140,7 @@ def _plain(field: str) -> str:
 
 
 def _read(file: Path) -> str:
-    """Empty where there is no such file."""
+    """Return the content of a file, or an empty text if it cannot be read."""
     try:
         return file.read_text().strip()
     except OSError:

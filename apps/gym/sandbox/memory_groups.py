@@ -1,5 +1,4 @@
-"""The memory of executions: a control group for all of a process together, and in it one for each, which it joins
-before it begins."""
+"""Limit the memory of executions: one control group for all, and within it one for each execution."""
 
 import contextlib
 import logging
@@ -19,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "gymweb-sandbox-"
 _JOIN = 'echo 0 > "$0" && exec "$@"'
-"""Whoever writes 0 joins itself, and all that it starts is there from its beginning."""
+"""A process that writes 0 joins the group itself, with all its later children."""
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 _TRIES = 20
 _TRIAL = 64 * 1024**2
@@ -27,26 +26,27 @@ _numbers = count(1)
 
 
 class Share:
-    """The group of one execution."""
+    """The control group of one execution."""
 
     def __init__(self, folder: Path, *, version: int, most: int) -> None:
         self.folder = folder
         folder.mkdir()
-        # A single thread joins without a stop of all others in the machine; version 2 has whole processes alone.
+        # In version 1, moving a single thread avoids stopping all others on the machine. Version 2 only moves whole
+        # processes.
         self._entrance = str(folder / ("tasks" if version == 1 else "cgroup.procs"))
         self._events = folder / ("memory.oom_control" if version == 1 else "memory.events")
         (_bound_1 if version == 1 else _bound_2)(folder, most)
         if version == 2:
             with contextlib.suppress(OSError):
-                # The execution as a whole; version 1 ends the one process that holds most.
+                # Kill the whole execution. Version 1 kills only the process with the most memory.
                 (folder / "memory.oom.group").write_text("1")
 
     def joined(self, command: Sequence[str]) -> list[str]:
-        """The same command, which runs in the group with all that it starts."""
+        """Return a command that runs the given one in the group, with all its children."""
         return ["/bin/sh", "-c", _JOIN, self._entrance, *command]
 
     def was_full(self) -> bool:
-        """Whether a process in it was ended for want of memory."""
+        """Return True if a process in it was killed for lack of memory."""
         with contextlib.suppress(OSError, ValueError):
             told = dict(line.split(maxsplit=1) for line in self._events.read_text().splitlines())
             return int(told.get("oom_kill", "0")) > 0
@@ -54,12 +54,12 @@ class Share:
 
 
 class MemoryGroup:
-    """That of all together. Raises OSError where it cannot be made, or nobody can join."""
+    """The parent group of all executions. Raises OSError if it cannot be created or joined."""
 
     def __init__(self, place: Place, *, most: int) -> None:
         self.version = place.version
         self.folder = place.folder / f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
-        # One that is there is left from a process that was killed, and had the same number.
+        # An existing group is left over from a killed process with the same id.
         self.folder.mkdir(exist_ok=True)
         self._spent: deque[Path] = deque()
         self.remove = weakref.finalize(self, _remove, self.folder, self._spent, os.getpid())
@@ -76,7 +76,7 @@ class MemoryGroup:
 
     @contextlib.contextmanager
     def share(self, most: int) -> Iterator[Share]:
-        """One for an execution, gone with it. Raises OSError where it cannot be made."""
+        """Yield a group for one execution, removed afterwards. Raises OSError if it cannot be created."""
         folder = self.folder / f"{next(self._shares)}"
         try:
             yield Share(folder, version=self.version, most=most)
@@ -84,16 +84,9 @@ class MemoryGroup:
             self._spent.append(folder)
             _clear(self._spent)
 
-    def read_most_used(self) -> int:
-        """The bytes that all held together at most; 0 where the kernel does not say."""
-        file = self.folder / ("memory.max_usage_in_bytes" if self.version == 1 else "memory.peak")
-        with contextlib.suppress(OSError, ValueError):
-            return int(file.read_text())
-        return 0
-
 
 class TotalMemory:
-    """The group of this process, made when it is first asked for. `most` 0 is none at all."""
+    """The group of this process, created on first use. With `most` 0 there is none."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -104,13 +97,13 @@ class TotalMemory:
 
     @contextlib.contextmanager
     def share(self, most: int) -> Iterator[Share | None]:
-        """For one execution; None where there can be none."""
+        """Yield a share for one execution, or None if there can be none."""
         with contextlib.ExitStack() as stack:
             yield self._enter(stack, most)
 
     def open(self) -> MemoryGroup | None:
         with self._lock:
-            # A process that was forked has its own.
+            # A forked process needs its own group.
             if not self._without and (self._group is None or self._made_by != os.getpid()):
                 self._make()
             return self._group
@@ -118,11 +111,11 @@ class TotalMemory:
     def describe(self) -> str:
         group = self.open()
         if group is None:
-            return f"their memory together is bounded by their number alone: {self._without}"
-        return f"all that run at once have {self._most // 1024**2:,} MB of memory together (cgroup v{group.version})"
+            return f"total memory is limited only by the number of executions: {self._without}"
+        return f"memory limit of all programs together: {self._most // 1024**2:,} MB (cgroup v{group.version})"
 
     def close(self) -> None:
-        """Remove it. What still runs in it keeps it, until the next process comes by."""
+        """Remove the group. Running executions keep it until a later process removes it."""
         with self._lock:
             if self._group is not None and self._made_by == os.getpid():
                 self._group.remove()
@@ -135,7 +128,7 @@ class TotalMemory:
         try:
             return stack.enter_context(group.share(most))
         except OSError:
-            # Somebody removed it while nothing ran, or took its rights.
+            # It was removed while idle, or its permissions changed.
             group = self._renew(group)
         try:
             return stack.enter_context(group.share(most)) if group else None
@@ -152,7 +145,7 @@ class TotalMemory:
     def _give_up(self, why: str) -> None:
         with self._lock:
             self._group, self._without = None, why
-        logger.warning("the memory of all executions together is bounded by their number alone: %s", why)
+        logger.warning("total memory of executions is limited only by their number: %s", why)
 
     def _make(self) -> None:
         self._group = None
@@ -162,17 +155,17 @@ class TotalMemory:
             self._group, self._made_by = MemoryGroup(place, most=self._most), os.getpid()
         except (NotDelegated, OSError) as problem:
             self._without = str(problem)
-            # Usual in containers and units: the number of executions bounds it there.
-            logger.info("the memory of all executions together is bounded by their number alone: %s", self._without)
+            # Usual in containers and units. The number of executions limits memory there.
+            logger.info("total memory of executions is limited only by their number: %s", self._without)
 
 
 def _bound_1(folder: Path, most: int) -> None:
     (folder / "memory.limit_in_bytes").write_text(str(most))
     try:
-        # Memory and what of it is on disk, together: never below the other.
+        # Memory and swap together, so never less than memory.
         (folder / "memory.memsw.limit_in_bytes").write_text(str(most))
     except OSError:
-        # A kernel that does not count what is on disk: nothing of it goes there.
+        # This kernel does not account for swap, so swap is turned off.
         with contextlib.suppress(OSError):
             (folder / "memory.swappiness").write_text("0")
 
@@ -193,7 +186,7 @@ def _try(command: Sequence[str]) -> None:
 
 
 def _clear(spent: deque[Path]) -> None:
-    """Remove what nobody is in any more; the others' turn comes again. Called by many threads."""
+    """Remove empty groups. Thread-safe."""
     for _ in range(len(spent)):
         try:
             folder = spent.popleft()
@@ -204,12 +197,12 @@ def _clear(spent: deque[Path]) -> None:
         except FileNotFoundError:
             continue
         except OSError:
-            # Whom the execution left is killed, and not yet gone.
+            # Remaining processes are killed but may not have exited yet.
             spent.append(folder)
 
 
 def _remove_stale(folder: Path) -> None:
-    """Groups of processes that are no more. One with somebody in it is left by the kernel itself."""
+    """Remove groups of finished processes. The kernel refuses to remove non-empty ones."""
     for group in folder.glob(f"{_PREFIX}*"):
         number = group.name.removeprefix(_PREFIX).partition("-")[0]
         if number.isdecimal() and not Path("/proc", number).exists():

@@ -1,4 +1,4 @@
-"""What a sandbox is: a program and its input go in, what it wrote comes out, and nothing else."""
+"""The sandbox interface: a program and its input go in, and only its output comes out."""
 
 from typing import Literal, Protocol
 
@@ -8,18 +8,20 @@ Ending = Literal["exited", "too_long", "too_much_output", "too_much_memory"]
 
 
 class SandboxMissing(Exception):
-    """There is nothing here that runs code safely; the text says what to do about it."""
+    """Raised if code cannot be run safely here. The message says what to do."""
 
 
 _BESIDE = 16 * 1024**2
-"""What the kernel holds for an execution besides its memory and its files."""
+"""Bytes that the kernel needs for an execution besides its memory and files."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution may take. `seconds` pass on the clock, `cpu_seconds` are each process's; `memory` is the bytes
-    of address space of each process, `processes` counts threads too; `files` is all that it may write in bytes,
-    `entries` how many files and folders; `output` is what is kept of each of its two outputs, and `most_output` what
-    ends it."""
+    """Limits of one execution.
+
+    `seconds` is wall-clock time, `cpu_seconds` is per process; `memory` is bytes of address space per process;
+    `processes` includes threads; `files` is bytes written in total, `entries` the number of files and folders; `output`
+    is the kept size of each output stream, and `most_output` the size that stops it.
+    """
 
     seconds: float = 10.0
     cpu_seconds: int = 5
@@ -32,18 +34,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def together(self) -> int:
-        """The bytes for all processes of it and its files, where they can be counted together: enough for one process
-        that takes all it may."""
+        """Return the bytes for all processes and files together, if accounted: enough for one process at its limits."""
         return self.memory + self.files + _BESIDE
 
 
 class NotStarted(Exception):
-    """The sandbox ended before the program began, for example because the machine lacked memory for it."""
+    """Raised if the sandbox ended before the program began, for example for lack of memory."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`status` is the exit code, below 0 the signal that ended it. The outputs are cut at the limit: `cut` says so.
-    `too_much_memory` is that of all its processes together; one that reaches its own limit has a MemoryError."""
+    """The result of an execution.
+
+    `status` is the exit code, or the negative signal number. `cut` is True if the outputs exceeded their limit.
+    `too_much_memory` refers to all processes together; one that reaches its own limit gets a MemoryError.
+    """
 
     ending: Ending
     status: int
@@ -56,8 +60,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Sandbox(Protocol):
     name: str
     lacks: str
-    """What it does not keep code from, in one sentence; empty for one that keeps it from everything listed."""
+    """What the sandbox does not isolate, in one sentence; empty if it isolates everything."""
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008
-        """Run a Python program, from nothing, in a sandbox of its own. Blocks. Raises SandboxMissing and NotStarted."""
+        """Run a Python program in a fresh sandbox. Blocks. Raises SandboxMissing and NotStarted."""
         ...

@@ -1,5 +1,7 @@
-"""A filter of system calls for what runs in a sandbox: those that no exercise needs, and that were ways out of one
-before, are refused. Written as the kernel reads it: classic BPF, `man 2 seccomp`."""
+"""The sandbox's seccomp filter rejects system calls that exercises do not need and that enabled escapes before.
+
+It is classic BPF, see `man 2 seccomp`.
+"""
 
 import platform
 import struct
@@ -46,7 +48,10 @@ REFUSED: dict[str, tuple[int, int]] = {
     "finit_module": (313, 273),
     "delete_module": (176, 106),
 }
-"""Each with its number on x86_64 and on aarch64. `socket` is among them: a program gets pairs of sockets at most."""
+"""Rejected calls with their numbers on x86_64 and aarch64.
+
+`socket` is among them, so programs get at most socket pairs.
+"""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -55,16 +60,19 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _X32 = 0x40000000
 _CLONE3 = 435
-"""Its flags stand in memory, where no filter reads: it is said not to exist, and the C library takes the older one."""
+"""The flags of clone3 are in memory, which no filter can read.
+
+It is reported as missing, so the C library uses the older call.
+"""
 
 
 def build_filter(machine: str = platform.machine()) -> bytes:
-    """Empty for an architecture whose numbers are not known here."""
+    """Return the filter, or no bytes for an unknown architecture."""
     if machine not in _ARCHITECTURES:
         return b""
     column, architecture = _ARCHITECTURES[machine]
     numbers = [both[column] for both in REFUSED.values()]
-    # The last three steps are: allow, refuse, and say that there is no such call. Jumps count the steps between.
+    # The last three steps are: allow, refuse, report as missing. Jump offsets count the steps between.
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture),

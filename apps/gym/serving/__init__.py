@@ -1,1 +1,1 @@
-"""Environments, agents and models of ours as servers of NeMo Gym's protocol; the socket is somebody else's."""
+"""Serve environments, agents and models over NeMo Gym's protocol, independent of the HTTP server."""

@@ -1,8 +1,8 @@
-"""`/aggregate_metrics`: figures of verify replies by task and over all, in the shape of NeMo Gym's reply.
+"""`/aggregate_metrics`: statistics of verify replies by task and overall, in the form of NeMo Gym's reply.
 
-Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. A column
-that a row lacks, or that holds no number a square can be made of, is skipped for it. A deviation of fewer than two
-values is unknown and left out, unless no column has one: then all are 0.
+Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. Rows
+without a value in a column, or with a number whose square overflows, are skipped for it. The deviation of fewer than
+two values is left out, unless no column has one: then all are 0.
 """
 
 import statistics
@@ -17,12 +17,15 @@ _Columns = dict[str, list[float]]
 
 
 async def aggregate(asked: Asked) -> Answer:
-    """The route, which environments and agents have alike."""
+    """Handle the route, which environments and agents share."""
     return json_answer(aggregate_metrics(read_object(asked.body)))
 
 
 def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
-    """Raises Refused for a body without rows, and ValueError for two rows of the same rollout."""
+    """Return the statistics.
+
+    Raises Refused for a body without rows, and ValueError for two rows of the same rollout.
+    """
     rows = body.get("verify_responses")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise invalid("list_type", ["body", "verify_responses"], "Input should be a valid list")

@@ -1,4 +1,4 @@
-"""The Chat Completions wire from the other side: a request's body to an ask, a reply to a completion or its chunks."""
+"""Serve the Chat Completions wire: convert a request to an ask, and a reply to a completion or its chunks."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _FINISH = {"max_output_tokens": "length", "context_length": "length"}
 
 
 class BadCompletion(Exception):
-    """The request asks for what is not served; `param` names the field."""
+    """Raised if a requested feature is not supported; `param` is the field."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class BadCompletion(Exception):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks for, in our words."""
+    """A request, converted to Responses items and options."""
 
     items: list[Item]
     tools: list[Tool]
@@ -36,12 +36,12 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_completion(body: dict[str, Any]) -> Completion:
-    """Raises BadCompletion."""
+    """Convert a request. Raises BadCompletion."""
     given = {key: value for key, value in body.items() if value is not None}
     if given.get("n", 1) != 1:
-        raise BadCompletion("one choice a request is served: ask several times", "n")
+        raise BadCompletion("only one choice per request is supported", "n")
     if "functions" in given or "function_call" in given:
-        raise BadCompletion("functions are called tools here", "functions")
+        raise BadCompletion("functions are not supported. Use tools", "functions")
     options = given.get("stream_options")
     return Completion(
         items=_read_messages(given.get("messages")),
@@ -55,7 +55,7 @@ def read_completion(body: dict[str, Any]) -> Completion:
 def _read_messages(messages: object) -> list[Item]:
     found = _list_of_objects(messages, "messages")
     if not found:
-        raise BadCompletion("messages is empty: what shall be answered?", "messages")
+        raise BadCompletion("messages is empty", "messages")
     for place, message in enumerate(found):
         if message.get("role") not in _ROLES:
             raise BadCompletion(f"messages[{place}].role must be one of {', '.join(sorted(_ROLES))}", "messages")
@@ -80,7 +80,7 @@ def _flat_tool(tool: dict[str, Any]) -> Tool:
 
 
 def _read_sampling(given: dict[str, Any]) -> dict[str, Any]:
-    """In the words of the Responses API; what both have in common, or neither knows, goes through as it is."""
+    """Return the sampling fields as in the Responses API. Shared and unknown fields are unchanged."""
     sampling = {key: value for key, value in given.items() if key not in _NOT_SAMPLING}
     for name in ("max_tokens", "max_completion_tokens"):
         if name in sampling:
@@ -95,16 +95,16 @@ def _read_sampling(given: dict[str, Any]) -> dict[str, Any]:
         schema = form.get("json_schema")
         flat = {"type": "json_schema", **schema} if isinstance(schema, dict) else form
         sampling["text"] = {"format": flat}
-    # Logprobs come with captured tokens; the wire of the model asks for them by itself.
+    # Captured tokens include logprobs, which the model's wire requests itself.
     sampling.pop("logprobs", None)
     return sampling
 
 
 def write_completion(reply: Reply, *, name: str, model: str, created: int) -> dict[str, Any]:
-    """Raises PolicyError for items that chat has no message for."""
+    """Return the reply as a completion. Raises PolicyError for items without a chat message."""
     messages = chat_messages(reply.items)
     if len(messages) > 1 or (messages and messages[0].get("role") != "assistant"):
-        raise PolicyError("The reply is no single turn of the model.")
+        raise PolicyError("The reply is not a single model turn.")
     spoken: dict[str, Any] = {"content": None, **(messages[0] if messages else {}), "role": "assistant"}
     spoken["content"] = spoken["content"] or None
     if reply.tokens is not None:
@@ -128,7 +128,7 @@ def write_completion(reply: Reply, *, name: str, model: str, created: int) -> di
 
 
 def write_chunks(completion: dict[str, Any], *, with_usage: bool) -> bytes:
-    """The whole reply as a stream: policies answer in whole, so it comes at once."""
+    """Return the reply as a stream. It is sent at once, because policies return whole replies."""
     choice = completion["choices"][0]
     calls = choice["message"].get("tool_calls") or []
     delta = {

@@ -1,4 +1,4 @@
-"""A port of its own for what is served: the protocol at its root, plain HTTP, no key, as NeMo Gym's client wants it."""
+"""Serve on a separate port: the protocol at its root, plain HTTP without key, as NeMo Gym's client expects."""
 
 import asyncio
 import contextlib
@@ -14,20 +14,20 @@ KEEP_ALIVE_SECONDS = 75.0
 
 
 def make_application(served: Served, *, max_body: int, seconds: float) -> web.Application:
-    """`max_body` in bytes; `seconds` bound every answer."""
+    """Return the web application. `max_body` is in bytes; `seconds` limits every answer."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "Origin" in request.headers:
-            # Only browsers send it: a page of any site could post here, since there is no key to ask for.
-            return web.json_response({"detail": "This port serves programs, not pages."}, status=403)
+            # Only browsers send this header. Without API keys, any website could post here.
+            return web.json_response({"detail": "This port serves an API, not pages."}, status=403)
         try:
-            # A body that stops coming must not hold its connection for ever.
+            # A stalled body must not hold its connection forever.
             async with asyncio.timeout(seconds):
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return web.json_response({"detail": f"The body is larger than {max_body:,} bytes."}, status=413)
         except TimeoutError:
-            return web.json_response({"detail": "The body did not arrive in time."}, status=408)
+            return web.json_response({"detail": "The request body timed out."}, status=408)
         asked = Asked(
             method=request.method,
             path=plain_path(request.path),
@@ -60,13 +60,13 @@ async def serve_port(
     stop: asyncio.Event,
     started: Callable[[int], None],
 ) -> None:
-    """Serve until `stop` is set. `started` is told the port. Raises OSError where it cannot be had."""
+    """Serve until `stop` is set. `started` receives the port. Raises OSError if the port is not available."""
     runner = web.AppRunner(
         make_application(served, max_body=max_body, seconds=seconds),
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
-        # Whoever hangs up wants no answer: an attempt would go on to spend tokens.
+        # If a client disconnects, its attempt must stop using tokens.
         handler_cancellation=True,
     )
     await runner.setup()

@@ -1,4 +1,4 @@
-"""One agent as an agent server: `/run` attempts a task and verifies it, `/v1/responses` attempts a prompt alone."""
+"""Serve one agent: `/run` attempts and verifies a task, `/v1/responses` only attempts a prompt."""
 
 import asyncio
 import secrets
@@ -10,25 +10,23 @@ from apps.gym.calls.time_limits import TimeLimit, working_time
 from apps.gym.errors import JudgeError, TimedOut
 from apps.gym.exporters.nemo_gym_rollouts import materialised_params
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.protocol import Probe, ResourceServer, Session, Stepped, ToolOutput
-from apps.gym.rewards import Reward
+from apps.gym.resources.own_verifier import UnverifiedServer
+from apps.gym.resources.protocol import ResourceServer
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
     Asked,
-    Routes,
-    find_route,
+    Served,
     greet,
     invalid,
     json_answer,
-    not_found,
     read_object,
     read_params,
     read_row,
 )
 from apps.gym.tasks.rollout_keys import OURS, with_details
 from apps.gym.traces.events import TraceUnion, Verification
-from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.traces.items import TaskRow
 from apps.gym.traces.responses import assemble_response
 from apps.gym.traces.tokens import restore_tokens
 from apps.gym.wires.protocol import Policy
@@ -36,11 +34,11 @@ from apps.gym.wires.protocol import Policy
 _OURS = frozenset({"reward", "response", "reward_components", "explanation"})
 
 
-class ServedAgent:
-    """`seats` attempts at once; others wait, and all have `seconds` in all. Attempts of one row and rollout index have
-    the same seed."""
+class ServedAgent(Served):
+    """Serves up to `seats` concurrent attempts; others wait.
 
-    cookie = ""
+    Each has `seconds`, including the wait. Attempts with the same task index and rollout index have the same seed.
+    """
 
     def __init__(
         self, *, name: str, harness: Harness, policy: Policy, server: ResourceServer, seats: int, seconds: float
@@ -52,24 +50,12 @@ class ServedAgent:
         self._seats = asyncio.Semaphore(seats)
         self._seconds = seconds
 
-        self._routes: Routes = {
+        self.routes = {
             ("GET", ""): greet,
             ("POST", "run"): self._run,
             ("POST", "v1/responses"): self._respond,
             ("POST", "aggregate_metrics"): aggregate,
         }
-
-    async def answer(self, asked: Asked) -> Answer:
-        route = find_route(self._routes, asked)
-        if route is None:
-            raise not_found()
-        return await route(asked)
-
-    async def tidy(self) -> None:
-        """Nothing is held between two requests."""
-
-    async def close(self) -> None:
-        """Nothing is held between two requests."""
 
     async def _run(self, asked: Asked) -> Answer:
         row = {key: value for key, value in read_row(asked.body).items() if key not in _OURS}
@@ -93,14 +79,14 @@ class ServedAgent:
     async def _respond(self, asked: Asked) -> Answer:
         params = read_params(read_object(asked.body), ["body"])
         if params.get("stream"):
-            raise invalid("value_error", ["body", "stream"], "This agent answers in whole; stream is not served")
-        _, _, response = await self._attempt({"responses_create_params": params}, _Unverified(self._server))
+            raise invalid("value_error", ["body", "stream"], "stream is not supported")
+        _, _, response = await self._attempt({"responses_create_params": params}, UnverifiedServer(self._server))
         return json_answer(response)
 
     async def _attempt(
         self, row: TaskRow, server: ResourceServer
     ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
-        """The events, what was really asked, and the response with its tokens. Raises GymError."""
+        """Return the events, the actual request, and the response with its tokens. Raises GymError."""
         try:
             async with TimeLimit(self._seconds), self._seats:
                 began = working_time()
@@ -124,7 +110,10 @@ class ServedAgent:
 
 
 def _scored(verified: Verification) -> dict[str, Any]:
-    """Where nothing is verified the reward is no score, and the reply says so as NeMo Gym's agents do."""
+    """Return the reward fields.
+
+    An unverified attempt is marked as NeMo Gym's agents do, because its reward is not a score.
+    """
     if verified.reward is None:
         return {"reward": 0.0, "verification_skipped": True}
     return {
@@ -135,44 +124,8 @@ def _scored(verified: Verification) -> dict[str, Any]:
 
 
 def _seed_of(row: TaskRow) -> int:
-    """The same for the same rollout of the same task; without an index each attempt is another one."""
+    """Return a seed, the same for the same rollout of the same task. Without indexes it is random."""
     place = [row.get("_ng_task_index"), row.get("_ng_rollout_index")]
     if all(isinstance(number, int) for number in place):
         return zlib.crc32(f"{place[0]}:{place[1]}".encode()) & 0x7FFFFFFF
     return secrets.randbelow(2**31)
-
-
-class _Unverified:
-    """The same environment, whose attempts end without a verdict."""
-
-    def __init__(self, server: ResourceServer) -> None:
-        self.name = server.name
-        self._server = server
-
-    async def seed_session(self, row: TaskRow, *, seed: int) -> Session:
-        session = await self._server.seed_session(row, seed=seed)
-        # Stepped ones sum up the rewards that they were given: nobody is asked for a verdict.
-        return session if isinstance(session, Stepped) else _UnverifiedSession(session)
-
-    async def probe(self) -> Probe:
-        return await self._server.probe()
-
-
-class _UnverifiedSession:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def list_tools(self) -> list[Tool]:
-        return await self._session.list_tools()
-
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        return await self._session.call_tool(name, arguments)
-
-    async def respond(self, items: list[Item]) -> list[Item] | None:
-        return await self._session.respond(items)
-
-    async def verify(self, response: dict[str, Any]) -> Reward:
-        return Reward(value=None)
-
-    async def close(self) -> None:
-        await self._session.close()

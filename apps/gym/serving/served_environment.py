@@ -1,12 +1,12 @@
-"""One environment as a resource server: sessions, tools, verification, and what clients ask of the server itself."""
+"""Serve one environment as a resource server: sessions, tools, verification, and information about the server."""
 
 import re
 import zlib
 from typing import Any
 
 from apps.gym.errors import JudgeError
-from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.resources.nemo_gym_http import TOOL_ERROR
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode, Session
 from apps.gym.rewards import Reward
 from apps.gym.serving.aggregating import aggregate
@@ -14,19 +14,17 @@ from apps.gym.serving.served_request import (
     Answer,
     Asked,
     Refused,
-    Routes,
-    dump,
-    find_route,
+    Route,
+    Served,
     invalid,
     json_answer,
-    not_found,
     read_object,
     read_row,
 )
 from apps.gym.serving.served_turns import Turns
 from apps.gym.serving.sessions import Sessions
 from apps.gym.tasks.rollout_keys import DETAILS
-from apps.gym.traces.items import TaskRow, Tool
+from apps.gym.traces.items import TaskRow, Tool, encode_json
 
 _STATUS = {"unknown_tool": 404, "bad_arguments": 422, "timeout": 504, "too_large": 502}
 _KEPT = frozenset({"responses_create_params", "response", "reward", "reward_components", "explanation"})
@@ -35,17 +33,21 @@ _UNSEEDED = "Session not initialized, or expired. Please call seed_session first
 
 
 def cookie_name(name: str) -> str:
-    """As NeMo Gym's servers name theirs: class, three underscores, server."""
+    """Return a cookie name like those of NeMo Gym's servers: class, three underscores, server."""
     return re.sub(r"[^A-Za-z0-9_]", "_", f"GymWeb___{name}")
 
 
 class CannotServe(Exception):
-    """This environment has nothing to say over the protocol."""
+    """Raised if the environment cannot be served over the protocol."""
 
 
-class ServedEnvironment:
-    """`server` is any resource server of ours; `tools` are those that its OpenAPI document names. `verifying` is the
-    one that is asked for verdicts without a session, where it is another."""
+class ServedEnvironment(Served):
+    """Serves an environment.
+
+    `server` is any resource server object; `tools` are those in its OpenAPI document.
+
+    `verifying` is used to verify without a session, if given.
+    """
 
     def __init__(
         self,
@@ -64,15 +66,15 @@ class ServedEnvironment:
         self._verifying = verifying or server
         self._tools = tools
         self._mode = reverify_mode
-        # A reply without tool calls ends an attempt on servers of NeMo Gym's own protocol: who answers such replies
-        # speaks that of Gymnasium in its place.
-        verbs: Routes = (
+        # In NeMo Gym's own protocol a reply without tool calls ends the attempt. Environments that answer such replies
+        # use the Gymnasium protocol instead.
+        verbs: dict[tuple[str, str], Route] = (
             {("POST", "reset"): self._reset, ("POST", "step"): self._step}
             if takes_turns
             else {("POST", "seed_session"): self._seed, ("POST", "verify"): self._verify}
         )
-        self._document = dump(openapi_document(server.name, tools, [path for _, path in verbs]))
-        self._routes: Routes = {
+        self._document = encode_json(openapi_document(server.name, tools, [path for _, path in verbs]))
+        self.routes = {
             ("GET", ""): self._greet,
             ("GET", "reverify_mode"): self._say_mode,
             ("GET", "openapi.json"): self._describe,
@@ -81,13 +83,9 @@ class ServedEnvironment:
             ("POST", "aggregate_metrics"): aggregate,
         }
 
-    async def answer(self, asked: Asked) -> Answer:
-        route = find_route(self._routes, asked)
-        if route is not None:
-            return await route(asked)
-        if asked.method != "POST" or not asked.path or "/" in asked.path:
-            raise not_found()
-        return await self._call_tool(asked)
+    def find_route(self, asked: Asked) -> Route:
+        is_tool = asked.path and "/" not in asked.path and all(path != asked.path for _, path in self.routes)
+        return self._call_tool if is_tool and asked.method == "POST" else super().find_route(asked)
 
     async def tidy(self) -> None:
         await self.sessions.sweep()
@@ -110,7 +108,7 @@ class ServedEnvironment:
 
     async def _seed(self, asked: Asked) -> Answer:
         row = read_row(asked.body)
-        # Seeded anew, a client's earlier session is over.
+        # Seeding again ends the client's earlier session.
         await self.sessions.close(asked.session)
         name = await self.sessions.open(lambda: self._open(row, self._server))
         return json_answer({"supports_explicit_close": True}, session=name)
@@ -157,15 +155,15 @@ class ServedEnvironment:
         try:
             reward = await self._score(row, response, asked.session)
         except JudgeError as error:
-            # As NeMo Gym's servers say it: no reward, whatever stands beside.
+            # As in NeMo Gym servers: no reward, whatever the other fields.
             failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
             return json_answer({**row, "response": response, **failure}, session=asked.session)
         if reward.value is None:
-            raise CannotServe(f"{self.name} leaves the judgement to people")
+            raise CannotServe(f"{self.name} has no verifier")
         return json_answer(_verdict(row, response, reward), session=asked.session)
 
     async def _score(self, row: TaskRow, response: dict[str, Any], name: str) -> Reward:
-        """By the session of the attempt; by a new one where the verifier reads nothing but row and response."""
+        """Return the reward from the attempt's session, or from a new one if the verifier is stateless."""
         session = self.sessions.find(name)
         if self._mode != "stateless":
             if session is None:
@@ -189,24 +187,27 @@ async def serve_environment(
     session_seconds: float,
     verifying: ResourceServer | None = None,
 ) -> ServedEnvironment:
-    """Raises CannotServe, and EnvironmentFault where the environment itself is a server that does not answer."""
+    """Return the served environment.
+
+    Raises CannotServe, and EnvironmentFault if the environment is itself a server that is unreachable.
+    """
     probe = await server.probe()
     if not probe.healthy:
         raise CannotServe(f"{server.name} is not healthy: {probe.message}")
-    if hasattr(server, "verifies") and not server.verifies:
-        raise CannotServe(f"{server.name} leaves the judgement to people, so it has no reward to serve.")
+    if isinstance(server, UnverifiedServer):
+        raise CannotServe(f"{server.name} has no verifier, so it has no reward to serve.")
     return ServedEnvironment(
         server,
         sessions=Sessions(most=most_sessions, seconds=session_seconds),
         tools=probe.tools,
-        reverify_mode=await ask_reverify_mode(server),
+        reverify_mode=await server.reverify_mode(),
         verifying=verifying,
         takes_turns=getattr(server, "takes_turns", False),
     )
 
 
 def read_response(row: TaskRow) -> dict[str, Any]:
-    """The response that stands in the row, taken out of it. Raises Refused."""
+    """Remove and return the response in the row. Raises Refused."""
     response = row.pop("response", None)
     if response is None:
         raise invalid("missing", ["body", "response"], "Field required")
@@ -218,11 +219,11 @@ def read_response(row: TaskRow) -> dict[str, Any]:
 
 
 def _seed_of(row: TaskRow) -> int:
-    """The row's own seed; else one that follows from the row, so that the same task is the same anew."""
+    """Return the row's own seed, else one derived from the row, so that the same task gets the same seed."""
     given = row.get("seed")
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    return zlib.crc32(dump(row)) & 0x7FFFFFFF
+    return zlib.crc32(encode_json(row)) & 0x7FFFFFFF
 
 
 def _verdict(row: TaskRow, response: dict[str, Any], reward: Reward) -> dict[str, Any]:
@@ -239,7 +240,7 @@ def _verdict(row: TaskRow, response: dict[str, Any], reward: Reward) -> dict[str
 
 
 def openapi_document(name: str, tools: list[Tool], verbs: list[str]) -> dict[str, Any]:
-    """What clients find out about the server: its tools, each with the schema of its arguments, and the routes."""
+    """Return the OpenAPI document of the server: its routes, and its tools with the schemas of their arguments."""
     anything = {"type": "object"}
     routes = {f"/{path}": _post(path, "", anything) for path in (*verbs, "close", "aggregate_metrics")}
     for tool in tools:

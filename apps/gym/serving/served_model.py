@@ -1,4 +1,4 @@
-"""One policy model as an endpoint: `/v1/responses`, `/v1/chat/completions`, `/v1/models`."""
+"""Serve one policy model as an endpoint: `/v1/responses`, `/v1/chat/completions`, `/v1/models`."""
 
 import math
 import secrets
@@ -6,19 +6,17 @@ import time
 from typing import Any
 
 import msgspec
+import orjson
 
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion, read_completion, write_chunks, write_completion
-from apps.gym.serving.response_stream import write_events
 from apps.gym.serving.served_request import (
     Answer,
     Asked,
     Refused,
-    Routes,
-    find_route,
+    Served,
     greet,
     json_answer,
-    not_found,
     read_object,
 )
 from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
@@ -27,27 +25,69 @@ from apps.gym.traces.responses import assemble_response
 from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.protocol import Ask, Policy, Reply
 
+
+def write_events(response: dict[str, Any]) -> bytes:
+    """Return server-sent events: created, every item with its text, completed (or incomplete)."""
+    written: list[bytes] = []
+
+    def tell(kind: str, **fields: Any) -> None:
+        event = {"type": kind, "sequence_number": len(written), **fields}
+        written.append(b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n")
+
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    tell("response.created", response=begun)
+    for place, item in enumerate(response["output"]):
+        tell("response.output_item.added", output_index=place, item=_empty(item))
+        _tell_content(tell, item, place)
+        tell("response.output_item.done", output_index=place, item=item)
+    tell("response.incomplete" if response.get("status") == "incomplete" else "response.completed", response=response)
+    return b"".join(written)
+
+
+def _empty(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item as it is at its start, without content."""
+    blank: dict[str, Any] = {"content": []} if item.get("type") == "message" else {}
+    if item.get("type") == "function_call":
+        blank = {"arguments": ""}
+    return {**item, **blank, "status": "in_progress"}
+
+
+def _tell_content(tell: Any, item: dict[str, Any], place: int) -> None:
+    at = {"item_id": item.get("id", ""), "output_index": place}
+    if item.get("type") == "function_call":
+        tell("response.function_call_arguments.delta", **at, delta=item["arguments"])
+        tell("response.function_call_arguments.done", **at, name=item.get("name", ""), arguments=item["arguments"])
+        return
+    parts = item.get("content") if item.get("type") == "message" else []
+    for index, part in enumerate(parts if isinstance(parts, list) else []):
+        if part.get("type") != "output_text":
+            continue
+        here = {**at, "content_index": index}
+        tell("response.content_part.added", **here, part={**part, "text": ""})
+        tell("response.output_text.delta", **here, delta=part["text"], logprobs=[])
+        tell("response.output_text.done", **here, text=part["text"], logprobs=[])
+        tell("response.content_part.done", **here, part=part)
+
+
 _NOT_SAMPLING = frozenset(
     {"input", "model", "stream", "tools", "instructions", "background", "store", "user", "include"}
 )
 _NEVER = {
-    "previous_response_id": "no response is stored here: send the whole conversation",
-    "conversation": "no conversation is stored here: send the whole of it",
-    "prompt": "no prompt templates are stored here",
+    "previous_response_id": "responses are not stored. Send the whole conversation",
+    "conversation": "conversations are not stored. Send the whole conversation",
+    "prompt": "prompt templates are not supported",
 }
 
 
-class ServedModel:
-    """Errors have the shape that clients of OpenAI's API read: `{"error": {message, type, param, code}}`."""
-
-    cookie = ""
+class ServedModel(Served):
+    """Serves a policy model. Errors have the form of OpenAI's API: `{"error": {message, type, param, code}}`."""
 
     def __init__(self, *, name: str, policy: Policy, sampling: dict[str, Any]) -> None:
         self.name = name
         self._policy = policy
         self._sampling = sampling
 
-        self._routes: Routes = {
+        self.routes = {
             ("GET", ""): greet,
             ("GET", "v1/models"): self._list,
             ("POST", "v1/responses"): self._respond,
@@ -55,9 +95,7 @@ class ServedModel:
         }
 
     async def answer(self, asked: Asked) -> Answer:
-        route = find_route(self._routes, asked)
-        if route is None:
-            raise not_found()
+        route = self.find_route(asked)
         try:
             return await route(asked)
         except Refused as refusal:
@@ -70,12 +108,6 @@ class ServedModel:
             return _error(504, str(problem), kind="server_error", code="timeout")
         except PolicyError as problem:
             return _policy_error(problem)
-
-    async def tidy(self) -> None:
-        """Nothing is held between two requests."""
-
-    async def close(self) -> None:
-        """Nothing is held between two requests."""
 
     async def _list(self, asked: Asked) -> Answer:
         card = {"id": self.name, "object": "model", "created": 0, "owned_by": "gymweb"}
@@ -153,7 +185,7 @@ def _id(kind: str, reply: Reply) -> str:
 
 
 def _policy_error(problem: PolicyError) -> Answer:
-    """Pass on that the model behind takes no calls for now, so that clients wait as it asks them to."""
+    """Return an error reply. Throttling by the model is passed on, so that clients wait as it asks."""
     if problem.refused_by is None:
         return _error(502, str(problem), kind="server_error", code="policy_error")
     code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"

@@ -1,23 +1,23 @@
-"""One request and its answer, apart from any web server; and what bad input is told, in the words of FastAPI."""
+"""Requests and answers independent of the web server, and error details in FastAPI's format."""
 
 import asyncio
 import json
 import logging
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import orjson
 
 from apps.gym.errors import GymError
+from apps.gym.traces.items import encode_json, refuse_constant
 
 logger = logging.getLogger(__name__)
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` has no slash in front; `session` is what the cookie of this server says."""
+    """A request. `path` has no leading slash; `session` is the value of this server's cookie."""
 
     method: str
     path: str
@@ -26,7 +26,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """`session` is to be set as the cookie; empty leaves it as it is."""
+    """An answer. `session` is set as the cookie; empty leaves it unchanged."""
 
     body: bytes
     status: int = 200
@@ -35,33 +35,39 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-class Served(Protocol):
-    """What a port serves. `cookie` names its session's cookie; empty for servers without sessions."""
+Route = Callable[[Asked], Awaitable[Answer]]
+
+
+class Served:
+    """The service of a port. `cookie` is the name of its session cookie; empty for servers without sessions."""
 
     name: str
-
-    @property
-    def cookie(self) -> str: ...
+    cookie = ""
+    routes: Mapping[tuple[str, str], Route]
+    """Routes by method and path."""
 
     async def answer(self, asked: Asked) -> Answer:
-        """Raises Refused, GymError, or what user code raises: see `answer_always`."""
-        ...
+        """Answer a request. Raises Refused, GymError, or errors of custom code; see `answer_always`."""
+        return await self.find_route(asked)(asked)
+
+    def find_route(self, asked: Asked) -> Route:
+        """Return the route. Raises Refused for an unknown path or method."""
+        method = "GET" if asked.method == "HEAD" else asked.method
+        if found := self.routes.get((method, asked.path)):
+            return found
+        if any(path == asked.path for _, path in self.routes):
+            raise Refused(405, "Method Not Allowed")
+        raise Refused(404, "Not Found")
 
     async def tidy(self) -> None:
-        """Every now and then: forget what nobody uses any more."""
-        ...
+        """Remove expired sessions. Called periodically."""
 
     async def close(self) -> None:
-        """At the end."""
-        ...
-
-
-Routes = Mapping[tuple[str, str], Callable[[Asked], Awaitable[Answer]]]
-"""(method, path) → what answers it."""
+        """Close all sessions. Called at shutdown."""
 
 
 class Refused(Exception):
-    """The request cannot be served; `detail` says why, in the shape that FastAPI gives it."""
+    """Raised if the request cannot be served. `detail` has the reason, in FastAPI's format."""
 
     def __init__(self, status: int, detail: Any, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -71,24 +77,16 @@ class Refused(Exception):
 
 
 async def greet(asked: Asked) -> Answer:
-    """`GET /`, by which clients see that somebody is there."""
+    """Answer `GET /`, which clients use to check that the server is up."""
     return json_answer({"status": "ok"})
 
 
 def json_answer(value: Any, status: int = 200, **more: Any) -> Answer:
-    return Answer(body=dump(value), status=status, **more)
-
-
-def dump(value: Any) -> bytes:
-    """JSON of whatever user code gave: whole numbers of any size, half surrogate pairs, no NaN."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value, default=str).encode()
+    return Answer(body=encode_json(value), status=status, **more)
 
 
 async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answer:
-    """The answer, whatever happens: a failure of ours is a 500 with its text as a JSON string, as NeMo Gym's are."""
+    """Answer a request in every case. A server error is a 500 with its text as a JSON string, as in NeMo Gym."""
     try:
         async with asyncio.timeout(seconds):
             return await served.answer(asked)
@@ -99,7 +97,7 @@ async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answ
     except GymError as problem:
         return json_answer(f"{type(problem).__name__}: {problem}", 500)
     except Exception as bug:
-        logger.exception("%s broke at %s %s", served.name, asked.method, asked.path)
+        logger.exception("%s failed at %s %s", served.name, asked.method, asked.path)
         return json_answer(repr(bug), 500)
 
 
@@ -107,26 +105,12 @@ _OBSERVED = re.compile(r"^ng-rollout/[^/]+/(?:training-token-capture/)?")
 
 
 def plain_path(path: str) -> str:
-    """The route that a path names: without slashes around it, and without the prefix by which NeMo Gym's clients tell
-    which rollout a call is of."""
+    """Return the route of a path, without outer slashes and without the rollout prefix of NeMo Gym's clients."""
     return _OBSERVED.sub("", path.strip("/"))
 
 
-def find_route(routes: Routes, asked: Asked) -> Callable[[Asked], Awaitable[Answer]] | None:
-    """None for a path that no route has. Raises Refused for a method that it does not take."""
-    method = "GET" if asked.method == "HEAD" else asked.method
-    found = routes.get((method, asked.path))
-    if found is None and any(path == asked.path for _, path in routes):
-        raise Refused(405, "Method Not Allowed")
-    return found
-
-
-def not_found() -> Refused:
-    return Refused(404, "Not Found")
-
-
 def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a body. Raises Refused as FastAPI does."""
+    """Return the JSON object of a body. Raises Refused as FastAPI does."""
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -137,9 +121,9 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(body: bytes) -> Any:
-    """orjson refuses half a surrogate pair, which policy models write; the loop's own encoder sends it escaped."""
+    """Parse with the standard library, because orjson rejects half a surrogate pair, which models write."""
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        return json.loads(body, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         raise invalid("json_invalid", ["body", error.pos], "JSON decode error", ctx={"error": error.msg}) from None
     except (ValueError, RecursionError) as error:
@@ -147,16 +131,12 @@ def _read_slowly(body: bytes) -> Any:
         raise invalid("json_invalid", ["body", 0], "JSON decode error", ctx={"error": text}) from None
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def invalid(kind: str, place: list[str | int], message: str, **more: Any) -> Refused:
     return Refused(422, [{"type": kind, "loc": place, "msg": message, **more}])
 
 
 def read_row(body: bytes) -> dict[str, Any]:
-    """A task row: an object with `responses_create_params`, whose nulls mean nothing."""
+    """Return a task row: an object with `responses_create_params`, without nulls in it. Raises Refused."""
     row = read_object(body)
     params = row.get("responses_create_params")
     if params is None:
@@ -179,7 +159,3 @@ def read_params(params: object, place: list[str | int]) -> dict[str, Any]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise invalid("list_type", [*place, "tools"], "Input should be a valid list of tools")
     return given
-
-
-def is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,21 +1,19 @@
-"""One attempt in turns, served as Gymnasium has it: `/reset`, then `/step` with every reply of the policy model."""
+"""Serve one attempt in turns, as in Gymnasium: `/reset`, then `/step` with every reply of the policy model."""
 
 import asyncio
 from typing import Any
 
 from apps.gym.loop.agent_loop import parse_arguments
-from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput
-from apps.gym.rewards import Reward
-from apps.gym.serving.served_request import dump
-from apps.gym.traces.items import Item, Tool, dump_json, function_calls, text_of
+from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput, failed_call
+from apps.gym.traces.items import Item, encode_json, function_calls, text_of
 
 MOST_STEPS = 1_000
 MOST_CHARACTERS = 4_000_000
-"""Of what was said: an attempt that goes on for longer is truncated."""
+"""Maximum length of the conversation; longer attempts are truncated."""
 
 
-class Turns:
-    """A session with what was said in it. The reward comes with the last step, when the whole attempt is verified."""
+class Turns(Session):
+    """A session with its conversation. The last step verifies the attempt and returns the reward."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -26,12 +24,12 @@ class Turns:
         self._end: dict[str, Any] | None = None
 
     def open(self) -> dict[str, Any]:
-        """The reply to `/reset`."""
+        """Return the reply to `/reset`."""
         opening = self.session.opening if isinstance(self.session, Stepped) else []
         return {"observation": _text(opening), "info": {"supports_explicit_close": True}}
 
     async def step(self, response: dict[str, Any]) -> dict[str, Any]:
-        """The reply to `/step`. After the end it is the same for ever."""
+        """Return the reply to `/step`. After the end, the final reply is repeated."""
         async with self._turn:
             if self._end is not None:
                 return self._end
@@ -40,17 +38,8 @@ class Turns:
                 self._end = told
             return told
 
-    async def list_tools(self) -> list[Tool]:
-        return await self.session.list_tools()
-
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         return await self.session.call_tool(name, arguments)
-
-    async def respond(self, items: list[Item]) -> list[Item] | None:
-        return await self.session.respond(items)
-
-    async def verify(self, response: dict[str, Any]) -> Reward:
-        return await self.session.verify(response)
 
     async def close(self) -> None:
         await self.session.close()
@@ -65,7 +54,7 @@ class Turns:
         ]
         said = [*given, *outputs, *step.items]
         self._output += said
-        self._room -= len(dump(said))
+        self._room -= len(encode_json(said))
         truncated = not step.done and (self._steps >= MOST_STEPS or self._room < 0)
         info: dict[str, Any] = {"tool_outputs": outputs}
         told = {
@@ -95,8 +84,7 @@ class Turns:
         try:
             arguments = parse_arguments(call.get("arguments"))
         except ValueError as problem:
-            told = dump_json({"error": f"Invalid tool call arguments: {problem}"})
-            return ToolOutput(text=told, error="invalid_arguments")
+            return failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
         return await self.session.call_tool(str(call.get("name", "")), arguments)
 
 

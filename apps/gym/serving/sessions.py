@@ -1,4 +1,4 @@
-"""Sessions of a served environment: named by a cookie, forgotten after a time without a call, and never too many."""
+"""Sessions of a served environment: named by a cookie, expired when unused, limited in number."""
 
 import asyncio
 import contextlib
@@ -7,33 +7,32 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgspec
+
 from apps.gym.resources.protocol import Session
 from apps.gym.serving.served_request import Refused
 
 VERIFIED_SECONDS = 60.0
-"""How much longer a session lives once it was verified: clients of the protocol never say that they are done."""
+"""Seconds until a verified session expires, because clients of the protocol never close sessions."""
 RETRY_AFTER_SECONDS = 5
 
 
-class OpenSession:
-    """One session and when it ends, by the clock of its Sessions."""
+class OpenSession(msgspec.Struct):
+    """One session and its expiry, by the clock of its Sessions."""
 
-    __slots__ = ("ends_at", "session", "verified")
-
-    def __init__(self, session: Session, ends_at: float) -> None:
-        self.session = session
-        self.ends_at = ends_at
-        self.verified = False
+    session: Session
+    ends_at: float
+    verified: bool = False
 
 
 class Sessions:
-    """At most `most` at once, each for `seconds` after its last call; and as many again that last for one answer."""
+    """At most `most` sessions, each for `seconds` after its last call; and as many again for single answers."""
 
     def __init__(self, *, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._seconds = seconds
         self._clock = clock
-        # The longest untouched first.
+        # Least recently used first.
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._pending = 0
         self._brief = 0
@@ -42,10 +41,9 @@ class Sessions:
         return len(self._open)
 
     async def open(self, opening: Callable[[], Awaitable[Session]]) -> str:
-        """The name of the new session, which nobody can guess. Raises Refused where all are in use, and what `opening`
-        raises."""
+        """Return the random name of the new session. Raises Refused if all are in use, and errors of `opening`."""
         await self._make_room()
-        # A session takes its place from before it is opened: many may be opening at once.
+        # A session counts before it is opened, because many may be opening at once.
         self._pending += 1
         try:
             session = await opening()
@@ -54,16 +52,18 @@ class Sessions:
         return self.add(session)
 
     def add(self, session: Session) -> str:
-        """A session that is open, whatever the cap."""
+        """Add an open session, ignoring the limit. Return its name."""
         name = secrets.token_urlsafe(24)
         self._open[name] = OpenSession(session, self._clock() + self._seconds)
         return name
 
     @contextlib.asynccontextmanager
     async def borrow(self, opening: Callable[[], Awaitable[Session]]) -> AsyncIterator[Session]:
-        """A session without a name, for one answer. Raises Refused where too many are, and what `opening` raises.
+        """Yield an unnamed session for one answer.
 
-        They are counted apart from those with a name: what is open could else never be verified once all are in use.
+        Raises Refused if there are too many, and errors of `opening`.
+
+        Counted separately from named sessions. Otherwise open sessions could not be verified when all are in use.
         """
         if self._brief >= self._most:
             raise self._refuse(f"{self._most:,} verifications are in progress.")
@@ -82,7 +82,7 @@ class Sessions:
 
     async def _make_room(self) -> None:
         await self.sweep()
-        # Others may have come in while a session was being closed.
+        # Others may have been opened while a session was closed.
         while len(self._open) + self._pending >= self._most:
             done = next((name for name, held in self._open.items() if held.verified), None)
             if done is None:
@@ -90,7 +90,7 @@ class Sessions:
             await self.close(done)
 
     def find(self, name: str) -> Session | None:
-        """The session, which lives on from now; None where there is none of that name (any more)."""
+        """Return the session and extend its lifetime, or None if there is none of that name."""
         held = self._open.get(name)
         if held is None or held.ends_at <= self._clock():
             return None
@@ -106,7 +106,7 @@ class Sessions:
             held.ends_at = min(held.ends_at, self._clock() + VERIFIED_SECONDS)
 
     async def close(self, name: str) -> bool:
-        """Whether there was one."""
+        """Close a session. Return True if there was one."""
         held = self._open.pop(name, None)
         if held is not None:
             await held.session.close()

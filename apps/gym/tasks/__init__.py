@@ -1,1 +1,1 @@
-"""Task rows: what they are read from, what they may say, and what a dataset of them is made of."""
+"""Read and validate task rows, and compute the statistics of a dataset."""

@@ -1,6 +1,9 @@
-"""What a dataset is made of, in one pass and constant memory: examples, tools, words, turns, temperature, and every
-other field, as `gym dataset collate` counts them (NeMo Gym, nemo_gym/train_data_utils.py). A field may hold numbers in
-one row and texts in the next: both are counted, where the original breaks off."""
+"""Compute the statistics of a dataset in one pass and constant memory.
+
+They cover examples, tools, words, turns, temperature and all other fields, as `gym dataset collate` counts them (NeMo
+Gym, nemo_gym/train_data_utils.py). A field may hold numbers in one row and texts in the next; both are counted, whereas
+the original fails.
+"""
 
 import json
 import math
@@ -21,7 +24,7 @@ EXACT_UNIQUE = 1024
 
 
 class Spread:
-    """Count, mean, least, largest and the sample's standard deviation of numbers (Welford's method)."""
+    """Count, mean, minimum, maximum and sample standard deviation of numbers (Welford's method)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,7 +41,7 @@ class Spread:
     def figures(self) -> dict[str, float | None]:
         std = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
         figures = {"mean": self._mean, "min": self._least, "max": self._largest, "std": std}
-        # Numbers near the end of what a float holds have no finite deviation, and JSON has no other number.
+        # Numbers near the maximum of floats have no finite deviation, which JSON cannot express.
         return {
             "count": self.count,
             **{name: value if self.count and math.isfinite(value) else None for name, value in figures.items()},
@@ -46,7 +49,7 @@ class Spread:
 
 
 class Distinct:
-    """How many different texts: exactly up to 1,024, beyond that by the smallest of their hashes (a few per cent)."""
+    """Number of different texts: exact up to 1,024, then estimated from the smallest hashes (within a few per cent)."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -72,7 +75,7 @@ class Distinct:
 
 
 class Field:
-    """What one field of the rows holds; of a list, each of its members counts."""
+    """Statistics of one field. Each member of a list counts."""
 
     def __init__(self) -> None:
         self.rows = self.nulls = self.others = 0
@@ -107,7 +110,7 @@ class Field:
 
 
 class DatasetMetrics:
-    """Rows go in one by one; `figures` is JSON that says it all."""
+    """Statistics of rows that are added one by one. `figures` returns them as JSON."""
 
     def __init__(self) -> None:
         self.examples = 0
@@ -119,7 +122,7 @@ class DatasetMetrics:
         self.tags: Counter[str] = Counter()
 
     def add(self, row: TaskRow, *, size: int, split: str = "", tags: tuple[str, ...] = ()) -> None:
-        """One row that is a task, the bytes it has as JSON, and how it is marked."""
+        """Add a task row. `size` is its bytes as JSON; `split` and `tags` are its marks."""
         self.examples += 1
         self.row_bytes.add(size)
         params = row[PARAMS]
@@ -169,7 +172,10 @@ class DatasetMetrics:
 
 
 def as_nemo_gym(figures: dict[str, Any]) -> dict[str, Any]:
-    """The same as NeMo Gym writes it beside a dataset. Of a mixed field: what it holds more of."""
+    """Return the figures in the form in which NeMo Gym writes them beside a dataset.
+
+    A mixed field has those of its most frequent type.
+    """
     answer: dict[str, Any] = {
         "Number of examples": figures["examples"],
         "Number of tools": _spread(figures["tools"]),
@@ -188,11 +194,8 @@ def as_nemo_gym(figures: dict[str, Any]) -> dict[str, Any]:
 
 def _spread(figures: dict[str, Any]) -> dict[str, Any]:
     named = {"Average": "mean", "Min": "min", "Max": "max", "Standard deviation": "std"}
+    values = {name: figures[key] or 0.0 for name, key in named.items()}
     return {
         "Total # non-null values": figures["count"],
-        **{name: _rounded(figures[key] or 0.0) for name, key in named.items()},
+        **{name: round(value, 2 if abs(value) >= 1 else 3) for name, value in values.items()},
     }
-
-
-def _rounded(value: float) -> float:
-    return round(value, 2) if value >= 1 or value <= -1 else round(value, 3)

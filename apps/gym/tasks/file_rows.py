@@ -1,4 +1,4 @@
-"""One line of a file as a row: strictly read, or refused with the place and what would be right."""
+"""Read one line of a file as a row, strictly, or refuse it with the place and a remedy."""
 
 import json
 import re
@@ -13,8 +13,11 @@ from apps.gym.traces.items import TaskRow
 
 
 class RowRefused(Exception):
-    """A line that is no task: `code` is stable and short, `pointer` (RFC 6901) is the place in the row where there is
-    one, and `message`, for people, begins with it."""
+    """Raised for an invalid line.
+
+    `code` is short and stable. `pointer` (RFC 6901) is the place in the row, if known. `message` is for users and
+    begins with it.
+    """
 
     def __init__(self, code: str, message: str, *, pointer: str = "") -> None:
         self.code = code
@@ -24,7 +27,7 @@ class RowRefused(Exception):
 
 
 def read_row(line: bytes) -> tuple[str, TaskRow]:
-    """The text of one line and the object in it, or RowRefused."""
+    """Return the text of one line and its object. Raises RowRefused."""
     text = _decode(line).strip()
     row = _load(text)
     _check_keys(text, row)
@@ -62,7 +65,7 @@ def _load(text: str) -> TaskRow:
         raise RowRefused("not_json", f"not JSON: {error.msg} (column {error.colno})") from None
     if not isinstance(row, dict):
         raise RowRefused("wrong_type", f"the line holds {kind_of(row)}, not a JSON object")
-    # The count of brackets bounds the depth: only lines with many are walked.
+    # The number of brackets limits the depth, so few lines need the check.
     if text.count("{") + text.count("[") > MAX_DEPTH:
         check_depth(row)
     return row
@@ -73,9 +76,9 @@ _KEY = re.compile(r'"\s*:')
 
 
 def _check_keys(text: str, row: TaskRow) -> None:
-    """A name twice in one object: one of the two values would be lost without a word."""
-    # Every name is followed by a colon, and so are some quotes inside texts: only where there are more of these than
-    # names is it worth parsing again.
+    """Refuse a repeated name in an object: one of its values would be lost silently."""
+    # Every name is followed by a colon, and so are some quotes inside texts. Only if there are more of these than
+    # names, parse again.
     if len(_KEY.findall(text)) > _count_keys(row):
         json.loads(text, object_pairs_hook=_refuse_repeated)
 
@@ -97,12 +100,12 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(names) < len(pairs):
         seen: set[str] = set()
         name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise RowRefused("duplicate_key", f"the name {cut(name, 80)!r} stands twice in one object")
+        raise RowRefused("duplicate_key", f"the name {cut(name, 80)!r} is repeated in one object")
     return names
 
 
 def check_depth(row: TaskRow) -> None:
-    """Raises RowRefused for what is nested deeper than anything here follows."""
+    """Raise RowRefused for deep nesting."""
     level: list[Any] = [row]
     for _ in range(MAX_DEPTH):
         values = [value for holder in level for value in (holder.values() if isinstance(holder, dict) else holder)]

@@ -1,6 +1,6 @@
-"""The parameters of a task row, which hold its prompt: known ones, each of its type and in its range."""
+"""Validate the parameters of a task row, which contain its prompt: names, types and ranges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -8,8 +8,79 @@ import msgspec
 
 from apps.gym.redaction.shortening import pointer_step
 from apps.gym.tasks.file_rows import RowRefused, wrong_type
-from apps.gym.tasks.item_checks import find_choice_problem, find_item_problem
 from apps.gym.traces.items import TaskRow
+
+ROLES = ("user", "assistant", "system", "developer")
+OWN_TYPES = ("message", "function_call", "function_call_output", "reasoning")
+# Other item types of the Responses API, passed on unchanged.
+_OTHERS = (
+    "apply_patch_call apply_patch_call_output code_interpreter_call compaction computer_call computer_call_output "
+    "custom_tool_call custom_tool_call_output file_search_call image_generation_call item_reference local_shell_call "
+    "local_shell_call_output mcp_approval_request mcp_approval_response mcp_call mcp_list_tools shell_call "
+    "shell_call_output web_search_call"
+)
+TYPES = frozenset([*OWN_TYPES, *_OTHERS.split()])
+TOOL_CHOICES = ("auto", "none", "required")
+
+Found = tuple[str, str, str]
+"""Code, place below the item, requirement."""
+
+
+def find_item_problem(item: Mapping[str, Any]) -> Found | None:
+    """Return why this is not a valid item of a prompt, or None."""
+    kind, role = item.get("type"), item.get("role")
+    if not isinstance(kind, str) and not isinstance(role, str):
+        return "missing", "", "has neither role nor type"
+    if kind is not None and (not isinstance(kind, str) or kind not in TYPES):
+        return "unknown_type", "/type", f"must be {_any_of(OWN_TYPES)}, or another item of the Responses API"
+    if kind == "function_call":
+        return _text_problem(item, ("name", "call_id", "arguments"))
+    if kind == "function_call_output":
+        return _output_problem(item)
+    return _message_problem(item) if kind in (None, "message") else None
+
+
+def find_choice_problem(value: object) -> Found | None:
+    """Return why this is not a valid `tool_choice`, or None."""
+    if isinstance(value, str):
+        if value not in TOOL_CHOICES:
+            return "wrong_value", "", f"must be {_any_of(TOOL_CHOICES)}, or an object that names a tool"
+        return None
+    if not isinstance(value, dict):
+        return "wrong_type", "", "must be text or an object"
+    return _text_problem(value, ("type", "name") if value.get("type") == "function" else ("type",))
+
+
+def _message_problem(item: Mapping[str, Any]) -> Found | None:
+    if item.get("role") not in ROLES:
+        return "wrong_value", "/role", f"must be {_any_of(ROLES)}"
+    content = item.get("content")
+    if isinstance(content, str):
+        return None
+    if not isinstance(content, list):
+        return "wrong_type", "/content", "must be text or a list of parts"
+    for index, part in enumerate(content):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            return "wrong_type", f"/content/{index}", "must be an object with a type"
+    return None
+
+
+def _output_problem(item: Mapping[str, Any]) -> Found | None:
+    if not isinstance(item.get("output"), str | list):
+        return "wrong_type", "/output", "must be text or a list of parts"
+    return _text_problem(item, ("call_id",))
+
+
+def _text_problem(holder: Mapping[str, Any], names: tuple[str, ...]) -> Found | None:
+    for name in names:
+        if not isinstance(holder.get(name), str):
+            return "wrong_type" if name in holder else "missing", f"/{name}", "must be text"
+    return None
+
+
+def _any_of(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
 
 PARAMS = "responses_create_params"
 _NAMES = (
@@ -21,7 +92,7 @@ PARAM_KEYS = frozenset(_NAMES.split())
 
 
 def find_params(row: TaskRow) -> dict[str, Any]:
-    """The object of them, of known names. Raises RowRefused."""
+    """Return the parameters object, with known names only. Raises RowRefused."""
     if PARAMS not in row:
         close = get_close_matches(PARAMS, row, n=1)
         hint = f" (did you mean {PARAMS} where it says {close[0]}?)" if close else ""
@@ -44,7 +115,7 @@ _Fields = dict[str, msgspec.Raw]
 
 
 def without_null_params(text: str) -> str:
-    """The same text but for keys of the parameters that are null; every other value keeps its own spelling."""
+    """Return the text without parameters that are null. All other values keep their spelling."""
     fields = msgspec.json.decode(text, type=_Fields)
     params = msgspec.json.decode(fields[PARAMS], type=_Fields)
     kept = {key: raw for key, raw in params.items() if bytes(raw) != b"null"}
@@ -52,7 +123,7 @@ def without_null_params(text: str) -> str:
 
 
 def check_params(params: dict[str, Any]) -> None:
-    """Raises RowRefused for the first that is wrong, and where there is no prompt."""
+    """Raise RowRefused for the first invalid parameter, or if there is no prompt."""
     for key, value in params.items():
         if check := _CHECKS.get(key):
             check(value, f"/{PARAMS}/{key}")
@@ -85,7 +156,7 @@ def _check_tools(value: object, pointer: str) -> None:
         if not isinstance(tool, dict):
             raise wrong_type(at, "an object", tool)
         if isinstance(tool.get("function"), dict):
-            message = "must not be there: tools are flat here, all beside type"
+            message = "is not allowed. Tools are flat: all keys are next to type"
             raise RowRefused("wrong_shape", message, pointer=f"{at}/function")
         if tool.get("type", "function") != "function":
             raise RowRefused("wrong_type", "must be function", pointer=f"{at}/type")
@@ -111,7 +182,7 @@ def _of(wanted: str, *types: type) -> Callable[[object, str], None]:
 
 def _check_stream(value: object, pointer: str) -> None:
     if value is not False:
-        raise RowRefused("wrong_type", "can only be false: replies are recorded whole", pointer=pointer)
+        raise RowRefused("wrong_type", "must be false, because streaming is not supported", pointer=pointer)
 
 
 def _check_choice(value: object, pointer: str) -> None:
@@ -130,13 +201,12 @@ def _between(least: float, most: float) -> Callable[[object, str], None]:
     return check
 
 
-def _whole(least: int, most: int | None = None) -> Callable[[object, str], None]:
+def _whole(least: int) -> Callable[[object, str], None]:
     def check(value: object, pointer: str) -> None:
         if type(value) is not int:
             raise wrong_type(pointer, "a whole number", value)
-        if value < least or (most is not None and value > most):
-            wanted = f"{least} or more" if most is None else f"from {least} to {most}"
-            raise RowRefused("out_of_range", f"must be {wanted}", pointer=pointer)
+        if value < least:
+            raise RowRefused("out_of_range", f"must be {least} or more", pointer=pointer)
 
     return check
 

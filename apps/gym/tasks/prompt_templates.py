@@ -1,4 +1,4 @@
-"""Ask the same tasks in another way: a collection's prompt template in place of the rows' own prompts."""
+"""Change how tasks are asked: a collection's prompt template replaces the rows' own prompts."""
 
 from typing import Any
 
@@ -13,16 +13,21 @@ SYSTEM_ROLES = {"system", "developer"}
 
 
 class PromptTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is empty leaves the row's own. A gap is a dotted path into the row; `{prompt}` is its own user message."""
+    """A prompt template.
+
+    Empty parts keep those of the row.
+
+    A placeholder is a dotted path into the row; `{prompt}` is the original user message.
+    """
 
     system: str = ""
-    """In place of the row's system messages and instructions."""
+    """Replaces the row's system messages and instructions."""
     user: str = ""
-    """In place of the row's last message of a user."""
+    """Replaces the row's last user message."""
 
 
 def find_template_problems(template: PromptTemplate) -> dict[str, str]:
-    """By its part: what is wrong with it."""
+    """Return the problems by part."""
     found = {}
     for name in ("system", "user"):
         text = getattr(template, name)
@@ -37,7 +42,7 @@ def find_template_problems(template: PromptTemplate) -> dict[str, str]:
 
 
 def apply_prompt_template(template: PromptTemplate, row: TaskRow) -> TaskRow:
-    """The row with its prompt as the template has it. Raises GapEmpty."""
+    """Return the row with the prompt of the template. Raises GapEmpty."""
     if not template.system and not template.user:
         return row
     items = input_items(row)
@@ -57,7 +62,7 @@ def apply_prompt_template(template: PromptTemplate, row: TaskRow) -> TaskRow:
 
 
 def ask_as_planned(template: PromptTemplate, row: TaskRow) -> TaskRow:
-    """The same for an attempt: a row that lacks what the template needs fails for good."""
+    """Apply the template for an attempt. Raises a permanent EnvironmentFault if the row lacks a value."""
     try:
         return apply_prompt_template(template, row)
     except GapEmpty as gap:

@@ -1,4 +1,4 @@
-"""Which keys of a rollout row are its task's, which its attempt's, and which its verifier's."""
+"""Decide which keys of a rollout row belong to its task, its attempt or its verifier."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,11 @@ from apps.gym.tasks.parameters import PARAMS
 from apps.gym.traces.items import TaskRow
 
 DETAILS = "_gymweb_details"
-"""In which field of a row, or of a verdict, our own name the fields that are of the verifier, not of the task."""
+"""Field of a row or verdict in which GymWeb lists the fields that belong to the verifier."""
 OURS = "gymweb"
-"""Where a row that went out from here says what NeMo Gym has no field for."""
+"""Field of an exported row for data that NeMo Gym has no field for."""
 ECHOED = "task"
-"""Under OURS: the task's own fields where the verifier's have the same names."""
+"""Key under OURS: the task's own fields if the verifier's have the same names."""
 _REPEATED = ("expected_answer",)
 
 _OF_THE_ATTEMPT = frozenset(
@@ -26,8 +26,7 @@ _OF_THE_ATTEMPT = frozenset(
         "verification_skipped",
     }
 )
-"""Keys of a rollout row that are of the attempt, not of its task; so is every key that starts with one of
-PREFIXES."""
+"""Keys of a rollout row that belong to the attempt, as do all keys that start with one of PREFIXES."""
 PREFIXES = ("_ng_", "ng_", "_gymweb")
 
 _SAID = (
@@ -38,8 +37,11 @@ _SAID = (
     "total_reward truncated value"
 )
 _VERIFIERS_SAY = frozenset(_SAID.split())
-"""What the public resource servers add to a row as they verify it. A row whose task is not at hand, and that does not
-name them, is parted by these names: sent back to `/verify`, they would break it."""
+"""Fields that the public resource servers add to a row when they verify it.
+
+They are removed from a row whose task is unavailable and that does not list them: sent back to `/verify`, they would
+break it.
+"""
 
 
 def is_of_attempt(key: str) -> bool:
@@ -47,7 +49,7 @@ def is_of_attempt(key: str) -> bool:
 
 
 def own_task(row: Mapping[str, Any]) -> TaskRow:
-    """The task of a rollout row, as far as the row itself tells: less the attempt, less what its verifier said."""
+    """Return the task of a rollout row, without the fields of the attempt and the verifier."""
     named = verifier_fields(row)
     said = _VERIFIERS_SAY if named is None else named
     task = {key: value for key, value in row.items() if not is_of_attempt(key) and key not in said}
@@ -56,14 +58,16 @@ def own_task(row: Mapping[str, Any]) -> TaskRow:
     ours = row.get(OURS)
     echoed = ours.get(ECHOED) if isinstance(ours, dict) else None
     if not isinstance(echoed, dict):
-        # Servers of ours repeat the task's expected answer beside what they say, and have no place for the rest.
+        # GymWeb's servers repeat only the task's expected answer.
         echoed = {key: row[key] for key in _REPEATED if key in row}
     return {**task, **{key: echoed[key] for key in named if key in echoed}}
 
 
 def verifier_fields(row: Mapping[str, Any]) -> frozenset[str] | None:
-    """The fields that the row itself says to be of its verifier; None where it says nothing of them. No verifier says
-    what was asked, nor what is of the attempt."""
+    """Return the fields that the row declares as verifier output; None without a declaration.
+
+    Request and attempt fields never belong to it.
+    """
     named = row.get(DETAILS)
     if not isinstance(named, list):
         return None
@@ -71,8 +75,10 @@ def verifier_fields(row: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def verifier_details(row: Mapping[str, Any], task: TaskRow) -> dict[str, Any]:
-    """What the verifier said beside the reward: the fields that are named as such, else those that the task does not
-    have, or has with another value."""
+    """Return the verifier output besides the reward.
+
+    These are the declared fields, otherwise the fields that the task lacks or that differ.
+    """
     named = verifier_fields(row)
     if named is not None:
         return {key: value for key, value in row.items() if key in named}
@@ -84,8 +90,10 @@ def verifier_details(row: Mapping[str, Any], task: TaskRow) -> dict[str, Any]:
 
 
 def with_details(row: TaskRow, details: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TaskRow]]:
-    """The row with the verifier's fields beside the task's, as NeMo Gym's servers answer, and their names; and, for the
-    field OURS, what the task itself has under these names."""
+    """Return the row with the verifier's fields and their names, as NeMo Gym's servers do.
+
+    The second value is for the field OURS: the task's own values of these names.
+    """
     said = {key: value for key, value in details.items() if key != PARAMS and not is_of_attempt(key)}
     echoed = {key: row[key] for key in said if key in row}
     return {**row, **said, DETAILS: sorted(said)}, {ECHOED: echoed} if said else {}

@@ -1,4 +1,4 @@
-"""Task files: one line of JSONL becomes a task, or an error that names the place and what would be right."""
+"""Parse task files: one line of JSONL becomes a task, or an error with the place and a remedy."""
 
 import json
 import re
@@ -18,7 +18,7 @@ ID_KEYS = ("id", "uuid", "task_id", "_ng_task_index")
 
 @dataclass(frozen=True, slots=True)
 class ParsedTask:
-    """A task as it is stored. `row_json` is the line as it came but for stripped nulls; `row` is the same, parsed."""
+    """A task to store. `row_json` is the original line without stripped nulls; `row` is the parsed row."""
 
     row_json: str
     row: TaskRow
@@ -29,18 +29,20 @@ class ParsedTask:
 
 
 def parse_line(line: bytes) -> ParsedTask:
-    """The task of one line, or RowRefused.
+    """Return the task of one line.
 
-    The text is kept rather than written anew, so that key order, big integers and the form of numbers survive.
+    Raises RowRefused.
+
+    The original text is kept, so that key order, big integers and the format of numbers survive.
     """
     return check_task(*read_row(line))
 
 
 def parse_changed(line: bytes, change: Callable[[TaskRow], TaskRow]) -> ParsedTask:
-    """The task that the row of one line is changed into, or RowRefused."""
+    """Return the task made by applying `change` to the row of one line. Raises RowRefused."""
     text, row = read_row(line)
     if _LONG_NUMBER.search(text):
-        # A number that orjson gives as a float: Python's own parser keeps all its digits.
+        # orjson reads such a number as a float; Python's parser keeps all its digits.
         row = json.loads(text)
         changed = change(row)
         return check_task(json.dumps(changed, ensure_ascii=False), changed)
@@ -52,7 +54,7 @@ _LONG_NUMBER = re.compile(r"\d{19}")
 
 
 def check_task(text: str, row: TaskRow) -> ParsedTask:
-    """The row as a task, or RowRefused."""
+    """Return the row as a task. Raises RowRefused."""
     params = find_params(row)
     if any(value is None for value in params.values()):
         text = without_null_params(text)
@@ -69,7 +71,7 @@ def check_task(text: str, row: TaskRow) -> ParsedTask:
 
 
 def prompt_excerpt(row: TaskRow) -> str:
-    """The start of the last user message, on one line: what a list of tasks shows."""
+    """Return the start of the last user message on one line, for lists of tasks."""
     items = input_items(row)
     asked = [item for item in items if item_type(item) == "message" and item.get("role") == "user"]
     spoken = asked or [item for item in items if item_type(item) == "message"]
@@ -77,8 +79,11 @@ def prompt_excerpt(row: TaskRow) -> str:
 
 
 def external_id(row: TaskRow) -> str:
-    """The row's own id as it is, or nothing. One that cannot be stored whole is refused: cut, it would be another's.
-    So is one of another kind: passed over, the row would have another id than its file says, or none."""
+    """Return the id of the row, or an empty text.
+
+    Ids that are too long are refused, because cut they might be equal to others. Ids of other types are refused too,
+    because otherwise the id would differ from that in the file.
+    """
     for key in ID_KEYS:
         value = row.get(key)
         if value is not None and value != "":
@@ -88,35 +93,31 @@ def external_id(row: TaskRow) -> str:
 
 def _whole_id(key: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise wrong_type(f"/{key}", "text or a whole number, since it is the row's id", value)
-    # Python writes no whole number of thousands of digits as text.
+        raise wrong_type(f"/{key}", "text or a whole number, because it is the row id", value)
+    # Python does not write integers of thousands of digits as text.
     is_long = len(value) > ID_CHARS if isinstance(value, str) else abs(value) >= 10**ID_CHARS
     if is_long:
-        raise RowRefused("too_long", f"must have at most {ID_CHARS} characters: it is the row's id", pointer=f"/{key}")
-    # PostgreSQL stores no NUL in text.
+        raise RowRefused("too_long", f"must have at most {ID_CHARS} characters (row id)", pointer=f"/{key}")
+    # PostgreSQL cannot store NUL in text.
     return str(value).replace("\x00", " ")
 
 
 def read_marks(row: TaskRow) -> tuple[str, tuple[str, ...]]:
-    """The split and the tags that a stored row says itself. Earlier ones may hold other things of that name."""
-    try:
-        tags = _tags(row.get("tags"))
-    except RowRefused:
-        tags = ()
-    try:
-        split = _split(row.get("split"))
-    except RowRefused:
-        split = _plain(value, MARK_CHARS) if isinstance(value := row.get("split"), str) else ""
-    return split, tags
+    """Return the split and the tags of a stored row."""
+    return _split(row.get("split")), _tags(row.get("tags"))
 
 
 def _split(value: object) -> str:
-    """Cut it would be another split, and anything else of that name would be dropped without a word."""
+    """Return the split.
+
+    Invalid values are refused, because cutting or dropping them would silently change the split.
+    """
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise wrong_type("/split", "text or a whole number", value)
-    # Python writes no whole number of thousands of digits as text; one character more than the limit tells.
+    # Python does not write integers of thousands of digits as text. One more character than the limit is enough to
+    # compare.
     most = MARK_CHARS - 1
     if abs(value) >= 10**most if isinstance(value, int) else len(_plain(value, MARK_CHARS + 1)) > MARK_CHARS:
         raise RowRefused("too_long", f"must have at most {MARK_CHARS} characters", pointer="/split")
@@ -124,7 +125,7 @@ def _split(value: object) -> str:
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    """Anything else of that name would be dropped without a word."""
+    """Return the tags. Invalid values are refused rather than dropped silently."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -136,5 +137,5 @@ def _tags(value: object) -> tuple[str, ...]:
 
 
 def _plain(text: str, limit: int) -> str:
-    # PostgreSQL stores no NUL in text. Cutting first keeps a megabyte of prompt cheap.
+    # PostgreSQL cannot store NUL in text. Cutting first avoids work on long prompts.
     return " ".join(text[: 4 * limit].replace("\x00", " ").split())[:limit]

@@ -1,4 +1,4 @@
-"""Tools as people write them: read as flat Responses tools, with every mistake named by its place."""
+"""Parse tools written by users into flat Responses tools, and report every mistake with its place."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ _SHOWN = 200
 
 
 class ToolsRefused(Exception):
-    """`problems` are sentences that begin with a JSON pointer into what was given."""
+    """Raised for invalid tools. `problems` are sentences that start with a JSON pointer into the input."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -23,9 +23,9 @@ class ToolsRefused(Exception):
 
 
 def read_tools(given: object) -> list[Tool]:
-    """Function tools with names of their own and parameters that are a JSON Schema of an object.
+    """Return function tools with unique names, whose parameters are JSON Schemas of objects.
 
-    The nested tools of Chat Completions are read as well. Raises ToolsRefused with all that is wrong at once.
+    Nested tools of Chat Completions are accepted too. Raises ToolsRefused with all problems at once.
     """
     if not isinstance(given, list):
         raise ToolsRefused(["Give a list of tools."])
@@ -60,7 +60,7 @@ def _problems_of(at: str, tool: Any) -> list[str]:
         return [f"{at} must be an object with type, name, description and parameters."]
     tool.setdefault("type", "function")
     if tool["type"] != "function":
-        return [f"{at}/type must be “function”, not {_show(tool['type'])}: others are their provider's own."]
+        return [f"{at}/type must be “function”, not {_show(tool['type'])}. Other types are provider-specific."]
     problems = []
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -77,7 +77,7 @@ def _problems_of(at: str, tool: Any) -> list[str]:
 def _problems_of_schema(at: str, schema: Any) -> list[str]:
     if not isinstance(schema, dict):
         return [f"{at} must be a JSON Schema, an object, not {_show(schema)}."]
-    # Imported here: it takes a tenth of a second that most processes need not spend.
+    # Imported here, because it takes 0.1 s that most processes do not need to spend.
     from jsonschema import Draft202012Validator
 
     try:
@@ -94,7 +94,7 @@ def _explain(at: str, error: Any) -> str:
     if at.endswith("/type"):
         return f"{at} is {_show(error.instance)}: a type is {_TYPES}, or a list of these."
     message = shorten(error.message, _SHOWN)
-    return f"{at} is no JSON Schema: {message}."
+    return f"{at} is not a JSON Schema: {message}."
 
 
 def _pointer(path: Any) -> str:

@@ -1,1 +1,1 @@
-"""What an attempt leaves behind: events, conversation items, and the shapes made of them."""
+"""Traces of attempts: events, conversation items, and conversions of them."""

@@ -1,6 +1,6 @@
-"""Align the steps of several attempts at one task: what they have in common, where they part, what stands where.
+"""Align the steps of several attempts at one task: common steps, the first difference, and matching positions.
 
-The first attempt is the one that the others are aligned with, each by itself; what only others did stands between.
+Other attempts are aligned with the first one, independently; additional steps are placed in between.
 """
 
 import json
@@ -10,15 +10,19 @@ from typing import Any, NamedTuple
 import orjson
 
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, TraceUnion, Verification
-from apps.gym.traces.items import Item, item_type, text_of
+from apps.gym.traces.items import Item, item_type, read_json, text_of
+from apps.gym.traces.word_differences import common_ends
 
 SAME, ALIKE = 3_000_001, 1_000_000
-"""What it is worth to align two steps that say the same, and two of one kind that differ: as three to one, and of
-alignments that are worth as much, the one with more that is the same. Others stand apart."""
+"""Scores of aligning two equal steps, and two different steps of one kind: three to one, and ties prefer more equal
+steps.
+
+Other steps are not aligned.
+"""
 
 
 class Step(NamedTuple):
-    """One thing that was said, called, returned or judged. `seq` is its event, `error` what went wrong with it."""
+    """One message, call, result or verdict. `seq` is the number of its event, `error` its error."""
 
     kind: str
     name: str
@@ -34,11 +38,11 @@ class Step(NamedTuple):
 
 
 Row = tuple[Step | None, ...]
-"""One step of each attempt that has it there, in the order of the attempts."""
+"""One aligned step: each attempt's step or None, in the order of the attempts."""
 
 
 def steps_of(events: Sequence[tuple[int, TraceUnion]]) -> list[Step]:
-    """From (seq, event). Sessions and what a judge was asked are no steps of the attempt."""
+    """Return the steps of (seq, event) pairs. Sessions and judge calls are not steps."""
     steps: list[Step] = []
     for seq, event in events:
         match event:
@@ -58,11 +62,12 @@ def steps_of(events: Sequence[tuple[int, TraceUnion]]) -> list[Step]:
 
 
 def align(attempts: Sequence[Sequence[Step]]) -> list[Row]:
-    """The rows in order: read down, each column is its attempt. Quadratic in their lengths where they differ."""
+    """Return the rows in order; each column is one attempt. Takes quadratic time where attempts differ."""
     if not attempts:
         return []
     first, others = attempts[0], attempts[1:]
-    # For each place before, between and after the steps of the first: what others have there; and who has its step.
+    # For each position before, between and after the steps of the first attempt: the steps of the others there, and the
+    # aligned ones.
     between: list[list[list[Step]]] = [[[] for _ in others] for _ in range(len(first) + 1)]
     beside: list[list[Step | None]] = [[None] * len(others) for _ in first]
     for column, other in enumerate(others):
@@ -82,18 +87,18 @@ def align(attempts: Sequence[Sequence[Step]]) -> list[Row]:
 
 
 def is_common(row: Row) -> bool:
-    """Whether all attempts have it, and it says the same in all."""
+    """Return True if all attempts have the same step here."""
     first = row[0]
     return first is not None and all(step is not None and step.is_same(first) for step in row)
 
 
 def count_common(rows: Sequence[Row]) -> int:
-    """How many rows are common before the attempts part."""
+    """Return the number of common rows before the attempts diverge."""
     return next((index for index, row in enumerate(rows) if not is_common(row)), len(rows))
 
 
 def _level(columns: list[list[Step]]) -> list[Row]:
-    """What only others have at one place. Those of one kind stand in a row."""
+    """Return rows for steps that only other attempts have at one position. Steps of one kind share a row."""
     rows: list[Row] = []
     left = [list(column) for column in columns]
     while any(left):
@@ -104,20 +109,15 @@ def _level(columns: list[list[Step]]) -> list[Row]:
 
 
 def _align_two(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
-    start, shortest = 0, min(len(mine), len(theirs))
-    while start < shortest and mine[start].is_same(theirs[start]):
-        start += 1
-    end = 0
-    while end < shortest - start and mine[-1 - end].is_same(theirs[-1 - end]):
-        end += 1
+    start, end = common_ends(mine, theirs, Step.is_same)
     middle = _align_middle(mine[start : len(mine) - end], theirs[start : len(theirs) - end])
     tail = zip(mine[len(mine) - end :], theirs[len(theirs) - end :], strict=True)
     return [*zip(mine[:start], theirs[:start], strict=True), *middle, *tail]
 
 
 def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
-    """The alignment of the most worth (Needleman and Wunsch 1970, gaps for nothing)."""
-    # What is like, and what is the same, as numbers: they are compared far more often than there are steps.
+    """Return the alignment with the highest score (Needleman and Wunsch 1970, without gap penalty)."""
+    # Kinds and equality as numbers, because there are far more comparisons than steps.
     kinds: dict[object, int] = {}
     whole: dict[object, int] = {}
     mine_keys, their_keys = ([_key(step, kinds, whole) for step in each] for each in (mine, theirs))
@@ -151,15 +151,13 @@ def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[St
 
 
 def _key(step: Step, kinds: dict[object, int], whole: dict[object, int]) -> tuple[int, int]:
-    """The same first number for steps that are like each other, the same second one for those that are the same."""
+    """Assign equal first numbers to similar steps, and equal second numbers to equal steps."""
     kind = kinds.setdefault((step.kind, step.name), len(kinds))
     return kind, whole.setdefault((kind, step.text, step.error), len(whole))
 
 
 def _worth(one: Step, other: Step) -> int:
-    if not one.is_like(other):
-        return 0
-    return SAME if one.is_same(other) else ALIKE
+    return SAME if one.is_same(other) else ALIKE if one.is_like(other) else 0
 
 
 def _item_step(item: Item, seq: int, where: str) -> Step:
@@ -168,7 +166,7 @@ def _item_step(item: Item, seq: int, where: str) -> Step:
         role = str(item.get("role", ""))
         return Step(where, role, text_of(item) or _json(item.get("content")), seq)
     if kind == "reasoning":
-        return Step("reasoning", "", text_of(item) or "not told", seq)
+        return Step("reasoning", "", text_of(item) or "unknown", seq)
     if kind == "function_call":
         arguments = item.get("arguments", "")
         return Step("call", str(item.get("name", "")), _normal_json(arguments), seq)
@@ -183,19 +181,16 @@ def _verdict(event: Verification) -> str:
 
 
 def _normal_json(given: Any) -> str:
-    """JSON objects and arrays with their keys in order, so that what means the same is the same; others as they are."""
+    """Return JSON with sorted keys, so that equal values compare equal. Other text is unchanged."""
     if isinstance(given, str):
         text = str(given)
-        try:
-            given = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return text
+        given = read_json(text, default=text)
         if not isinstance(given, dict | list):
             return str(given) if isinstance(given, str) else _json(given)
         try:
             return _written(given)
         except TypeError:
-            return text  # deeper than orjson writes what it reads
+            return text  # nested deeper than orjson can write
     return _json(given)
 
 

@@ -1,12 +1,12 @@
-"""Turns of a conversation: Responses items to chat messages and back, by pure functions.
+"""Convert Responses items to chat messages and back, with pure functions.
 
-Items say more than chat messages do: ids, statuses, annotations, encrypted reasoning and training fields stay behind.
-Back and forth a conversation is the same but for fresh ids, the texts of one turn joined into one message, and empty
-texts dropped.
+Items contain more than chat messages: ids, statuses, annotations, encrypted reasoning and training fields are lost.
+Apart from that, a round trip only assigns new ids, joins the texts of one turn into one message, and drops empty texts.
 """
 
 import re
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, Literal
 
 from apps.gym.errors import PolicyError
@@ -15,7 +15,7 @@ from apps.gym.traces.items import BETWEEN_TEXTS, Item, dump_json, is_by_model, i
 Message = dict[str, Any]
 
 Reasoning = Literal["field", "text", "dropped"]
-"""Where reasoning stands in a chat message: in `reasoning_content`, in the text between `<think>` tags, or nowhere."""
+"""Location of reasoning in a chat message: in `reasoning_content`, between `<think>` tags, or nowhere."""
 
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
@@ -27,36 +27,35 @@ _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 def chat_messages(
     items: Iterable[Item], *, instructions: object = None, reasoning: Reasoning = "field"
 ) -> list[Message]:
-    """Items as chat messages. Reasoning, text and calls that stand together are one assistant message: one turn.
+    """Return items as chat messages.
 
-    Raises PolicyError for an item that chat has no message for.
+    Consecutive reasoning, text and calls form one assistant message, a turn.
+
+    Raises PolicyError for an item that has no chat message.
     """
     messages: list[Message] = []
     if isinstance(instructions, str) and instructions:
         messages.append({"role": "system", "content": instructions})
-    turn: list[Item] = []
-    for item in items:
-        kind = item_type(item)
-        if is_by_model(item):
-            turn.append(item)
-            continue
-        if turn:
-            messages.append(_assistant_message(turn, reasoning))
-            turn = []
-        if kind == "message":
-            messages.append(_plain_message(item))
-        elif kind == "function_call_output":
-            content = _chat_content(item.get("output", ""))
-            messages.append({"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content})
+    for by_model, run in groupby(items, is_by_model):
+        if by_model:
+            messages.append(_assistant_message(list(run), reasoning))
         else:
-            raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").lasting()
-    if turn:
-        messages.append(_assistant_message(turn, reasoning))
+            messages += [_other_message(item) for item in run]
     return messages
 
 
+def _other_message(item: Item) -> Message:
+    kind = item_type(item)
+    if kind == "message":
+        return _plain_message(item)
+    if kind != "function_call_output":
+        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").lasting()
+    content = _chat_content(item.get("output", ""))
+    return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content}
+
+
 def _plain_message(item: Item) -> Message:
-    # Chat templates of open models know no developer: both words mean who speaks before the user.
+    # Chat templates of open models do not know the role developer, which means the same as system.
     role = "system" if item["role"] == "developer" else item["role"]
     named = {"name": item["name"]} if item.get("name") else {}
     return {"role": role, "content": _chat_content(item.get("content")), **named}
@@ -93,7 +92,7 @@ def _chat_call(item: Item) -> dict[str, Any]:
 
 
 def _assistant_content(contents: list[Any]) -> Any:
-    """One string where the turn's texts are only text, parts where it holds something else, such as a refusal."""
+    """Return a string if the turn has only text, otherwise a list of parts, for example with a refusal."""
     if len(contents) == 1 and isinstance(contents[0], str):
         return contents[0]
     parts: list[Any] = []
@@ -131,7 +130,7 @@ def _chat_part(part: Any) -> Any:
 
 
 def _think(thought: str, content: Any) -> Any:
-    """The thought before the text, as models write it that have no field for it."""
+    """Return the content with the thought before it, as written by models without a field for reasoning."""
     opening = f"<think>\n{thought}\n</think>\n\n"
     if isinstance(content, list):
         return [{"type": "text", "text": opening}, *content]
@@ -142,7 +141,7 @@ def _think(thought: str, content: Any) -> Any:
 
 
 def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -> list[Item]:
-    """Chat messages as items, with ids made of their places; a tool's result is a function_call_output."""
+    """Return chat messages as items, with ids from their positions. A tool's result is a function_call_output."""
     items: list[Item] = []
     for number, message in enumerate(messages):
         role = message.get("role")
@@ -158,7 +157,7 @@ def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -
 
 
 def assistant_items(message: Message, name: object, *, reasoning: Reasoning = "field") -> list[Item]:
-    """The items of one turn: its reasoning, its text, its calls. `name` makes their ids."""
+    """Return the items of one turn: its reasoning, text and calls. `name` is part of their ids."""
     thought, content = _thought_of(message, reasoning)
     items: list[Item] = []
     if thought:
@@ -166,28 +165,35 @@ def assistant_items(message: Message, name: object, *, reasoning: Reasoning = "f
         items.append({"type": "reasoning", "id": f"rs_{name}", "summary": summary})
     parts = _output_parts(content, message)
     if parts:
-        items.append(
-            {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": parts}
-        )
+        items.append(message_item(name, parts))
     for number, call in enumerate(message.get("tool_calls") or ()):
         function = call.get("function") or {}
         arguments = function.get("arguments")
-        items.append(
-            {
-                "type": "function_call",
-                "id": f"fc_{name}_{number}",
-                "call_id": call.get("id") or f"call_{name}_{number}",
-                "name": function.get("name", ""),
-                # Some servers answer with the object itself.
-                "arguments": arguments if isinstance(arguments, str) else dump_json(arguments or {}),
-                "status": "completed",
-            }
-        )
+        # Some servers return an object instead of text.
+        written = arguments if isinstance(arguments, str) else dump_json(arguments or {})
+        items.append(call_item(name, number, call_id=call.get("id"), tool=function.get("name", ""), arguments=written))
     return items
 
 
+def message_item(name: object, parts: list[dict[str, Any]]) -> Item:
+    """Return the message of a turn. `name` is part of its id."""
+    return {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": parts}
+
+
+def call_item(name: object, number: int, *, call_id: str | None, tool: str, arguments: str) -> Item:
+    """Return a call of a turn. `name` and `number` are part of its ids."""
+    return {
+        "type": "function_call",
+        "id": f"fc_{name}_{number}",
+        "call_id": call_id or f"call_{name}_{number}",
+        "name": tool,
+        "arguments": arguments,
+        "status": "completed",
+    }
+
+
 def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
-    """The thought and what remains of the content."""
+    """Return the thought and the rest of the content."""
     content = message.get("content")
     for given in (message.get("reasoning_content"), message.get("reasoning"), message.get("reasoning_details")):
         if said := _told_thought(given):
@@ -209,7 +215,7 @@ def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
 
 
 def _told_thought(given: Any) -> str:
-    """The words of a thought, whether it is a text, an object, or a list of these."""
+    """Return the text of a thought given as a text, an object, or a list of these."""
     if isinstance(given, str):
         return given
     if isinstance(given, list):
@@ -225,9 +231,9 @@ def _split_thought(content: str) -> tuple[str, str]:
         return found["thought"].strip("\n"), content[found.end() :]
     opening, opened, unfinished = content.partition("<think>")
     if opened and not opening.strip() and "</think>" not in unfinished:
-        # Cut amid its thought: what stands there was not said.
+        # Cut off during reasoning: this text is not part of the reply.
         return unfinished.strip("\n"), ""
-    # Templates that open the tag in the prompt leave only its end to the model.
+    # If the template opens the tag in the prompt, the reply only has its end.
     before, end, after = content.partition("</think>")
     if not end or "<think>" in before:
         return "", content
@@ -251,7 +257,7 @@ def _output_parts(content: Any, message: Message) -> list[Message]:
 
 
 def _flat_annotation(given: Any) -> Any:
-    """Chat has the fields of a citation under the name of its kind, Responses beside it."""
+    """Return an annotation in flat form. Chat nests the fields of a citation under its type."""
     kind = given.get("type") if isinstance(given, dict) else None
     nested = given.get(kind) if isinstance(kind, str) else None
     return {"type": kind, **nested} if isinstance(nested, dict) else given

@@ -1,26 +1,86 @@
-"""The course of an attempt: what was done and what the environment answered, comparable with that of others.
+"""The course of an attempt: actions and observations, comparable across attempts.
 
-Call ids are random in every attempt: calls are numbered by first appearance instead. What was thought is no action.
-Arguments that mean the same are the same, however they are spaced; 1 and 1.0 are other arguments.
+Call ids are random, so calls are numbered by first appearance. Reasoning is not an action. Arguments with equal JSON
+values are equal, whatever the spacing; 1 and 1.0 differ.
 """
 
+import hashlib
 import json
 from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
+import orjson
 
-from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
-from apps.gym.traces.fingerprints import completion_fingerprint, prompt_fingerprint
-from apps.gym.traces.items import BETWEEN_TEXTS, Item, is_by_model, item_type
+from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.items import BETWEEN_TEXTS, Item, TaskRow, input_items, is_by_model, item_type, message
 from apps.gym.traces.messages import Dropped, flat_text
+
+_MARKS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
+_RANDOM_KEYS = {"id", "status", "call_id"}
+
+
+def prompt_fingerprint(events: list[TraceUnion]) -> str:
+    """Return the fingerprint of the prompt's items and the offered tools."""
+    prompt = [event.items for event in events if isinstance(event, Prompt)]
+    tools = [event.tools for event in events if isinstance(event, SessionOpened)]
+    return _fingerprint([prompt, tools])
+
+
+def completion_fingerprint(events: list[TraceUnion]) -> str:
+    """Return the fingerprint of everything after the prompt. Random ids are replaced by numbers."""
+    numbers: dict[str, int] = {}
+    items = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
+    return _fingerprint([_canonical(item, numbers) for item in items])
+
+
+def question_fingerprint(row: TaskRow) -> str:
+    """Return the fingerprint of what a task shows a model, in any form, without its id, answer, sampling or tools.
+
+    If its prompt has no text, because a template or the environment asks, the row's other fields count, except its
+    marks.
+    """
+    instructions = row["responses_create_params"].get("instructions")
+    opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
+    numbers: dict[str, int] = {}
+    items = [*opening, *input_items(row)]
+    if all(item_type(item) == "message" and not item.get("content") for item in items):
+        return _fingerprint({key: value for key, value in row.items() if key not in _MARKS})
+    return _fingerprint([_shown(item, numbers) for item in items])
+
+
+def _shown(item: Item, numbers: dict[str, int]) -> Any:
+    """Return a message as role and text in a normal form; other items unchanged, with numbered calls."""
+    if item_type(item) != "message":
+        return _canonical(item, numbers)
+    role = "system" if item.get("role") == "developer" else item.get("role")
+    content = item.get("content")
+    if not isinstance(content, list):
+        return [role, content]
+    texts = [text for part in content if isinstance(text := part.get("text") if isinstance(part, dict) else part, str)]
+    return [role, "".join(texts) if len(texts) == len(content) else content]
+
+
+def _canonical(item: Item, numbers: dict[str, int]) -> dict[str, Any]:
+    kept = {key: value for key, value in item.items() if key not in _RANDOM_KEYS}
+    if "call_id" in item:
+        kept["call"] = numbers.setdefault(str(item["call_id"]), len(numbers))
+    return kept
+
+
+def _fingerprint(value: object) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
 
 NoParting = Literal["same_actions", "states_differ"]
 """Why two courses have no first action that differs after the same state."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A turn of the model, or one answer of its environment. `written` counts characters of the turn, thoughts too."""
+    """A turn of the model, or one answer of its environment.
+
+    `written` counts the characters of the turn, including reasoning.
+    """
 
     acts: bool
     digest: bytes
@@ -28,7 +88,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """`completion` tells apart all that was said and thought, `actions` what was done alone."""
+    """The course of an attempt. `completion` identifies text and reasoning, `actions` only actions."""
 
     prompt: str
     completion: str
@@ -41,7 +101,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parting(msgspec.Struct, frozen=True):
-    """Where two courses part: after `place` steps that are the same, in the turn of number `turn`, from 0."""
+    """The point where two courses diverge: after `place` equal steps, in turn number `turn`, from 0."""
 
     place: int
     turn: int
@@ -52,7 +112,7 @@ def course_of(events: list[TraceUnion]) -> Course:
     steps: list[Step] = []
     for event in events:
         if isinstance(event, Prompt):
-            # Calls of few-shot examples and of earlier turns keep their ids, which are the task's own.
+            # Calls of few-shot examples and of earlier turns keep their ids, which belong to the task.
             continue
         if isinstance(event, ModelCall):
             if event.items:
@@ -68,8 +128,10 @@ def course_of(events: list[TraceUnion]) -> Course:
 
 
 def find_parting(one: Course, other: Course) -> Parting | NoParting:
-    """The first action that differs after the same state. An environment that answered differently to the same actions
-    is another state: what follows cannot be compared."""
+    """Return the first action that differs after the same state.
+
+    If an environment answered the same actions differently, the states differ, and later steps cannot be compared.
+    """
     turn = 0
     for place, (mine, theirs) in enumerate(zip(one.steps, other.steps, strict=False)):
         if mine.acts == theirs.acts and mine.digest == theirs.digest:
@@ -80,18 +142,18 @@ def find_parting(one: Course, other: Course) -> Parting | NoParting:
 
 
 def meaning_of(arguments: object) -> str:
-    """JSON with its keys in order, however it was written; what is none as it stands."""
+    """Return JSON with sorted keys; other text unchanged."""
     if not isinstance(arguments, str):
         return _json(arguments)
     try:
-        # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
+        # Not orjson, which reads integers of more than 64 bits as floats: those would be different arguments.
         return _json(json.loads(arguments)) if arguments.strip() else "{}"
     except (ValueError, RecursionError):
         return arguments
 
 
 def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
-    """Its text and its calls, in order; what it thought counts as written alone."""
+    """Return the step of a turn: its text and calls in order. Reasoning only counts for the length."""
     texts: list[str] = []
     calls: list[Any] = []
     written = 0
@@ -126,7 +188,7 @@ def _number(item: Item, numbers: dict[str, int]) -> int:
 
 
 def _text(content: object, *, by_model: bool = False) -> str:
-    """As chat messages have it; what is no text is compared as it stands."""
+    """Return the text as in chat messages; content other than text is compared unchanged."""
     try:
         return flat_text(content, by_model=by_model)
     except Dropped:

@@ -1,4 +1,4 @@
-"""The texts of an event that people read and look for: what was said, called, answered and judged."""
+"""Texts of an event for reading and searching: messages, calls, results and verdicts."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from apps.gym.traces.items import Item, dump_json, item_type, text_of
 
 
 def texts_of(event: TraceUnion) -> Iterator[str]:
-    """Each text by itself, in the order in which a page shows them. Ids, figures and sampling are none."""
+    """Yield each text, in the order in which a page shows them, without ids, figures and sampling."""
     match event:
         case Prompt() | ModelCall() | EnvironmentTurn():
             yield from _items(event.items)

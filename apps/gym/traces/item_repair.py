@@ -1,4 +1,4 @@
-"""Items from elsewhere as the Responses API has them: what every reader of a trace relies on has its type."""
+"""Repair items of other sources, so that all fields that readers of a trace need have their types."""
 
 from typing import Any
 
@@ -10,15 +10,14 @@ _STATUSES = ("in_progress", "completed", "incomplete")
 
 
 def mend_item(item: Item, name: str) -> Item:
-    """The item itself where it is sound, else a sound copy; fields that nobody here knows stay.
+    """Return the item if it is valid, otherwise a repaired copy; unknown fields stay.
 
-    `name` makes the id of a call that came without one. Raises ValueError for what is no item, and for arguments that
-    cannot be written.
+    `name` gives an id to a call without one. Raises ValueError for non-items and unserialisable arguments.
     """
     mended = dict(item)
     kind = _kind_of(mended)
     mended["type"] = kind
-    # Of messages and reasoning the types of the API want both, of calls neither: there a null says as much.
+    # The API's types of messages and reasoning require an id, those of calls do not: a null is valid there.
     absent = None if kind == "function_call" else ""
     if not isinstance(mended.get("id", absent), str | type(absent)):
         del mended["id"]
@@ -50,7 +49,7 @@ def _mend_call(call: Item, name: str) -> None:
     if not _is_text(call.get("call_id")):
         call["call_id"] = call.get("id") or f"call_{name}"
     if not isinstance(call.get("name"), str):
-        call["name"] = ""  # which is no tool's name: the model is told so
+        call["name"] = ""  # not a tool's name, and the model is told so
     arguments = call.get("arguments")
     if arguments is None:
         call["arguments"] = "{}"
@@ -78,7 +77,7 @@ def _mend_reasoning(thought: Item) -> None:
 
 
 def _mend_parts(given: Any, kind: str) -> list[Any]:
-    """The parts that are parts; a text where parts should be is one of `kind`."""
+    """Return the valid parts. A text in place of parts becomes a part of `kind`."""
     parts = given if isinstance(given, list) else [given]
     if all(isinstance(part, dict) and _is_sound(part) for part in parts):
         return parts

@@ -1,12 +1,13 @@
 """Conversation items: the OpenAI Responses shapes, kept as plain JSON objects so that no unknown field is lost."""
 
+import json
 from collections.abc import Iterable
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NoReturn, TypedDict
 
 import orjson
 
 Item = dict[str, Any]
-"""One Responses item: `message`, `reasoning`, `function_call`, `function_call_output`, or a type unknown to us."""
+"""One Responses item: `message`, `reasoning`, `function_call`, `function_call_output`, or an unknown type."""
 
 Tool = dict[str, Any]
 """A flat Responses tool: `{"type": "function", "name", "description", "parameters", "strict"}`."""
@@ -16,7 +17,7 @@ TaskRow = dict[str, Any]
 
 
 BETWEEN_TEXTS = "\n\n"
-"""Between the texts of one turn that are items of their own: chat has one message a turn, which keeps them apart so."""
+"""Separator between texts of one turn that are separate items: a chat message has one text."""
 
 
 class TokenUsage(TypedDict, total=False):
@@ -32,12 +33,8 @@ def message(role: Literal["user", "assistant", "system", "developer"], text: str
     return {"type": "message", "role": role, "content": text}
 
 
-def function_call_output(call_id: str, output: str) -> Item:
-    return {"type": "function_call_output", "call_id": call_id, "output": output}
-
-
 def item_type(item: Item) -> str:
-    """The item's type; an item without one but with a role is a message (the Responses "easy" form)."""
+    """Return the type of the item; an item with only a role is a message (the Responses "easy" form)."""
     kind = item.get("type")
     if isinstance(kind, str):
         return kind
@@ -48,40 +45,92 @@ def function_calls(items: list[Item]) -> list[Item]:
     return [item for item in items if item.get("type") == "function_call"]
 
 
+def call_arguments(call: Item) -> dict[str, Any] | None:
+    """Return the arguments of a call; an empty text means none. None if they are not a JSON object."""
+    given = call.get("arguments") or {}
+    read = read_json(given.strip() or "{}") if isinstance(given, str) else given
+    return read if isinstance(read, dict) else None
+
+
+def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
+    """Return name and arguments of each call that has an output, in order, except calls without a JSON object."""
+    answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
+    calls = [call for call in function_calls(items) if call.get("call_id") in answered]
+    read = ((str(call.get("name")), call_arguments(call)) for call in calls)
+    return [(name, arguments) for name, arguments in read if arguments is not None]
+
+
 def is_by_model(item: Item) -> bool:
-    """Whether a model wrote the item: its thoughts, its text, its calls."""
+    """Return True if a model wrote the item: reasoning, text or call."""
     kind = item_type(item)
     return kind in {"reasoning", "function_call"} or (kind == "message" and item.get("role") == "assistant")
 
 
 def join_parts(texts: Iterable[str], *, by_model: bool) -> str:
-    """The parts of one text. A model goes on where its last part ended, so nothing stands between; parts of others
-    are lines of their own, as vLLM writes them into a prompt. Empty ones add nothing."""
+    """Join the parts of one text.
+
+    Text parts of a model are continuous, so they are joined without separator; other parts are separate lines, as vLLM
+    writes them into a prompt. Empty parts are skipped.
+    """
     return ("" if by_model else "\n").join(filter(None, texts))
 
 
 def text_of(item: Item) -> str:
-    """The readable text of a message or reasoning item; parts without text add nothing."""
+    """Return the readable text of a message or reasoning item; parts without text are skipped."""
     content = item.get("content")
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
     if not parts and item.get("type") == "reasoning":
         parts = item.get("summary") or []
-    texts = (part.get("text") or part.get("refusal") or "" for part in parts if isinstance(part, dict))
-    return join_parts(texts, by_model=is_by_model(item))
+    texts = [part.get("text") or part.get("refusal") or "" for part in parts if isinstance(part, dict)]
+    return texts[0] if len(texts) == 1 else join_parts(texts, by_model=is_by_model(item))
 
 
 def assistant_text(items: list[Item]) -> str:
-    """All assistant message texts of `items`, joined by newlines: what answer verifiers read."""
-    texts = (text_of(item) for item in items if item_type(item) == "message" and item.get("role") == "assistant")
-    return "\n".join(text for text in texts if text)
+    """Return all assistant texts of `items`, joined by newlines; verifiers read this."""
+    return "\n".join(filter(None, (text_of(item) for item in items if _is_said(item))))
+
+
+def _is_said(item: Item) -> bool:
+    return item_type(item) == "message" and item.get("role") == "assistant"
+
+
+def last_message(items: list[Item]) -> str:
+    """Return the text of the last assistant message; empty without one."""
+    return next((assistant_text([item]) for item in reversed(items) if _is_said(item)), "")
 
 
 def input_items(row: TaskRow) -> list[Item]:
-    """The row's prompt as items; a string input is one user message."""
+    """Return the prompt of the row as items; a string is one user message."""
     given = row["responses_create_params"].get("input", [])
     return [message("user", given)] if isinstance(given, str) else list(given)
+
+
+def read_json(text: str | bytes, default: Any = None) -> Any:
+    """Return the value of a JSON text, or the default if it is invalid."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return default
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which Python's JSON parser accepts."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def encode_json(value: object) -> bytes:
+    """Return JSON of values from models and custom code: integers of any size, half surrogate pairs, no NaN."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, default=str).encode()
 
 
 def dump_json(value: object) -> str:

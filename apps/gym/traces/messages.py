@@ -1,27 +1,39 @@
-"""Traces as chat messages: the shape that trainers with Hugging Face chat templates load.
+"""Traces as chat messages: the format that trainers with Hugging Face chat templates load.
 
-One assistant message is one turn of the policy model: its reasoning, its text and all its tool calls. In an attempt
-the turns are the ModelCall events, never what happens to stand side by side; only a prompt (few-shot examples, earlier
-turns of a task), which has no such events, is split where the other side speaks.
+One assistant message is one turn of the policy model: its reasoning, its text and all its tool calls. Turns of an
+attempt are its ModelCall events, never adjacent items. Only a prompt (few-shot examples, earlier turns of a task),
+which has no such events, is split where the speaker changes.
 
-`developer` becomes `system`, since few chat templates know the former; the system messages that open a prompt become
-one, since many templates accept a single one and only in front.
+`developer` becomes `system`, because few chat templates know it. The system messages that open a prompt are joined,
+because many templates accept only one, at the start.
 """
 
 import json
 import math
+from itertools import groupby
 from typing import Any, Literal
 
 from apps.gym.loadable import is_loaded_exactly
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.traces.items import BETWEEN_TEXTS, Item, TaskRow, Tool, is_by_model, item_type, join_parts
+from apps.gym.traces.items import (
+    BETWEEN_TEXTS,
+    Item,
+    TaskRow,
+    Tool,
+    is_by_model,
+    item_type,
+    join_parts,
+    refuse_constant,
+)
+from apps.gym.traces.responses import prompt_items
 
 Message = dict[str, Any]
 
 ArgumentsAs = Literal["object", "exact_object", "text", "any_text"]
-"""How the arguments of a call are given: as an object, as one whose numbers `datasets` loads as they are (see
-loadable.py), as the text that the model wrote, or as that text although it is no object. Text is kept byte for byte;
-arguments that were no text to begin with are written out."""
+"""Forms of call arguments: an object, an object whose numbers `datasets` loads unchanged (see loadable.py), the
+original text, or the original text even if it is not an object. Text is kept byte for byte; other arguments are
+serialised.
+"""
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 _REFUSED_PARTS = {
@@ -34,7 +46,7 @@ _REFUSED_PARTS = {
 
 
 class Dropped(Exception):
-    """This row cannot become what was asked for; `reason` is a stable snake_case code that manifests count."""
+    """Raised if the row cannot be converted; `reason` is a stable snake_case code that manifests count."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -42,12 +54,12 @@ class Dropped(Exception):
 
 
 def prompt_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "object") -> list[Message]:
-    """What the attempt started from. Raises Dropped."""
-    return item_messages(_prompt_items(events), arguments=arguments)
+    """Return the messages of the prompt. Raises Dropped."""
+    return item_messages(prompt_items(events), arguments=arguments)
 
 
 def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object") -> list[Message]:
-    """A prompt's items, which carry no turn boundaries. Raises Dropped."""
+    """Return a prompt's items, which have no turn boundaries, as messages. Raises Dropped."""
     names: dict[str, str] = {}
     return _join_opening_system(_item_messages(items, names, arguments))
 
@@ -55,12 +67,14 @@ def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object") -> li
 def completion_messages(
     events: list[TraceUnion], *, arguments: ArgumentsAs = "object", silent_turns: bool = False
 ) -> list[Message]:
-    """Everything after the prompt, up to the model's last turn: what follows it teaches nothing. Raises Dropped.
+    """Return everything after the prompt, up to the model's last turn.
 
-    A turn that only thinks is no example to follow, and drops the row as one without any turn does; `silent_turns`
-    keeps both, where what went wrong is to be seen as well.
+    Later messages teach nothing. Raises Dropped.
+
+    A turn with only reasoning, or an attempt without any turn, is no example to imitate and drops the row.
+    `silent_turns` keeps both, for exports that also show failures.
     """
-    calls = (item for item in _prompt_items(events) if item_type(item) == "function_call")
+    calls = (item for item in prompt_items(events) if item_type(item) == "function_call")
     names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
     messages: list[Message] = []
     for event in events:
@@ -79,13 +93,13 @@ def completion_messages(
 
 
 def offered_tools(events: list[TraceUnion], row: TaskRow) -> list[Tool]:
-    """The flat tools that the model was offered: those of the session, which already prefers the task's own."""
+    """Return the flat tools offered to the model: those of the session, which prefers tools of the task."""
     session = next((event for event in events if isinstance(event, SessionOpened)), None)
     return (session.tools if session else []) or row["responses_create_params"].get("tools") or []
 
 
 def nested_tools(tools: list[Tool]) -> list[dict[str, Any]]:
-    """Flat Responses tools as Chat Completions tools. Raises Dropped for tools that are no functions."""
+    """Return flat Responses tools as Chat Completions tools. Raises Dropped for tools that are not functions."""
     return [_nested_tool(tool) for tool in tools]
 
 
@@ -104,13 +118,13 @@ def _nested_tool(tool: Tool) -> dict[str, Any]:
 
 
 _VALUE_KEYWORDS = {"const", "default", "enum", "examples", "example"}
-"""They hold values, of which null is one, and which are no schemas."""
+"""Keywords with values, in which null is meaningful, rather than schemas."""
 _NAMED_SCHEMAS = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-"""They hold schemas by names, which are no keywords."""
+"""Keywords with schemas by name, so that the names are not keywords."""
 
 
 def _without_nulls(schema: Any) -> Any:
-    """A JSON schema without the keywords that are null and say nothing by it: Arrow types a column of nulls as null."""
+    """Return a JSON schema without keywords that are null, because Arrow types a column of nulls as null."""
     if isinstance(schema, list):
         return [_without_nulls(value) for value in schema]
     if not isinstance(schema, dict):
@@ -126,24 +140,14 @@ def _without_nulls(schema: Any) -> Any:
     return kept
 
 
-def _prompt_items(events: list[TraceUnion]) -> list[Item]:
-    return next((event.items for event in events if isinstance(event, Prompt)), [])
-
-
 def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> list[Message]:
-    """Items that carry no turn boundaries; `names` learns the tool of each call id."""
+    """Return items without turn boundaries as messages. The tool of each call id is added to `names`."""
     messages: list[Message] = []
-    turn: list[Item] = []
-    for item in items:
-        if is_by_model(item):
-            turn.append(item)
-            continue
-        if turn:
-            messages.append(_assistant_message(turn, names, arguments))
-            turn = []
-        messages.append(_other_message(item, names))
-    if turn:
-        messages.append(_assistant_message(turn, names, arguments))
+    for by_model, run in groupby(items, is_by_model):
+        if by_model:
+            messages.append(_assistant_message(list(run), names, arguments))
+        else:
+            messages += [_other_message(item, names) for item in run]
     return messages
 
 
@@ -170,7 +174,10 @@ def _other_message(item: Item, names: dict[str, str]) -> Message:
 def _assistant_message(
     items: list[Item], names: dict[str, str], arguments: ArgumentsAs, *, silent_turns: bool = False
 ) -> Message:
-    """`content` is "" where the turn says nothing, for templates that crash on null; absent keys are left out."""
+    """Return a turn as one message.
+
+    `content` is "" if the turn has no text, because some templates crash on null; absent keys are left out.
+    """
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
@@ -208,15 +215,15 @@ def _text_field(item: Item, key: str) -> str:
 
 
 def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
-    """An empty string means no arguments, as the loop reads it."""
+    """Return the arguments of a call. An empty string means no arguments, as in the agent loop."""
     if wanted == "any_text" and isinstance(given, str) and given.strip():
         return given
     parsed = given
     if isinstance(given, str):
         try:
-            # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
+            # Not orjson, which reads integers of more than 64 bits as floats: those would be different arguments.
             floats = _exact_float if wanted == "exact_object" else _finite_float
-            parsed = json.loads(given, parse_constant=_refuse_constant, parse_float=floats) if given.strip() else {}
+            parsed = json.loads(given, parse_constant=refuse_constant, parse_float=floats) if given.strip() else {}
         except (ValueError, RecursionError):
             raise Dropped("malformed_arguments") from None
     if not isinstance(parsed, dict):
@@ -227,7 +234,7 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
 
 
 def _finite_float(text: str) -> float:
-    """1e400 is JSON, but would be read as infinity and written as null, or as no JSON at all."""
+    """Parse a finite float. 1e400 is valid JSON, but would be read as infinity and written as null or invalid JSON."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is larger than any number that can be written")
@@ -241,12 +248,8 @@ def _exact_float(text: str) -> float:
     return number
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def flat_text(content: object, *, by_model: bool = False) -> str:
-    """Content parts as one text, see `join_parts`. Raises Dropped for parts that are not text, naming what they are."""
+    """Return content parts as one text, see `join_parts`. Raises Dropped for parts other than text, with their type."""
     if content is None:
         return ""
     if isinstance(content, str):

@@ -1,23 +1,172 @@
-"""The Responses object of a whole attempt: what `/verify` scores and what rollout rows carry."""
+"""The Responses object of a whole attempt, for `/verify` and rollout rows."""
 
 from typing import Any
 
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.traces.items import Item, TaskRow, TokenUsage
-from apps.gym.traces.required_fields import complete_choice, complete_item, complete_tools
+from apps.gym.traces.item_repair import mend_item
+from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, item_type
+
+_STATUSES = ("in_progress", "completed", "incomplete")
+_CHOICES = ("auto", "none", "required")
+_TEXTS = ("text", "input_text")
+_ANNOTATIONS = {
+    "file_citation": {"file_id": str, "filename": str, "index": int},
+    "url_citation": {"start_index": int, "end_index": int, "title": str, "url": str},
+    "container_file_citation": {
+        "container_id": str,
+        "start_index": int,
+        "end_index": int,
+        "file_id": str,
+        "filename": str,
+    },
+    "file_path": {"file_id": str, "index": int},
+}
+_OF_A_CALL = {"namespace": str, "caller": dict}
+_LOGPROB = {"token": str, "logprob": int | float, "bytes": list, "top_logprobs": list}
+
+
+def complete_item(item: Item, number: int) -> Item:
+    """Return the item with all fields that clients of the Responses API need.
+
+    An item that has them is returned unchanged.
+    """
+    return item if _is_own(item) else _complete(item, number)
+
+
+def _complete(item: Item, number: int) -> Item:
+    try:
+        item = mend_item(item, str(number))
+    except ValueError:
+        return item  # an unknown type
+    kind = item_type(item)
+    if kind == "function_call_output":
+        return _complete_output(item, number)
+    if kind == "function_call":
+        odd = {key for key, wanted in _OF_A_CALL.items() if not isinstance(item.get(key), wanted | None)}
+        return {key: value for key, value in item.items() if key not in odd} if odd else item
+    if kind == "reasoning":
+        return _complete_reasoning(item, number)
+    if kind == "message" and item.get("role") == "assistant":
+        return _complete_message(item, number)
+    return item
+
+
+_OWN_CALL = {"type", "id", "call_id", "name", "arguments", "status"}
+_OWN_MESSAGE = {"type", "id", "role", "status", "content"}
+
+
+def _is_own(item: Item) -> bool:
+    """Return True for a call or a text as GymWeb writes it: complete, so the closer look can be saved."""
+    if item.keys() == _OWN_CALL:
+        return item["type"] == "function_call" and {*map(type, item.values())} == {str} and item["status"] in _STATUSES
+    if item.keys() != _OWN_MESSAGE or item["type"] != "message" or item["status"] not in _STATUSES:
+        return False
+    content = item["content"]
+    return (
+        type(item["id"]) is str
+        and item["role"] == "assistant"
+        and type(content) is list
+        and len(content) == 1
+        and type(content[0]) is dict
+        and content[0] == {"type": "output_text", "text": content[0].get("text"), "annotations": []}
+        and type(content[0]["text"]) is str
+    )
+
+
+def complete_tools(tools: list[Tool]) -> list[Tool]:
+    """Return flat tools, also if the task has them in Chat Completions format."""
+    return [_complete_tool(tool) for tool in tools]
+
+
+def complete_choice(choice: Any) -> Any:
+    """Return a valid tool choice of the Responses API; otherwise "auto", the default."""
+    if isinstance(choice, dict):
+        nested = choice.get("function")
+        if choice.get("type") == "function" and isinstance(nested, dict):
+            choice = {"type": "function", "name": nested.get("name")}
+        if choice.get("type") == "function":
+            return choice if isinstance(choice.get("name"), str) else "auto"
+        return choice if isinstance(choice.get("type"), str) else "auto"
+    return choice if choice in _CHOICES else "auto"
+
+
+def _complete_tool(tool: Tool) -> Tool:
+    nested = tool.get("function")
+    if isinstance(nested, dict):
+        return {**nested, "type": "function"}
+    return tool if "type" in tool or "name" not in tool else {"type": "function", **tool}
+
+
+def _complete_output(item: Item, number: int) -> Item:
+    has_id, has_status = isinstance(item.get("id"), str), item.get("status") in _STATUSES
+    return item if has_id and has_status else {**item, **_missing(item, f"fco_{number}")}
+
+
+def _missing(item: Item, name: str) -> Item:
+    """Return an id and a status, keeping valid ones."""
+    return {
+        "id": item["id"] if isinstance(item.get("id"), str) else name,
+        "status": item["status"] if item.get("status") in _STATUSES else "completed",
+    }
+
+
+def _complete_reasoning(item: Item, number: int) -> Item:
+    parts = {"summary": _retype(item.get("summary") or [], "summary_text")}
+    if item.get("content") is not None:
+        parts["content"] = _retype(item["content"], "reasoning_text")
+    if "id" in item and all(parts[key] is item.get(key) for key in parts):
+        return item
+    return {"id": f"rs_{number}", **item, **parts}
+
+
+def _retype(parts: list[Any], kind: str) -> list[Any]:
+    if all(part.get("type") == kind for part in parts):
+        return parts
+    return [{**part, "type": kind} for part in parts if isinstance(part.get("text"), str)]
+
+
+def _complete_message(item: Item, number: int) -> Item:
+    content = item["content"]
+    given = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
+    parts = [_complete_part(part) for part in given]
+    is_whole = all(part is was for part, was in zip(parts, given, strict=True))
+    if is_whole and given is content and "id" in item and "status" in item:
+        return item
+    return {"id": f"msg_{number}", "status": "completed", **item, "content": parts}
+
+
+def _complete_part(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "refusal" or not isinstance(part.get("text"), str):
+        return part
+    annotations, logprobs = part.get("annotations"), part.get("logprobs")
+    kept = [one for one in annotations or [] if _is_annotation(one)]
+    has_odd_logprobs = bool(logprobs) and not all(_has(one, _LOGPROB) for one in logprobs or [])
+    if part.get("type") not in _TEXTS and annotations is not None and len(kept) == len(annotations):
+        return {**part, "logprobs": None} if has_odd_logprobs else part
+    whole = {**part, "type": "output_text", "annotations": kept}
+    return {**whole, "logprobs": None} if has_odd_logprobs else whole
+
+
+def _is_annotation(given: dict[str, Any]) -> bool:
+    fields = _ANNOTATIONS.get(str(given.get("type")))
+    return fields is not None and _has(given, fields)
+
+
+def _has(given: dict[str, Any], fields: dict[str, Any]) -> bool:
+    return all(isinstance(given.get(name), kind) for name, kind in fields.items())
+
 
 _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 
 
 def total_usage(events: list[TraceUnion]) -> TokenUsage:
-    total: TokenUsage = {"input_tokens": 0, "output_tokens": 0, "reasoning_tokens": 0, "cached_tokens": 0}
-    for event in events:
-        if isinstance(event, ModelCall):
-            total["input_tokens"] += event.usage.get("input_tokens", 0)
-            total["output_tokens"] += event.usage.get("output_tokens", 0)
-            total["reasoning_tokens"] += event.usage.get("reasoning_tokens", 0)
-            total["cached_tokens"] += event.usage.get("cached_tokens", 0)
-    return total
+    used = [event.usage for event in events if isinstance(event, ModelCall)]
+    return TokenUsage(
+        input_tokens=sum(usage.get("input_tokens", 0) for usage in used),
+        output_tokens=sum(usage.get("output_tokens", 0) for usage in used),
+        reasoning_tokens=sum(usage.get("reasoning_tokens", 0) for usage in used),
+        cached_tokens=sum(usage.get("cached_tokens", 0) for usage in used),
+    )
 
 
 def prompt_items(events: list[TraceUnion]) -> list[Item]:
@@ -25,11 +174,11 @@ def prompt_items(events: list[TraceUnion]) -> list[Item]:
 
 
 def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: str = "") -> dict[str, Any]:
-    """One Responses object whose `output` is every item after the prompt, in order.
+    """Return one Responses object whose `output` is every item after the prompt, in order.
 
     The minimum keys are those that NeMo Gym's servers require: id, created_at, model, object, output,
-    parallel_tool_calls, tool_choice, tools. Output items carry what the types of the `openai` package require; an
-    environment's observations are user messages among them, which those types do not know.
+    parallel_tool_calls, tool_choice, tools. Output items have the required fields of the `openai` package types.
+    Observations of an environment are user messages, for which those types have no equivalent.
     """
     params = row["responses_create_params"]
     calls = [event for event in events if isinstance(event, ModelCall)]

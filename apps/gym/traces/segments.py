@@ -1,17 +1,19 @@
-"""The captured calls of one attempt, joined into sequences to train on: every token that the model saw or said, once.
+"""Join the captured calls of an attempt into sequences for training.
 
-The prefix check is exact: a call goes on from the captured call before it when its prompt ids begin with all prompt and
-generation ids of that call. Then what its prompt adds (tool outputs, what the template writes around them) and what it
-generated are appended to the same segment. Anything else is a break, and starts a new segment with the whole prompt: a
-token is never dropped, moved or replaced to make sequences fit.
+Every token that the model read or wrote occurs once.
 
-Two things are no break. A call without captured tokens is passed over: what it said stands in the next prompt, where
-nothing is trained on. And a call that generated nothing adds nothing.
+The prefix check is exact: a call continues the previous captured call if its prompt ids begin with all prompt and
+generation ids of that call. Then the rest of its prompt (tool outputs and template text) and its generated tokens are
+appended to the same segment. Otherwise there is a break, and a new segment starts with the whole prompt. Tokens are
+never dropped, moved or replaced to make sequences fit.
 
-A break lies `within` the reply of the call before (re-tokenisation: the template wrote the reply back and other ids
-came out, or an end-of-turn token is missing) or within its prompt (the template rewrote history, such as dropping
-earlier reasoning). Where the prompt is that of the call before and nothing more, the model was asked `again`, as after
-an empty reply: nothing was tokenised anew, and what it sampled first is a segment of its own.
+Two cases are not breaks. A call without captured tokens is skipped: its text is in the next prompt, which is not
+trained on. A call without generated tokens adds nothing.
+
+A break is `within` the reply of the previous call, within its prompt, or `again`. Within the reply, the template
+rendered it to different ids (re-tokenisation), or an end-of-turn token is missing. Within the prompt, the template
+rewrote history, for example dropped earlier reasoning. `again` means that the prompt equals that of the previous call,
+for example after an empty reply: nothing was re-tokenised, and the first sample is a separate segment.
 """
 
 from array import array
@@ -25,9 +27,11 @@ from apps.gym.traces.tokens import TokenShape, read_shape, unpack_tokens
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
-    """`call` is the one whose prompt does not go on from captured call `after`; both count model calls from 1.
+    """The prompt of call `call` does not continue captured call `after`.
 
-    `agreed` of the `seen` ids up to the end of `after` come back in the prompt before the first that differs.
+    Both count model calls from 1.
+
+    The prompt repeats `agreed` of the `seen` ids up to the end of `after`, before the first difference.
     """
 
     call: int
@@ -38,7 +42,7 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the prefix check found. `exact` calls go on from the captured call before them; tokens are summed."""
+    """The result of the prefix check. `exact` calls continue the captured call before them; tokens are summed."""
 
     calls: int
     captured: int
@@ -49,12 +53,15 @@ class TokenFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """One sequence holds every call."""
+        """Return True if one sequence holds every call."""
         return self.captured == self.calls and self.segments == 1
 
 
 class Segment(NamedTuple):
-    """`mask` is 1 where the model sampled the token; `logprobs` are of these, and 0.0 elsewhere. All of one length."""
+    """One sequence.
+
+    `mask` is 1 for tokens that the model sampled; `logprobs` are theirs, and 0.0 elsewhere. All have equal length.
+    """
 
     calls: list[int]
     input_ids: "array[int]"
@@ -63,8 +70,10 @@ class Segment(NamedTuple):
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tokens that a call sampled stand in its segment: from `start` up to and without `end`. `version` is
-    that of the weights, which may change amid an attempt; empty where the model has none."""
+    """The position of a call's sampled tokens in its segment: from `start` to before `end`.
+
+    `version` is that of the weights, which may change during an attempt; empty if unknown.
+    """
 
     call: int
     version: str
@@ -73,12 +82,12 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_tokens(events: Iterable[TraceUnion]) -> list[bytes | None]:
-    """One entry a model call: its packed tokens, None where none were captured."""
+    """Return the packed tokens of each model call, or None where none were captured."""
     return [event.tokens for event in events if isinstance(event, ModelCall)]
 
 
 def check_prefixes(stored: Sequence[bytes | None]) -> TokenFigures:
-    """The figures of an attempt, from the first HEADER_BYTES of each call's packed tokens. Raises TokensUnreadable."""
+    """Return the figures of an attempt. Reads only the first HEADER_BYTES of each call. Raises TokensUnreadable."""
     breaks: list[Break] = []
     captured = generated = 0
     before: tuple[int, TokenShape] | None = None
@@ -103,7 +112,7 @@ def check_prefixes(stored: Sequence[bytes | None]) -> TokenFigures:
 
 
 def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
-    """The segments of an attempt, in order. Raises TokensUnreadable."""
+    """Return the segments of an attempt, in order. Raises TokensUnreadable."""
     segments: list[Segment] = []
     before = b""
     for call, packed in enumerate(stored, start=1):
@@ -130,7 +139,7 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
 
 
 def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled]:
-    """By call of the segment, in order: its prompt is all that stands before what it sampled."""
+    """Return the sampled tokens of each call of the segment, in order. All earlier tokens are the call's prompt."""
     calls = [event for event in events if isinstance(event, ModelCall)]
     found: list[Sampled] = []
     for call in segment.calls:
@@ -142,7 +151,7 @@ def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled
 
 
 def count_spoken(events: Iterable[TraceUnion]) -> tuple[int, int]:
-    """How many calls said something, and of how many of these the tokens were captured."""
+    """Return the number of calls with output, and how many of them have captured tokens."""
     spoken = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
     return len(spoken), sum(spoken)
 

@@ -1,18 +1,17 @@
-"""Token ids and logprobs of model calls, packed: what trainers need exactly, without the size and cost of JSON.
+"""Token ids and logprobs of model calls in packed form: exact, as trainers need them, and smaller and faster than JSON.
 
-Layout of what is stored for one call, little-endian:
+Layout of the stored bytes of one call, little-endian:
 
     uint8  version (1)
-    uint8  bytes of a logprob: 4 where all of them are exact as float32 (as vLLM sends them), else 8
+    uint8  bytes per logprob: 4 if all are exact as float32 (as vLLM sends them), else 8
     uint16 0
-    uint32 shared: how many ids the prompt has in common with the ids before it
-    uint32 rest: prompt ids after those
-    uint32 generated: generation ids, and logprobs
+    uint32 shared: number of ids that the prompt shares with the ids before it
+    uint32 rest: number of further prompt ids
+    uint32 generated: number of generated ids and logprobs
     uint32 × rest, uint32 × generated, float × generated
 
-The ids before a prompt are the prompt and generation of the attempt's previous call that has tokens. A conversation
-only grows, so each turn stores what is new in it; where a template writes an old turn in other tokens, `shared` ends
-there.
+The ids before a prompt are prompt and generation of the previous call with tokens. Conversations only grow, so each
+turn stores its new ids; `shared` ends where a template renders an old turn differently.
 """
 
 import struct
@@ -34,7 +33,7 @@ _LOGPROB_CODES = {4: "f", 8: "d"}
 
 
 class TokensMissing(Exception):
-    """The reply's tokens cannot be kept; `note` is a short code that says why."""
+    """Raised if the reply's tokens cannot be stored. `note` is a short code of the reason."""
 
     def __init__(self, note: str) -> None:
         super().__init__(note)
@@ -42,11 +41,11 @@ class TokensMissing(Exception):
 
 
 class TokensUnreadable(Refusal, status=409, code="tokens-unreadable"):
-    """What is stored is not what this module packs, or does not follow from the calls before it."""
+    """Raised if stored bytes are invalid or do not follow from earlier calls."""
 
 
 class TokenShape(NamedTuple):
-    """Numbers of ids: of the prompt those it has in common with the ids before it and the rest, and generated ones."""
+    """Numbers of ids: shared by the prompt with the ids before it, the rest of the prompt, and generated ones."""
 
     shared: int
     rest: int
@@ -62,7 +61,7 @@ class TokenShape(NamedTuple):
 
 
 class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of one call: packed ids of the whole prompt and of the generation, and a logprob for each of these."""
+    """The tokens of one call: packed ids of the prompt and the generation, and a logprob for each generated token."""
 
     prompt: bytes
     generation: bytes
@@ -71,11 +70,11 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> bytes:
-        """Everything the model has seen and said up to the end of this call."""
+        """Return all ids up to the end of this call."""
         return self.prompt + self.generation
 
     def fields(self) -> dict[str, Any]:
-        """As NeMo Gym keeps them on the last item of a turn."""
+        """Return the fields that NeMo Gym has on the last item of a turn."""
         return {
             "prompt_token_ids": _unpacked("I", self.prompt),
             "generation_token_ids": _unpacked("I", self.generation),
@@ -84,7 +83,7 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: Sequence[float]) -> TokenCapture:
-    """Raises TokensMissing where the three do not fit together or an id is none."""
+    """Return the capture. Raises TokensMissing if the lengths differ or an id is invalid."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
     try:
@@ -102,7 +101,7 @@ def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: S
 
 
 def pack_tokens(capture: TokenCapture, *, before: bytes) -> bytes:
-    """What is stored for a call; `before` are the ids of the call before it, empty for the first."""
+    """Return the bytes to store for a call; `before` are the ids of the previous call, empty for the first."""
     shared = _shared_bytes(capture.prompt, before)
     header = _HEADER.pack(
         VERSION,
@@ -116,12 +115,12 @@ def pack_tokens(capture: TokenCapture, *, before: bytes) -> bytes:
 
 
 def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
-    """What `pack_tokens` packed after the same ids. Raises TokensUnreadable."""
+    """Return what `pack_tokens` packed with the same `before`. Raises TokensUnreadable."""
     logprob_bytes, (shared, rest, generated) = _read_header(stored)
     if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
-        raise TokensUnreadable("the packed tokens have another length than they say")
+        raise TokensUnreadable("the packed tokens have the wrong length")
     if _ID_BYTES * shared > len(before):
-        raise TokensUnreadable("the packed tokens go on from a call that is not there")
+        raise TokensUnreadable("the packed tokens continue a missing call")
     generation = HEADER_BYTES + _ID_BYTES * rest
     logprobs = generation + _ID_BYTES * generated
     return TokenCapture(
@@ -133,20 +132,22 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
 
 
 def read_shape(stored: bytes) -> TokenShape:
-    """How many tokens there are, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
+    """Return the numbers of tokens, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
     return _read_header(stored)[1]
 
 
 def count_tokens(stored: bytes) -> tuple[int, int]:
-    """Prompt and generated tokens, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
+    """Return the numbers of prompt and generated tokens, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
     shape = read_shape(stored)
     return shape.prompt, shape.generated
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
-    """The events, with the token fields on the last item of each turn that has tokens. Raises TokensUnreadable.
+    """Return the events, with the token fields on the last item of each turn that has tokens.
 
-    A turn that said nothing has an empty message for them: its tokens were sampled all the same.
+    Raises TokensUnreadable.
+
+    A turn without items gets an empty message, because its tokens were sampled too.
     """
     restored: list[TraceUnion] = []
     before = b""
@@ -166,15 +167,15 @@ def _read_header(stored: bytes) -> tuple[int, TokenShape]:
         raise TokensUnreadable("the packed tokens are cut short")
     version, logprob_bytes, _, shared, rest, generated = _HEADER.unpack_from(stored)
     if version != VERSION or logprob_bytes not in _LOGPROB_CODES:
-        raise TokensUnreadable(f"the packed tokens are of version {version}, which this program does not know")
+        raise TokensUnreadable(f"the packed tokens are of version {version}, which is not supported")
     return logprob_bytes, TokenShape(shared, rest, generated)
 
 
 def _shared_bytes(prompt: bytes, before: bytes) -> int:
-    """Length of the common prefix, in whole ids."""
+    """Return the length of the common prefix, in whole ids."""
     if prompt.startswith(before):
         return len(before)
-    # Bisection: a comparison of two slices is one memcmp, a loop over ids is not.
+    # Bisection, because comparing two slices is one memcmp and much faster than a loop.
     same, other = 0, min(len(prompt), len(before)) // _ID_BYTES + 1
     while other - same > 1:
         middle = (same + other) // 2

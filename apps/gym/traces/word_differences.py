@@ -1,16 +1,21 @@
-"""Which words two texts differ by: Myers' algorithm over words, over lines where there are too many, with an end."""
+"""Compare two texts by Myers' algorithm: by words, by lines if there are too many, within a limit."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple
+from operator import eq
+from typing import Literal, NamedTuple, TypeVar
 
 MOST_TOKENS = 6_000
 MOST_EDITS = 400
-"""Beyond so many, texts are told apart by lines; beyond so many of those, as a whole. Work grows with the square."""
+"""Texts with more edits are compared by lines, and those with more line edits as a whole.
+
+Time grows with the square.
+"""
 
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|\w+|\s+|[^\w\s]")
+T = TypeVar("T")
 Kind = Literal["same", "gone", "new"]
 
 
@@ -23,7 +28,10 @@ Edit = Callable[[Sequence[str], Sequence[str]], "list[Part] | None"]
 
 
 def compare_words(old: str, new: str) -> list[Part]:
-    """What is the same, gone and new, in order: without the new it is `old`, without the gone it is `new`."""
+    """Return equal, removed and added parts in order.
+
+    Without the added parts they are `old`, without the removed ones `new`.
+    """
     if old == new:
         return [Part("same", old)] if old else []
     for tokens in (_WORDS.findall, lambda text: text.splitlines(keepends=True)):
@@ -37,14 +45,20 @@ def _replace(old: Sequence[str], new: Sequence[str]) -> list[Part]:
     return [Part("gone", "".join(old)), Part("new", "".join(new))]
 
 
-def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -> list[Part] | None:
-    """What both begin and end with, and between them the shortest edit or what `edit` says."""
-    start, shortest = 0, min(len(old), len(new))
-    while start < shortest and old[start] == new[start]:
+def common_ends(one: Sequence[T], other: Sequence[T], same: Callable[[T, T], bool] = eq) -> tuple[int, int]:
+    """Return the number of equal entries at the start, and at the end among the rest."""
+    start, shortest = 0, min(len(one), len(other))
+    while start < shortest and same(one[start], other[start]):
         start += 1
     end = 0
-    while end < shortest - start and old[-1 - end] == new[-1 - end]:
+    while end < shortest - start and same(one[-1 - end], other[-1 - end]):
         end += 1
+    return start, end
+
+
+def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -> list[Part] | None:
+    """Return the common start and end, and between them the shortest edit or the result of `edit`."""
+    start, end = common_ends(old, new)
     old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
     if edit is None and len(old_middle) + len(new_middle) > MOST_TOKENS:
         return None
@@ -56,7 +70,7 @@ def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -
 
 
 def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
-    """The shortest edit (Myers 1986, "An O(ND) Difference Algorithm"); None beyond MOST_EDITS."""
+    """Return the shortest edit (Myers 1986, "An O(ND) Difference Algorithm"), or None beyond MOST_EDITS."""
     if _least_edits(old, new) > MOST_EDITS:
         return None
     numbers: dict[str, int] = {}
@@ -64,12 +78,12 @@ def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
     theirs = [numbers.setdefault(token, len(numbers)) for token in new]
     width, height = len(mine), len(theirs)
     most = min(width + height, MOST_EDITS)
-    # By diagonal, from -most - 1 on: the furthest place that so many edits lead to.
+    # By diagonal, from -most - 1: the furthest position reached with this number of edits.
     zero = most + 1
     furthest = [0] * (2 * most + 3)
     history: list[list[int]] = []
     for edits in range(most + 1):
-        # What is read of it later: the diagonals beside those of this round.
+        # Kept for the way back: the diagonals next to those of this round.
         history.append(furthest[zero - edits - 1 : zero + edits + 2])
         for at in range(zero - edits, zero + edits + 1, 2):
             before, after = furthest[at - 1], furthest[at + 1]
@@ -85,7 +99,7 @@ def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
 
 
 def _least_edits(old: Sequence[str], new: Sequence[str]) -> int:
-    """No edit is shorter: each token that one has more often than the other is gone or new."""
+    """Return a lower bound of the edit length. Each token that occurs more often in one text is removed or added."""
     counted = Counter(old)
     counted.subtract(Counter(new))
     return sum(map(abs, counted.values()))
@@ -112,8 +126,10 @@ def _walk_back(history: list[list[int]], old: Sequence[str], new: Sequence[str])
 
 
 def _join(parts: Sequence[Part]) -> list[Part]:
-    """Runs of one kind together, gone before new. White space between two changes changes with them, so that a
-    rewritten sentence is one change and not one a word."""
+    """Merge parts of one kind, removed before added.
+
+    White space between two changes belongs to the change, so that a rewritten sentence is one change.
+    """
     merged = [Part(kind, "".join(part.text for part in run)) for kind, run in groupby(parts, lambda part: part.kind)]
     merged = [part for part in merged if part.text]
     joined: list[Part] = []

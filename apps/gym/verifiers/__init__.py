@@ -1,1 +1,1 @@
-"""Verifiers: one small file a rule, each gives a Reward."""
+"""Verifiers: one small module per rule, each returning a Reward."""

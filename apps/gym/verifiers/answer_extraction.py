@@ -1,4 +1,4 @@
-"""Find the answer in what a policy model wrote."""
+"""Find the answer in a model's reply."""
 
 import re
 from typing import Literal
@@ -11,7 +11,7 @@ ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
 EXTRACTION_MODES: tuple[ExtractionMode, ...] = ("boxed", "last_line", "final_answer", "full_response")
 
 _BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
-# Possessive, so that a long run of white space costs no more than its length.
+# Possessive, so that long runs of white space take linear time.
 _FINAL_ANSWER = re.compile(r"final answer\**(?:\s++is)?(?:\s*+[:：]|(?<=is))\s*+(\S.*)", re.IGNORECASE)
 _LABEL = re.compile(
     r"[*_#]{0,3}\s?(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?answer"
@@ -22,9 +22,9 @@ _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 
 
 def last_boxed(text: str) -> str | None:
-    """What stands in the last `\\boxed{…}` whose braces balance; None without one.
+    """Return the content of the last `\\boxed{…}` with balanced braces; None without one.
 
-    A box inside a box is part of the outer one. Escaped braces do not count. One pass, whatever the text holds.
+    A box inside a box is part of the outer one. Escaped braces do not count. Takes linear time.
     """
     found = None
     opened: list[int | None] = []
@@ -39,21 +39,21 @@ def last_boxed(text: str) -> str | None:
 
 
 def last_line(text: str) -> str | None:
-    """The last line that is not blank; None in an empty text."""
+    """Return the last line that is not blank, or None for an empty text."""
     stripped = text.rstrip()
     return stripped.rpartition("\n")[2].strip() or None
 
 
 def final_answer(text: str) -> str | None:
-    """What follows the last "final answer:" on its line, else the last box."""
+    """Return the text after the last "final answer:" on its line, else the last box."""
     matches = _FINAL_ANSWER.findall(text)
     return matches[-1].strip().strip("*").strip() if matches else last_boxed(text)
 
 
 def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
-    """The answer by `mode`; without a mode the last box, else the last line less a label ("Answer:") before it.
+    """Return the answer by `mode`; without a mode the last box, else the last line without a label ("Answer:").
 
-    None when there is none.
+    None if there is no answer.
     """
     match mode:
         case "boxed":
@@ -71,7 +71,7 @@ def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
 
 
 def stands_in_box(text: str, mode: str | None) -> bool:
-    """Whether the answer that `extract_answer` finds stands in a box."""
+    """Return True if the answer that `extract_answer` finds is in a box."""
     match mode:
         case "boxed":
             return True
@@ -84,7 +84,7 @@ def stands_in_box(text: str, mode: str | None) -> bool:
 
 
 def excerpt(text: str) -> str:
-    """The text, short enough for a sentence."""
+    """Return the text, shortened for use in a sentence."""
     return shorten(text, 200)
 
 
@@ -94,7 +94,7 @@ def _without_label(line: str | None) -> str | None:
 
 
 def _without_markup(answer: str) -> str:
-    r"""The answer without `$…$` or `\(…\)` around it and without `\text{…}` wrappers, which boxes often hold."""
+    r"""Return the answer without surrounding `$…$` or `\(…\)` and without `\text{…}`, which are common in boxes."""
     answer = _WRAPPER.sub(r"\1", answer).strip()
     if (answer[:2], answer[-2:]) in ((r"\(", r"\)"), (r"\[", r"\]")) and len(answer) >= 4:
         answer = answer[2:-2].strip()
@@ -104,7 +104,7 @@ def _without_markup(answer: str) -> str:
 
 
 def expected_answer(row: TaskRow, field: str = "expected_answer") -> str:
-    """The row's field as text. Raises VerifierError when it is missing or no text or number."""
+    """Return the row's field as text. Raises VerifierError if it is missing, or neither text nor a number."""
     expected = row.get(field)
     if expected is None:
         raise VerifierError(f"the task row has no `{field}`, which this verifier needs").lasting()
@@ -112,7 +112,7 @@ def expected_answer(row: TaskRow, field: str = "expected_answer") -> str:
 
 
 def answer_text(expected: object, where: str) -> str:
-    """A number or a text as text. Raises VerifierError for what is neither, and for nothing."""
+    """Return a number or text as text. Raises VerifierError for other types and empty values."""
     if isinstance(expected, bool) or not isinstance(expected, str | int | float):
         raise VerifierError(f"{where} is neither text nor a number").lasting()
     text = str(expected).strip()
@@ -122,7 +122,7 @@ def answer_text(expected: object, where: str) -> str:
 
 
 def extraction_mode(row: TaskRow) -> ExtractionMode | None:
-    """The row's `extraction_mode`; None when it names none. Raises VerifierError on an unknown one."""
+    """Return the row's `extraction_mode`, or None without one. Raises VerifierError for an unknown one."""
     wanted = row.get("extraction_mode")
     if wanted is None:
         return None

@@ -7,31 +7,30 @@ from msgspec import Meta
 
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, function_calls, item_type
-from apps.gym.verifiers.answering import refuse
-from apps.gym.verifiers.protocol import Problem, Verifier
+from apps.gym.verifiers.protocol import Problem, Verifier, refuse
 
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
-    """The mean of max(0, 1 − over ÷ slack) for each budget that is given, where over = max(0, used − budget).
+    """Mean of max(0, 1 − over ÷ slack) over the given budgets, where over = max(0, used − budget).
 
-    The slack is the budget itself times `tolerance`: with 1.0 an attempt that uses twice the budget has 0.0, and with
-    0.0 one that is over it at all. Steps are replies of the model; tokens are those that all calls read and wrote. A
-    model that does not tell its tokens has no reward where a budget of them is given: `verifier_error`.
+    The slack is the budget times `tolerance`: with 1.0, twice the budget gives 0.0; with 0.0, any excess does. Steps
+    are model replies; tokens are input and output of all calls. If the model reports no token counts, a token budget
+    gives no reward: `verifier_error`.
 
-    It says nothing of the answer: put it into a hybrid, beside a verifier of the answer that is `required`.
+    It does not check the answer: combine it in a hybrid with a `required` verifier of the answer.
 
-    Range: 0.0 to 1.0. Components: `steps`, `tool_calls`, `tokens`, `output_tokens`, those that are given.
+    Range: 0.0 to 1.0. Components, for the given budgets: `steps`, `tool_calls`, `tokens`, `output_tokens`.
     """
 
-    title: ClassVar[str] = "Efficiency against a budget"
+    title: ClassVar[str] = "Efficiency budget"
     steps: Annotated[_Count, Meta(title="Steps")] | None = None
     tool_calls: Annotated[_Count, Meta(title="Tool calls")] | None = None
-    tokens: Annotated[_Count, Meta(title="Tokens read and written")] | None = None
-    output_tokens: Annotated[_Count, Meta(title="Tokens written")] | None = None
+    tokens: Annotated[_Count, Meta(title="Input and output tokens")] | None = None
+    output_tokens: Annotated[_Count, Meta(title="Output tokens")] | None = None
     tolerance: Annotated[
-        float, Meta(ge=0, le=100, title="Tolerance", description="How far over, as a part of the budget, gives 0.0")
+        float, Meta(ge=0, le=100, title="Tolerance", description="Excess, as a share of the budget, that gives 0.0")
     ] = 1.0
 
     @property
@@ -41,7 +40,7 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
 
     def find_problems(self) -> Iterator[Problem]:
         if not self.budgets:
-            yield "", "has no budget: give steps, tool_calls, tokens or output_tokens"
+            yield "", "has no budget. Give steps, tool_calls, tokens or output_tokens"
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         used = _use(response)
@@ -61,8 +60,10 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
 
 
 def _use(response: dict[str, Any]) -> dict[str, int | None]:
-    """None for what is not told. A response says 0 where no call told anything: no model reads nothing, and none writes
-    an answer of no tokens."""
+    """Return the usage, with None for unknown counts.
+
+    A count of 0 is unknown, because no model reads or writes zero tokens.
+    """
     output = [item for item in response.get("output") or [] if isinstance(item, dict)]
     steps = _count_steps(output)
     usage = response.get("usage")
@@ -83,7 +84,7 @@ def _count(given: object) -> int | None:
 
 
 def _count_steps(output: list[dict[str, Any]]) -> int:
-    """Runs of what the model wrote, between what it was given: outputs of tools and observations."""
+    """Count the uninterrupted runs of model output between its inputs: tool outputs and observations."""
     steps, writing = 0, False
     for item in output:
         given = item_type(item) == "function_call_output" or item.get("role") in ("user", "system", "developer")

@@ -1,4 +1,4 @@
-"""For each verifier parameters, a row and an attempt that together have full marks: where trying one begins."""
+"""An example of each verifier: parameters, a row and an attempt that together get full marks."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from apps.gym.traces.items import Item
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """`output` are the items of an attempt, `reply` is its only message where there are none."""
+    """An example. `output` has the items of an attempt; without them, `reply` is its only message."""
 
     parameters: dict[str, Any] = {}
     row: dict[str, Any] = {}

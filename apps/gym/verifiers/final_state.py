@@ -1,4 +1,4 @@
-"""Final state: what the environment holds in the end is what the task expects."""
+"""Final state: compare the environment's final state with the task's expected one."""
 
 import json
 from collections.abc import Iterator
@@ -8,10 +8,9 @@ import orjson
 from msgspec import Meta
 
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, assistant_text
+from apps.gym.traces.items import Item, TaskRow, assistant_text, read_json
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.answering import refuse
-from apps.gym.verifiers.protocol import Problem, Verifier
+from apps.gym.verifiers.protocol import Problem, Verifier, refuse
 from apps.gym.verifiers.structured.json_finder import find_json
 from apps.gym.verifiers.tools.expected_calls import json_key, same
 
@@ -19,12 +18,12 @@ _ABSENT = object()
 
 
 class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
-    """The part of the expected state that the final state has.
+    """Share of the expected state that the final state matches.
 
-    The state is the last output of the named tool that is JSON; without a tool, the JSON that the last message gives.
-    `score` all: 1.0 when all is as expected, else 0.0. fraction: values as expected ÷ expected values, counted at the
-    ends of objects. Objects are compared key by key: other keys may be there, unless `exact`. Lists are compared whole,
-    in their order unless that does not matter. No state at all is 0.0.
+    The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score` all:
+    1.0 if everything matches, otherwise 0.0. fraction: matching values ÷ expected values, counted at the leaves of
+    objects. Objects are compared key by key; other keys are allowed unless `exact` is on. Lists are compared as a
+    whole, in order unless order is ignored. A missing state gives 0.0.
 
     Range: 0.0 to 1.0. Component: `final_state`.
     """
@@ -32,29 +31,23 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
     title: ClassVar[str] = "Final state"
     tool: Annotated[
         str,
-        Meta(title="Tool that tells the state", max_length=256, description="Left out: the JSON of the last message"),
+        Meta(title="Tool that returns the state", max_length=256, description="Default: the JSON of the last message"),
     ] = ""
     expected_field: Annotated[str, Meta(title="Field of the expected state", min_length=1)] = "expected_state"
     score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"
     exact: Annotated[bool, Meta(title="No other keys")] = False
     any_order: Annotated[bool, Meta(title="Lists in any order")] = False
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.expected_field})
-
     def find_problems(self) -> Iterator[Problem]:
         if self.exact and self.score == "fraction":
-            yield "/exact", "is a matter of all or nothing: leave it out, or set `score` to all"
+            yield "/exact", "needs `score` to be all"
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         if self.expected_field not in row:
             raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
         expected, state = row[self.expected_field], self._state(response.get("output") or [])
         if state is _ABSENT:
-            return Reward(
-                value=0.0, components={"final_state": 0.0}, explanation="the attempt left no state to look at"
-            )
+            return Reward(value=0.0, components={"final_state": 0.0}, explanation="the attempt left no state to check")
         ends = list(self._compare(expected, state, ""))
         wrong = [place for place, right in ends if not right]
         part = (len(ends) - len(wrong)) / len(ends) if ends else 1.0
@@ -77,14 +70,13 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         names = {item.get("call_id"): item.get("name") for item in output if item.get("type") == "function_call"}
         for item in reversed(output):
             if item.get("type") == "function_call_output" and names.get(item.get("call_id")) == self.tool:
-                try:
-                    return orjson.loads(str(item.get("output")))
-                except orjson.JSONDecodeError:
-                    continue
+                state = read_json(str(item.get("output")), _ABSENT)
+                if state is not _ABSENT:
+                    return state
         return _ABSENT
 
     def _compare(self, expected: Any, state: Any, at: str) -> Iterator[tuple[str, bool]]:
-        """Each end of the expected state with whether it is there."""
+        """Yield each leaf of the expected state, with whether it matches."""
         if not isinstance(expected, dict):
             yield at or "/", self._equal(expected, state)
             return
@@ -93,7 +85,7 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         for key, value in expected.items():
             yield from self._compare(value, state.get(key, _ABSENT), f"{at}/{key}")
         if self.exact:
-            # Half a surrogate pair in a key could not be stored.
+            # A key with half a surrogate pair could not be stored.
             others = (key.encode(errors="replace").decode() for key in state if key not in expected)
             yield from ((f"{at}/{key}", False) for key in others)
         if not expected:
@@ -105,14 +97,17 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
             try:
                 return wanted == sorted(map(json_key, state))
             except RecursionError:
-                # Deeper than the expected ones, which had none.
+                # Deeper than the expected value, so not equal.
                 return False
         return state is not _ABSENT and same(expected, state)
 
 
 def _keep(state: Any) -> Any:
-    """The state for the trace, where it is small and can be stored: a policy model may write whole numbers of more than
-    64 bits, half a surrogate pair, a number beyond all numbers (1e999), or more levels than any reader takes."""
+    """Return the state for the trace, or a note if it is too large or cannot be stored.
+
+    A model may write integers of more than 64 bits, half a surrogate pair, a number beyond all floats (1e999), or too
+    many levels.
+    """
     try:
         json.dumps(state, allow_nan=False)
         return state if len(orjson.dumps(state)) <= 4_000 else "left out: too large"

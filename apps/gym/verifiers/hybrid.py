@@ -1,5 +1,6 @@
-"""Hybrid: several verifiers, weighted, each under a name that the trace and the figures keep."""
+"""Hybrid: several weighted verifiers, each with a component name."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,31 +15,34 @@ from apps.gym.verifiers.single_verifiers import SINGLES
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One verifier of a hybrid, under a name of its own."""
+    """One verifier of a hybrid, with its own name."""
 
     name: Annotated[
         str,
         Meta(
             pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$",
-            description="What its reward is called: a letter, then letters, digits and _",
+            description="Component name: a letter, then letters, digits and _",
         ),
     ]
-    verifier: Annotated[dict[str, Any], Meta(description='Any verifier but a hybrid, such as {"type": "exact_match"}')]
-    weight: Annotated[float, Meta(ge=-1e6, le=1e6, description="A weight below 0 makes a penalty")] = 1.0
-    required: Annotated[bool, Meta(description="The whole reward is 0.0 unless this part gives 1.0 or more")] = False
+    verifier: Annotated[
+        dict[str, Any], Meta(description='Any verifier except a hybrid, for example {"type": "exact_match"}')
+    ]
+    weight: Annotated[float, Meta(ge=-1e6, le=1e6, description="A negative weight is a penalty")] = 1.0
+    required: Annotated[bool, Meta(description="The total reward is 0.0 unless this part gives at least 1.0")] = False
 
 
 class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
-    """`combine` mean: Σ weight × reward ÷ Σ weight, of the weights above 0. sum: Σ weight × reward. product: Π reward.
+    """`combine` mean: Σ weight × reward ÷ Σ weight, where only positive weights count in the divisor. sum: Σ weight ×
+    reward. product: Π reward.
 
-    min and max: the lowest and the highest reward. Every part must have a reward: where one of them fails, the whole
-    fails, and nothing counts as 0. A part that is `required` and gives less than 1.0 makes the whole 0.0.
+    min and max: the lowest and the highest reward. Every part must give a reward: if one fails, the whole
+    verification fails. If a `required` part gives less than 1.0, the total is 0.0.
 
-    Range: that of the parts; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0. Components: each part's reward under its
-    name, and its own components under `name.component` where they say more.
+    Range: that of the parts; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0. Components: each part's reward under
+    its name, and the part's own components under `name.component` where they say more.
     """
 
-    title: ClassVar[str] = "Hybrid of several"
+    title: ClassVar[str] = "Hybrid"
     components: Annotated[list[Part], Meta(title="Components", min_length=1, max_length=20)]
     combine: Annotated[Literal["mean", "sum", "product", "min", "max"], Meta(title="Combined by")] = "mean"
 
@@ -55,14 +59,14 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
         for index, part in enumerate(self.components):
             at = f"/components/{index}"
             if part.name in names[:index]:
-                yield f"{at}/name", f"is {part.name!r} a second time: give each part a name of its own"
+                yield f"{at}/name", f"is {part.name!r} , a repeated name. Give each part its own name"
             if part.verifier.get("type") == read_type(self):
-                yield f"{at}/verifier/type", "is a hybrid within a hybrid: list its parts here instead"
+                yield f"{at}/verifier/type", "is a nested hybrid. List its parts here instead"
                 continue
             for pointer, problem in find_problems_as(part.verifier, SINGLES):
                 yield f"{at}/verifier{pointer}", problem
         if self.combine == "mean" and not sum(max(part.weight, 0.0) for part in self.components) > 0:
-            yield "/components", "have no weight above 0, so they have no mean: give one of them a weight"
+            yield "/components", "have no positive weight. Give at least one of them a weight"
 
     def check_row(self, row: TaskRow) -> None:
         for part in self.parts.values():
@@ -72,7 +76,7 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
         return self.combine_rewards({name: part.verify(row, response) for name, part in self.parts.items()})
 
     def combine_rewards(self, rewards: Mapping[str, Reward]) -> Reward:
-        """One reward from those of the parts. A part without one (None) never gets here."""
+        """Combine the rewards of the parts. Parts without a reward (None) never reach this."""
         values = {name: reward.value or 0.0 for name, reward in rewards.items()}
         failed = [part.name for part in self.components if part.required and values[part.name] < 1.0]
         return Reward(
@@ -93,10 +97,7 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
             case "sum":
                 return sum(weighted)
             case "product":
-                product = 1.0
-                for value in values.values():
-                    product *= value
-                return product
+                return math.prod(values.values())
             case "min":
                 return min(values.values())
             case "max":

@@ -1,5 +1,6 @@
-"""From parameters as JSON to a verifier, or to everything that is wrong with them."""
+"""Turn parameters in JSON into a verifier, or list all their problems."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -7,18 +8,67 @@ from typing import Any
 import msgspec
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.verifiers.parameter_schemas import schema_of
-from apps.gym.verifiers.protocol import Problem, Verifier
+from apps.gym.verifiers.protocol import Problem, Verifier, read_type
 from apps.gym.verifiers.structured.schema_errors import explain_problems
+
+_PREFIX = "#/$defs/"
+
+
+def schema_of(verifier: type[Verifier]) -> dict[str, Any]:
+    """Return the JSON schema of a verifier.
+
+    References are resolved, and `null` is left out: a parameter that is not given is absent.
+    """
+    document = msgspec.json.schema(verifier)
+    named = document["$defs"]
+    whole = named[document["$ref"].removeprefix(_PREFIX)]
+    parameters = {
+        name: _plain(schema, named)
+        for name, schema in whole["properties"].items()
+        if name != verifier.__struct_config__.tag_field
+    }
+    required = [name for name in whole["required"] if name in parameters]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": verifier.title,
+        "description": inspect.getdoc(verifier) or "",
+        "type": "object",
+        "properties": {"type": {"const": read_type(verifier)}, **parameters},
+        "required": ["type", *required],
+        "additionalProperties": False,
+    }
+
+
+def _plain(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    if reference := schema.get("$ref"):
+        schema = {**named[reference.removeprefix(_PREFIX)], **{k: v for k, v in schema.items() if k != "$ref"}}
+    # Integers are numbers.
+    needless = {"null", "integer"} if {"type": "number"} in schema.get("anyOf", []) else {"null"}
+    choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") not in needless]
+    if len(choices) == 1:
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        return _plain({**rest, **choices[0]}, named)
+    if choices:
+        schema = {**schema, "anyOf": choices}
+    if schema.get("default", 0) is None:
+        schema = {key: value for key, value in schema.items() if key != "default"}
+    if "items" in schema and isinstance(schema["items"], dict):
+        schema = {**schema, "items": _plain(schema["items"], named)}
+    if isinstance(schema.get("properties"), dict):
+        schema = {**schema, "properties": {name: _plain(one, named) for name, one in schema["properties"].items()}}
+        if "required" in schema or schema.get("title"):
+            schema["additionalProperties"] = schema.get("additionalProperties", False)
+    return schema
+
 
 Kinds = Mapping[str, type[Verifier]]
 
 MAX_PARAMETERS = 200_000
-"""Bytes of a verifier's parameters as JSON."""
+"""Maximum bytes of a verifier's parameters as JSON."""
 
 
 class VerifierMisconfigured(ValueError):
-    """Parameters that are no verifier's; `problems` holds each place and what would be right there."""
+    """Raised for invalid parameters. `problems` has each place and what would be valid there."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(f"{pointer or 'the verifier'} {problem}" for pointer, problem in problems))
@@ -26,7 +76,7 @@ class VerifierMisconfigured(ValueError):
 
 
 def read_as(given: object, kinds: Kinds) -> Verifier:
-    """The verifier that `{"type": …, parameter: …}` describes. Raises VerifierMisconfigured."""
+    """Return the verifier of `{"type": …, parameter: …}`. Raises VerifierMisconfigured."""
     problems = list(find_problems_as(given, kinds))
     if problems:
         raise VerifierMisconfigured(problems)
@@ -34,9 +84,9 @@ def read_as(given: object, kinds: Kinds) -> Verifier:
 
 
 def find_problems_as(given: object, kinds: Kinds) -> Iterator[Problem]:
-    """Everything that is wrong with a verifier's parameters."""
+    """Yield all problems of a verifier's parameters."""
     if not isinstance(given, dict):
-        yield "", f'must be an object such as {{"type": "exact_match"}}, not {type(given).__name__}'
+        yield "", f'must be an object like {{"type": "exact_match"}}, not {type(given).__name__}'
         return
     kind = given.get("type")
     if not isinstance(kind, str) or kind not in kinds:
@@ -57,7 +107,7 @@ def find_problems_as(given: object, kinds: Kinds) -> Iterator[Problem]:
 
 @cache
 def parameters_schema(verifier: type[Verifier]) -> dict[str, Any]:
-    """The JSON schema of one verifier's parameters, `type` included."""
+    """Return the JSON schema of one verifier's parameters, including `type`."""
     return schema_of(verifier)
 
 

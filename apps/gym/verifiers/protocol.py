@@ -1,52 +1,163 @@
-"""What a verifier is: its parameters, and a pure function from a task row and a response to a reward."""
+"""The verifier interface: parameters, and a pure function from a task row and a response to a reward.
 
+Also shared code of verifiers that compare an answer.
+"""
+
+import re
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 
+from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow
+from apps.gym.traces.items import TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extract_answer, extraction_mode
 
 Problem = tuple[str, str]
-"""Where in a verifier's parameters something is wrong, as a JSON pointer, and what would be right."""
+"""The place of a problem in a verifier's parameters as a JSON pointer, and what would be valid there."""
 
 TimeLimit = Annotated[
-    float, msgspec.Meta(ge=0.1, le=600, title="Time limit", description="Seconds; then it is stopped, without a reward")
+    float,
+    msgspec.Meta(ge=0.1, le=600, title="Time limit", description="Seconds; a verification that takes longer fails"),
 ]
 
 
 class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """One kind of verifier with its parameters as fields. The docstring of each states its formula and its range."""
+    """One kind of verifier, with its parameters as fields. Each docstring states the formula and the range."""
 
     title: ClassVar[str]
 
     def stays_on_loop(self, row: TaskRow) -> bool:
-        """Whether its time grows with the length of the text alone. What may take longer runs in a process that can be
-        stopped."""
+        """Return True if its time only grows with the length of the text.
+
+        Other verifiers run in a process that can be stopped.
+        """
         return True
 
     @property
     def seconds(self) -> float:
-        """How long one verification may take, where it runs in a process of its own."""
-        return 10.0
+        """Return the limit in seconds of one verification in a separate process: its `time_limit`, or 10."""
+        return float(getattr(self, "time_limit", 10.0))
 
     @property
     def needs(self) -> frozenset[str]:
-        """The fields of a task's row without which it cannot be verified."""
-        return frozenset()
+        """Return the row fields that verification requires: the `expected_field`, if there is one."""
+        field = getattr(self, "expected_field", None)
+        return frozenset() if field is None else frozenset({field})
 
     def find_problems(self) -> Iterator[Problem]:
-        """What is wrong with parameters that each fit the schema."""
+        """Yield problems of parameters that are valid individually."""
         return iter(())
 
     def check_row(self, row: TaskRow) -> None:
-        """Raises VerifierError for a row that has what is needed, but as something that no attempt could be held to."""
+        """Raise VerifierError for a row whose required fields are unusable."""
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        """`response` is a Responses object whose `output` holds every item after the prompt. Raises VerifierError."""
+        """Score an attempt.
+
+        `response` is a Responses object whose `output` has every item after the prompt. Raises VerifierError.
+        """
         raise NotImplementedError
 
 
 def read_type(verifier: type[Verifier] | Verifier) -> str:
     return str(verifier.__struct_config__.tag)
+
+
+Extraction = Literal["boxed", "last_line", "final_answer", "full_response", "pattern"]
+
+
+class AnswerVerifier(Verifier, frozen=True, kw_only=True):
+    expected: (
+        Annotated[
+            str | int | float,
+            Meta(title="Expected answer", description="The same answer for all tasks. Default: the field of the row."),
+        ]
+        | None
+    ) = None
+    expected_field: Annotated[
+        str, Meta(title="Field of the expected answer", description="Field name in the task row", min_length=1)
+    ] = "expected_answer"
+    extract: (
+        Annotated[
+            Extraction,
+            Meta(
+                title="Answer location",
+                description="Default: `extraction_mode` of the row, otherwise the last box, otherwise the last line",
+            ),
+        ]
+        | None
+    ) = None
+    pattern: Annotated[
+        str,
+        Meta(
+            title="Pattern",
+            description="For `pattern`: a regular expression. The last match counts, or its first group.",
+            max_length=2_000,
+        ),
+    ] = ""
+    time_limit: TimeLimit = 10.0
+
+    def stays_on_loop(self, row: TaskRow) -> bool:
+        return self.extract != "pattern"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.expected_field} if self.expected is None else ())
+
+    def find_problems(self) -> Iterator[Problem]:
+        if self.extract == "pattern" and not self.pattern:
+            yield "/pattern", "is missing. Give the regular expression for `extract`"
+        if self.pattern and self.extract != "pattern":
+            yield "/pattern", 'needs `extract` to be "pattern"'
+        if self.pattern and (problem := pattern_problem(self.pattern)):
+            yield "/pattern", problem
+
+    def find_expected(self, row: TaskRow) -> str:
+        """Return the expected answer. Raises VerifierError if there is none."""
+        if self.expected is not None:
+            return answer_text(self.expected, "the verifier's `expected`")
+        return expected_answer(row, self.expected_field)
+
+    def find_answer(self, row: TaskRow, response: dict[str, Any]) -> str | None:
+        """Return the given answer, or None. Raises VerifierError for an unknown `extraction_mode`."""
+        text = assistant_text(response.get("output") or [])
+        if self.extract != "pattern":
+            return extract_answer(text, self.extract or extraction_mode(row))
+        last = None
+        for last in re.finditer(self.pattern, text, re.MULTILINE):  # noqa: B007 - the last one counts
+            pass
+        if last is None:
+            return None
+        return (last[1] if last.re.groups else last[0] or "") or None
+
+
+def answer_reward(name: str, value: float, explanation: str, *, answer: str | None, expected: str) -> Reward:
+    """Return a reward of one component, with the given and the expected answer."""
+    details = {"extracted_answer": answer, "expected_answer": expected}
+    return Reward(value=value, components={name: value}, explanation=explanation, details=details)
+
+
+def score_texts(mode: str, found: int, wanted: int) -> float:
+    """Return the score of `all`, `any` or a `fraction` of the wanted texts, or 1.0 if there are none."""
+    if not wanted:
+        return 1.0
+    if mode == "fraction":
+        return found / wanted
+    return float(found == wanted) if mode == "all" else float(found > 0)
+
+
+def pattern_problem(pattern: str) -> str:
+    """Return the problem of a regular expression, or an empty text."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is not a regular expression: {error}. Escape literal brackets, dots and stars with a backslash"
+    return ""
+
+
+def refuse(message: str) -> VerifierError:
+    """Return an error that is permanent: every further attempt would meet it again."""
+    return VerifierError(message).lasting()

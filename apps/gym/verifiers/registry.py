@@ -1,4 +1,4 @@
-"""All verifiers by name, and the way from parameters to one of them."""
+"""All verifiers by name, and functions to read their parameters."""
 
 from collections.abc import Iterator
 
@@ -12,17 +12,17 @@ VERIFIERS: dict[str, type[Verifier]] = {**SINGLES, read_type(Hybrid): Hybrid}
 
 
 def read_verifier(given: object) -> Verifier:
-    """The verifier that `{"type": …, parameter: …}` describes. Raises VerifierMisconfigured."""
+    """Return the verifier of `{"type": …, parameter: …}`. Raises VerifierMisconfigured."""
     return read_as(given, VERIFIERS)
 
 
 def find_problems(given: object) -> Iterator[Problem]:
-    """Everything that is wrong with a verifier's parameters."""
+    """Yield all problems of a verifier's parameters."""
     return find_problems_as(given, VERIFIERS)
 
 
 def asks_judge(given: object) -> bool:
-    """Whether a judge model is needed for these parameters; they may be wrong."""
+    """Return True if these parameters, which may be invalid, need a judge model."""
     if not isinstance(given, dict):
         return False
     parts = given.get("components")

@@ -1,4 +1,4 @@
-"""The verifiers that stand alone, by name."""
+"""The verifiers other than hybrids, by name."""
 
 from apps.gym.verifiers.efficiency import Efficiency
 from apps.gym.verifiers.final_state import FinalState
@@ -8,14 +8,10 @@ from apps.gym.verifiers.math.math_verifier import Mathematics
 from apps.gym.verifiers.math.numeric import Numeric
 from apps.gym.verifiers.protocol import Verifier, read_type
 from apps.gym.verifiers.structured.structured_output import StructuredOutput
-from apps.gym.verifiers.text.contains import Contains
-from apps.gym.verifiers.text.exact_match import ExactMatch
+from apps.gym.verifiers.text.exact_match import ExactMatch, StringMatch
 from apps.gym.verifiers.text.multiple_choice import MultipleChoice
-from apps.gym.verifiers.text.patterns import Patterns
-from apps.gym.verifiers.text.string_match import StringMatch
-from apps.gym.verifiers.tools.call_argument import CallArgument
-from apps.gym.verifiers.tools.tool_call_form import ToolCallForm
-from apps.gym.verifiers.tools.tool_calls import ToolCalls
+from apps.gym.verifiers.text.patterns import Contains, Patterns
+from apps.gym.verifiers.tools.tool_calls import CallArgument, ToolCallForm, ToolCalls
 
 _ALL: tuple[type[Verifier], ...] = (
     ExactMatch,

@@ -1,4 +1,4 @@
-"""Verify an attempt with a configured verifier: on the event loop where it is quick, else where it can be stopped."""
+"""Verify an attempt with a configured verifier, on the event loop if it is quick, else in a separate process."""
 
 import asyncio
 from typing import Any
@@ -13,9 +13,9 @@ from apps.gym.verifiers.processes.process_pool import shared_pool
 from apps.gym.verifiers.protocol import Verifier
 
 MAX_ON_LOOP = 100_000
-"""Characters of an attempt that a quick verifier reads on the event loop, in milliseconds; longer ones leave it."""
+"""Maximum characters of an attempt that a quick verifier reads on the event loop, which takes milliseconds."""
 _PER_ITEM = 200
-"""What each item counts besides its text: some verifiers compare every call with every expected one."""
+"""Weight of each item besides its text, because some verifiers compare every call with every expected one."""
 
 
 async def verify_attempt(
@@ -27,10 +27,12 @@ async def verify_attempt(
     most_seconds: float = 600.0,
     whose: str = "",
 ) -> Reward:
-    """Raises VerifierError and nothing else: a bug in a verifier, or one that hangs, is never a reward of 0.
+    """Return the reward.
 
-    `judgement` asks the judges. `most_seconds` limits verifiers that run in a process of their own, and `whose` names
-    the environment in whose turn they run.
+    Raises VerifierError (never another error) if a verifier has a bug or hangs, so that this never counts as 0.
+
+    `judgement` asks the judge. `most_seconds` limits verifiers in separate processes. `whose` names the environment,
+    because environments take turns.
     """
     try:
         if isinstance(verifier, Hybrid):
@@ -50,7 +52,7 @@ async def verify_attempt(
 
 
 def weigh(response: dict[str, Any]) -> int:
-    """About how many characters a verifier has to read."""
+    """Return about how many characters a verifier has to read."""
     items = [item for item in response.get("output") or [] if isinstance(item, dict)]
     texts = (text for item in items for text in (text_of(item), item.get("arguments"), item.get("output")))
     return _PER_ITEM * len(items) + sum(len(text) for text in texts if isinstance(text, str))
@@ -65,7 +67,7 @@ async def _verify_parts(
     *,
     whose: str,
 ) -> Reward:
-    """All at once. The first that fails fails the whole, after all have ended."""
+    """Verify all parts concurrently. If a part fails, its error is raised after all have ended."""
     parts = hybrid.parts
     found = await asyncio.gather(
         *(

@@ -1,1 +1,1 @@
-"""Policy clients: one protocol, one small file a wire."""
+"""Policy clients: one protocol, and one small module per wire."""

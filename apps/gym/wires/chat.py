@@ -1,4 +1,4 @@
-"""The Chat Completions wire, outwards: an ask to a request's body."""
+"""The Chat Completions wire: convert an ask to the body of a request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from apps.gym.traces.items import Tool
 from apps.gym.wires.dialect import PLAIN, Dialect, check_sampling, read_task_body
 from apps.gym.wires.protocol import Ask
 
-# Keys of a Responses request that chat has no word for, or has it elsewhere. `metadata` goes because chat takes it only
+# Keys of a Responses request that chat lacks or places elsewhere. `metadata` is dropped because chat accepts it only
 # with `store`.
 _NOT_FOR_CHAT = frozenset(
     {"background", "include", "instructions", "max_tool_calls", "metadata", "stream", "truncation"}
@@ -17,10 +17,10 @@ _NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 
 
 def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
-    """The body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) go through as they are.
+    """Return the body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) are passed on.
 
-    Raises SamplingRefused for sampling that would change what the trace tells, and PolicyError for an item that chat
-    has no message for and for a task's `metadata.extra_body` that cannot be merged.
+    Raises SamplingRefused for sampling that would contradict the trace, and PolicyError for an item without a chat
+    message or a task's `metadata.extra_body` that cannot be merged.
     """
     check_sampling(ask.sampling)
     body: dict[str, Any] = {
@@ -39,14 +39,19 @@ def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict
 
 
 def chat_tool(tool: Tool) -> dict[str, Any]:
-    """A flat Responses tool in the nested chat form; a tool that is already nested, or no function, stays."""
+    """Return a flat Responses tool in the nested chat form.
+
+    Nested tools and tools other than functions are unchanged.
+    """
     if tool.get("type") != "function" or "function" in tool:
         return tool
     return {"type": "function", "function": {k: v for k, v in tool.items() if k != "type" and v is not None}}
 
 
 def chat_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any]:
-    """Responses-style sampling keys in chat's words; nulls mean "the endpoint's default" and are left out.
+    """Return Responses sampling keys as those of chat.
+
+    Nulls mean "the endpoint's default" and are left out.
 
     Raises PolicyError for a task's `metadata.extra_body` that cannot be merged.
     """

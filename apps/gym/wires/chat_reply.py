@@ -1,4 +1,4 @@
-"""The Chat Completions wire, inwards: a reply's body to the items of a turn."""
+"""The Chat Completions wire: convert the body of a reply to the items of a turn."""
 
 import secrets
 from typing import Any, Generic, TypeVar
@@ -10,18 +10,18 @@ from apps.gym.storable import clean_line
 from apps.gym.traces.chat_turns import Reasoning, assistant_items
 from apps.gym.traces.items import TokenUsage
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens
-from apps.gym.wires.protocol import Reply
-from apps.gym.wires.usage import read_detail, read_usage
+from apps.gym.wires.plain_reply import read_plain_reply
+from apps.gym.wires.protocol import Reply, read_detail, read_usage
 
 
 class ReplyMalformed(PolicyError):
-    """The endpoint answered 200 with something that is no reply."""
+    """Raised if the endpoint sent 200 with an invalid reply."""
 
 
 class CallsMissing(ReplyMalformed):
-    """The finish reason says that tools were called, and the reply holds no call.
+    """Raised if the finish reason is tool_calls, but the reply has no call.
 
-    Seen from vLLM when a required call's arguments could not be parsed: the call is dropped, the reason stays.
+    vLLM does this when it cannot parse a required call's arguments: it drops the call and keeps the reason.
     """
 
 
@@ -37,10 +37,10 @@ _FINISH = {
 
 
 _OF_THE_WIRE = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
-_MAX_REASON = 100  # characters of a reason that nobody here knows
+_MAX_REASON = 100  # maximum characters of an unknown reason
 
 
-# Only what a reply cannot be read without is typed: everything else is taken where it is what it should be.
+# Only indispensable fields are typed; others are used if they have the right type.
 
 
 class _Function(msgspec.Struct):
@@ -106,20 +106,22 @@ _token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
 def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reasoning = "field") -> Reply:
-    """The first choice as items, and with `asked_tokens` its tokens, or a note that says why it has none.
+    """Return the first choice as items, and with `asked_tokens` its tokens, or a note with the reason for missing ones.
 
-    Raises ReplyMalformed, or CallsMissing where calls were announced and none came.
+    Raises ReplyMalformed, or CallsMissing if calls were announced and none came.
     """
+    if not asked_tokens and reasoning != "text" and (plain := read_plain_reply(body)):
+        return plain
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReplyMalformed(_told_problem(body) or f"The endpoint's reply is no chat completion: {error}") from None
+        raise ReplyMalformed(_told_problem(body) or f"The endpoint's reply is not a chat completion: {error}") from None
     if not reply.choices:
-        raise ReplyMalformed("The endpoint's reply holds no choices.")
+        raise ReplyMalformed("The endpoint's reply has no choices.")
     choice, response_id = reply.choices[0], as_name(reply.id)
     calls = _calls(choice.message)
     try:
-        # Ids are made of the reply's; without one, those of two turns would be the same.
+        # Ids are derived from the id of the reply, because otherwise ids of two turns would collide.
         name = response_id or secrets.token_hex(8)
         items = assistant_items(_plain_message(choice.message, calls), name, reasoning=reasoning)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -138,18 +140,22 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     )
 
 
-def _told_problem(body: bytes) -> str:
-    """Some servers answer 200 with nothing but an error object."""
+def read_error(body: bytes) -> dict[str, Any] | str | None:
+    """Return the error that some servers send with 200 in place of a reply, or None."""
     try:
-        error = _refusal_decoder.decode(body).error
+        return _refusal_decoder.decode(body).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+        return None
+
+
+def _told_problem(body: bytes) -> str:
+    error = read_error(body)
     message = error.get("message") if isinstance(error, dict) else error
-    return f"The endpoint failed to answer: {message}" if isinstance(message, str) and message else ""
+    return f"The endpoint failed to answer: {message}" if message and isinstance(message, str) else ""
 
 
 def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
-    """The message with its fields as they should be; what is something else is left out."""
+    """Return the message with fields of the right types; others are dropped."""
     content = message.content
     if isinstance(content, list):
         content = [part for part in content if _is_part(part)]
@@ -170,14 +176,14 @@ def _is_part(part: Any) -> bool:
 
 
 def _calls(message: _Message) -> list[_Call]:
-    """`function_call` is how calls were written before there were several."""
+    """Return the calls. `function_call` is the older form of a single call."""
     if message.tool_calls or message.function_call is None:
         return message.tool_calls or []
     return [_Call(function=message.function_call)]
 
 
 def _plain_call(call: _Call) -> dict[str, Any]:
-    """Arguments are kept in the characters that they came in, also where they are the object itself."""
+    """Return a call with its arguments in their original characters, also if they are an object instead of text."""
     written = bytes(call.function.arguments)
     if written.startswith(b'"'):
         arguments = msgspec.json.decode(written, type=str)
@@ -187,14 +193,14 @@ def _plain_call(call: _Call) -> dict[str, Any]:
 
 
 def as_name(given: Any) -> str:
-    """An id or a model's name, which some servers give as a number or as null."""
+    """Return an id or model name as text, because some servers send a number or null."""
     if isinstance(given, str):
         return given
     return str(given) if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 2**64 else ""
 
 
 def foreign_reason(given: Any, known: frozenset[str]) -> str:
-    """The endpoint's own word for why its reply ended, where it is none that the wire has."""
+    """Return the endpoint's own finish reason if the wire does not define it, or an empty text."""
     return clean_line(given, _MAX_REASON) if isinstance(given, str) and given not in known else ""
 
 
@@ -203,12 +209,12 @@ def _finish_reason(given: Any, *, has_calls: bool) -> str:
     if given in _FINISH:
         return _FINISH[given]
     if given in ("abort", "error"):
-        raise ReplyMalformed(f"The endpoint gave up on the reply (finish reason {given!r}).")
+        raise ReplyMalformed(f"The endpoint aborted the reply (finish reason {given!r}).")
     if has_calls:
-        # A named tool choice ends with `stop`, the others with `tool_calls`.
+        # A named tool choice ends with `stop`, others with `tool_calls`.
         return "tool_calls"
     if given in ("tool_calls", "function_call"):
-        raise CallsMissing("The reply's finish reason is tool_calls, but it holds no tool call.")
+        raise CallsMissing("The reply's finish reason is tool_calls, but it has no tool call.")
     return "stop"
 
 
@@ -216,12 +222,12 @@ def _decode_with_tokens(body: bytes) -> _ChatReply[Any]:
     try:
         return _token_decoder.decode(body)
     except msgspec.ValidationError:
-        # A server that writes tokens in another way loses these, not the reply.
+        # If a server sends tokens in another format, they are lost, but the reply is not.
         return _decoder.decode(body)
 
 
 def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
-    """Token ids and logprobs, all three or none, and why none."""
+    """Return token ids and logprobs, or None with the reason. All three must be present."""
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]

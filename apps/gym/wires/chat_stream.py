@@ -1,4 +1,4 @@
-"""A streamed chat reply (server-sent events) as the one body that it would have been without streaming."""
+"""Join a streamed chat reply (server-sent events) into the body of an unstreamed one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +13,12 @@ _ENVELOPE = ("id", "model", "usage", "prompt_token_ids")
 
 
 def join_chat_stream(body: bytes) -> bytes:
-    """The chunks' first choice joined. Raises ReplyMalformed where the stream was cut, broke off or is none."""
+    """Return the joined chunks of the first choice. Raises ReplyMalformed for an invalid or interrupted stream."""
     envelope: dict[str, Any] = {}
     choice = _Choice()
     for chunk in _chunks(body):
         if chunk.get("error"):
-            raise ReplyMalformed(f"The endpoint broke off its reply: {_problem(chunk['error'])}")
+            raise ReplyMalformed(f"The endpoint interrupted its reply: {_problem(chunk['error'])}")
         for key in _ENVELOPE:
             if chunk.get(key) is not None:
                 envelope[key] = chunk[key]
@@ -32,12 +32,12 @@ def join_chat_stream(body: bytes) -> bytes:
     try:
         return orjson.dumps({**envelope, "choices": [choice.joined()]})
     except orjson.JSONEncodeError as error:
-        # What is nested deeper than can be written can still be read.
+        # orjson can read JSON that is nested too deeply for it to write.
         raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None
 
 
 class _Call:
-    """One call as it comes in: its first delta names it, the others carry its arguments piece by piece."""
+    """One call of a stream: the first delta names it, the others carry pieces of its arguments."""
 
     __slots__ = ("arguments", "call_id", "name")
 
@@ -53,7 +53,7 @@ class _Call:
                 raise ReplyMalformed("A call in the endpoint's stream has a name that is not a text.")
             self.name.append(name)
         if arguments:
-            # Some servers send the object itself.
+            # Some servers send an object instead of text.
             self.arguments.append(arguments if isinstance(arguments, str) else _as_json(arguments))
 
     def joined(self) -> dict[str, Any]:
@@ -62,12 +62,12 @@ class _Call:
 
 
 class _Choice:
-    """What the deltas of one choice add up to. Pieces are gathered and joined once: a stream may have many."""
+    """The joined deltas of one choice. Pieces are collected and joined once, because a stream may have many."""
 
     def __init__(self) -> None:
         self.finish_reason: Any = None
         self._texts: dict[str, list[str]] = {}
-        self._details: list[str] = []  # of reasoning, from servers that may say it in `reasoning` as well
+        self._details: list[str] = []  # of reasoning; servers may also send it in `reasoning`
         self._calls: dict[object, _Call] = {}
         self._legacy: _Call | None = None
         self._token_ids: list[Any] = []
@@ -96,7 +96,7 @@ class _Choice:
             message["function_call"] = self._legacy.joined()["function"]
         choice = {"message": message, "finish_reason": self.finish_reason}
         if self._has_odd_tokens:
-            # The reader takes it for tokens that cannot be read, which cost a note and never the reply.
+            # The reader treats these as unreadable tokens: the reply gets a note and is not lost.
             return {**choice, "token_ids": "malformed"}
         if self._token_ids:
             choice["token_ids"] = self._token_ids
@@ -127,7 +127,7 @@ class _Choice:
             call.add(_as_object(function, "function"))
 
     def _call_of(self, delta: dict[str, Any]) -> _Call:
-        """`index` only tells the calls apart: how many there are is never its say."""
+        """Return the call of a delta. `index` only distinguishes calls; it never defines their number."""
         index = delta.get("index")
         if isinstance(index, int | str):
             return self._calls.setdefault(index, _Call())
@@ -135,7 +135,7 @@ class _Choice:
         begins = delta.get("id") or (isinstance(function, dict) and function.get("name"))
         if self._calls and not begins:
             return next(reversed(self._calls.values()))
-        # The place of a call without an index is no number that a server could have given.
+        # A tuple, which cannot collide with an index sent by a server.
         return self._calls.setdefault((len(self._calls),), _Call())
 
     def _add_tokens(self, gathered: list[Any], given: object) -> None:
@@ -148,7 +148,7 @@ class _Choice:
 def _chunks(body: bytes) -> Iterator[dict[str, Any]]:
     for line in body.splitlines():
         if not line.startswith(b"data:"):
-            continue  # comments, ids and the names of events
+            continue  # comments, ids and event names
         given = line.removeprefix(b"data:").strip()
         if given == b"[DONE]":
             return

@@ -1,4 +1,4 @@
-"""How an endpoint's way of speaking a wire differs from the wire itself."""
+"""The differences between an endpoint and the standard of its wire."""
 
 from typing import Any
 
@@ -26,8 +26,10 @@ FIXED = frozenset(
         "tools",
     }
 )
-"""Fields of a request that say what the model is shown and how often it answers. The trace tells of these what the
-rollout itself sent, so nothing else may set them."""
+"""Fields of a request that define the model's input and the number of replies.
+
+The trace records what the rollout sent, so nothing else may set them.
+"""
 _NOT_FOR_TASKS = FIXED | {"background", "store", "stream", "stream_options"}
 
 
@@ -35,23 +37,25 @@ _NO_SAMPLING = FIXED - {"instructions"}
 
 
 class SamplingRefused(PolicyError):
-    """Sampling would change what the trace tells of a request."""
+    """Raised if sampling would contradict the trace."""
 
 
 def check_sampling(sampling: dict[str, Any]) -> None:
-    """Raises SamplingRefused where sampling sets what the rollout itself sends.
+    """Raise SamplingRefused if sampling sets a field that the rollout sets.
 
-    Rows are refused when they are saved; this holds for those that were saved before.
+    Rows are rejected when saved; this covers rows saved before.
     """
     if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
-        raise SamplingRefused(f"Sampling may not set {', '.join(refused)}: the rollout itself sends that.").lasting()
+        raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").lasting()
 
 
 def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
-    """What NeMo Gym's task rows want merged into the request: `metadata.extra_body`, a JSON object in a string.
+    """Return the fields of a task that are merged into the request.
 
-    A seed in it gives way to the rollout's own. Raises PolicyError for what is no object, and for fields that a task
-    may not set.
+    NeMo Gym rows have them in `metadata.extra_body`, a JSON object in a string.
+
+    The seed of the rollout overrides one in it. Raises PolicyError for non-objects and for fields that a task cannot
+    set.
     """
     metadata = sampling.get("metadata")
     given = metadata.get("extra_body") if isinstance(metadata, dict) else None
@@ -64,18 +68,18 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise PolicyError("metadata.extra_body is not a JSON object.").lasting()
     if refused := sorted(_NOT_FOR_TASKS & extra.keys()):
-        raise PolicyError(f"metadata.extra_body of a task may not set {', '.join(refused)}.").lasting()
+        raise PolicyError(f"metadata.extra_body of a task cannot set {', '.join(refused)}.").lasting()
     if sampling.get("seed") is not None:
         extra.pop("seed", None)
     return extra
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed in a request before it is sent, and what is expected of a reply.
+    """Changes of a request before sending, and expectations of a reply.
 
-    `reasoning` says where the model's reasoning stands, or that it is not sent back. `asks_tokens`: token ids and
-    logprobs of every turn, in vLLM's words. `extra_body` is merged into each request but for FIXED fields, `renamed`
-    gives keys of it other names, such as `{"max_completion_tokens": "max_tokens"}`.
+    `reasoning` is the location of the model's reasoning, or that it is not sent back. `asks_tokens`: request token ids
+    and logprobs of every turn, in vLLM's parameters. `extra_body` is merged into each request except FIXED fields,
+    `renamed` renames its keys, for example `{"max_completion_tokens": "max_tokens"}`.
     """
 
     takes_seed: bool = True
@@ -85,7 +89,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     renamed: dict[str, str] = {}
 
     def finish(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What the request says itself wins over `extra_body`; objects in both are merged.
+        """Return the request with `extra_body` merged in.
+
+        Its own fields take precedence; objects in both are merged.
 
         Raises PolicyError for a task's `metadata.extra_body` that cannot be merged.
         """
@@ -102,7 +108,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _with_task_body(body: dict[str, Any]) -> dict[str, Any]:
-    """A request that still has its metadata, as over Responses, with what a task wants merged in its place."""
+    """Return a request that still has its metadata, as over Responses, with the task's `extra_body` merged in."""
     extra = read_task_body(body)
     if not extra:
         return body

@@ -1,4 +1,4 @@
-"""What an endpoint can do, found out by asking it: named checks, each with the exact error where it failed."""
+"""Find out by requests what an endpoint supports: named checks, each with the exact error if it failed."""
 
 import asyncio
 import time
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
-import orjson
 
 from apps.gym.calls.outbound import OutboundFailed, OutboundReply
 from apps.gym.calls.outbound_policy import OutboundRefused
@@ -14,18 +13,17 @@ from apps.gym.calls.refusals import explain_refusal
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError
 from apps.gym.storable import clean_line
-from apps.gym.traces.items import Tool, function_calls, message
+from apps.gym.traces.items import Tool, as_object, function_calls, message, read_json
 from apps.gym.wires.openai_http import hide_secrets
-from apps.gym.wires.protocol import Ask, Policy, Reply
+from apps.gym.wires.protocol import Ask, Policy, Reply, tells_all
 from apps.gym.wires.sending import Sender
-from apps.gym.wires.usage import tells_all
 
 LIST_SECONDS = 10.0
 CALL_SECONDS = 30.0
-"""All lists are asked for at once, then one call is made: a check takes at most the sum."""
+"""The model lists of all servers are requested together, then one call is made, so a check takes at most the sum."""
 
 CALL_TOKENS = 512
-"""Room for a model that thinks first, and no more."""
+"""Enough for a model that reasons first."""
 
 _MESSAGE_CHARACTERS = 500
 _NAMED_MODELS = 8
@@ -48,7 +46,10 @@ Status = Literal["ok", "failed", "not_applicable"]
 
 
 class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`name` is reachable, model, tool_call, usage, tokens or latency; `target` the server, where several are asked."""
+    """The result of one check.
+
+    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the server, if there are several.
+    """
 
     name: str
     status: Status
@@ -58,7 +59,10 @@ class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Checkup(msgspec.Struct):
-    """`capabilities`: `max_model_len` (tokens), `server_version`, `served_models` and `root`, as far as it tells."""
+    """The results of all checks.
+
+    `capabilities` has `max_model_len` (tokens), `server_version`, `served_models` and `root`, as far as known.
+    """
 
     checks: list[Check]
     capabilities: dict[str, Any]
@@ -69,7 +73,7 @@ class Checkup(msgspec.Struct):
 
 
 class Endpoint(msgspec.Struct, kw_only=True):
-    """What is checked. `lists_models` is False where the list names other things, as Azure's does."""
+    """An endpoint to check. `lists_models` is False if the list has other entries, as on Azure."""
 
     sender: Sender
     policy: Policy
@@ -83,7 +87,7 @@ class Endpoint(msgspec.Struct, kw_only=True):
 
 
 class _Server(msgspec.Struct):
-    """What one server said of itself: a reply or a problem, and what it takes to tell them."""
+    """The answer of one server to the first requests: a reply or a problem."""
 
     url: str
     seconds: float
@@ -94,13 +98,13 @@ class _Server(msgspec.Struct):
 
 
 async def check_endpoint(endpoint: Endpoint) -> Checkup:
-    """Never raises for what an endpoint does."""
+    """Check an endpoint. Never raises for its errors."""
     servers = await asyncio.gather(*(_look(endpoint, index) for index in range(len(endpoint.sender.servers))))
     capabilities = _capabilities(endpoint, servers)
     checks = [_reachable(server) for server in servers] + [_model(endpoint, servers)]
     if why := _not_worth_a_call(servers):
         skipped = ("tool_call", "usage", "tokens", "latency")
-        checks += [Check(name=name, status="not_applicable", message=f"Not tried: {why}.") for name in skipped]
+        checks += [Check(name=name, status="not_applicable", message=f"Not checked: {why}.") for name in skipped]
     else:
         checks += await _call(endpoint, servers, capabilities)
     for check in checks:
@@ -129,27 +133,22 @@ async def _look(endpoint: Endpoint, index: int) -> _Server:
     except TimeoutError:
         server.problem = f"No answer within {LIST_SECONDS:g} s."
     if server.reply is not None:
-        # A server that lists its models and fails to tell its version is well.
+        # A server that lists its models is healthy, even if it does not tell its version.
         server.problem = ""
         server.models = _listed(server.reply)
     return server
 
 
 def _version(reply: OutboundReply) -> str:
-    try:
-        given = orjson.loads(reply.body) if reply.status == 200 else None
-    except orjson.JSONDecodeError:
-        return ""
-    return clean_line(str(given.get("version") or ""), 100) if isinstance(given, dict) else ""
+    given = as_object(read_json(reply.body)) if reply.status == 200 else {}
+    return clean_line(str(given.get("version") or ""), 100)
 
 
 def _listed(reply: OutboundReply) -> list[dict[str, Any]] | None:
-    if reply.status != 200:
-        return None
+    given: Any = read_json(reply.body) if reply.status == 200 else None
     try:
-        given: Any = orjson.loads(reply.body)
         return [{**model, "id": clean_line(str(model["id"]), 200)} for model in given["data"]]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 
@@ -160,7 +159,7 @@ def _reachable(server: _Server) -> Check:
     return Check(
         name="reachable",
         status="ok",
-        message=f"It answers{version}.",
+        message=f"The server responds{version}.",
         target=server.url,
         seconds=server.seconds,
     )
@@ -169,8 +168,8 @@ def _reachable(server: _Server) -> Check:
 def _not_worth_a_call(servers: list[_Server]) -> str:
     replies = [server.reply for server in servers if server.reply is not None]
     if not replies:
-        return "no server can be reached"
-    return "the endpoint lets nobody in" if all(reply.status in (401, 403) for reply in replies) else ""
+        return "no server is reachable"
+    return "the endpoint rejects all requests" if all(reply.status in (401, 403) for reply in replies) else ""
 
 
 # ── the model ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -187,12 +186,12 @@ def _model(endpoint: Endpoint, servers: list[_Server]) -> Check:
     if problems:
         return Check(name="model", status="failed", message=" ".join(problems))
     if all(server.reply is None for server in servers):
-        return Check(name="model", status="not_applicable", message="Not tried: no server can be reached.")
+        return Check(name="model", status="not_applicable", message="Not checked: no server is reachable.")
     if not endpoint.lists_models:
-        message = "Deployments are not listed: the call below says whether this one is there."
+        message = "Deployments cannot be listed; the call below checks this one."
         return Check(name="model", status="not_applicable", message=message)
     length = _capabilities(endpoint, servers).get("max_model_len")
-    room = f" Its context holds {length:,} tokens." if length else ""
+    room = f" Its context has {length:,} tokens." if length else ""
     return Check(name="model", status="ok", message=f"The endpoint has the model {endpoint.model_name!r}.{room}")
 
 
@@ -200,13 +199,13 @@ def _problem_of_list(endpoint: Endpoint, server: _Server) -> str:
     assert server.reply is not None
     status = server.reply.status
     if status in (401, 403):
-        hint = "the stored API key was refused" if endpoint.has_key else "no API key is stored"
-        return f"The endpoint answered {status}: {hint}. {_said(server.reply)}".strip()
+        hint = "the stored API key was rejected" if endpoint.has_key else "no API key is stored"
+        return f"The endpoint returned {status}: {hint}. {_said(server.reply)}".strip()
     if not endpoint.lists_models:
         return ""
     if status != 200:
-        lacks = "has no /models: the base URL should go up to and including /v1"
-        return f"The endpoint {lacks if status == 404 else f'answered {status}'}. {_said(server.reply)}".strip()
+        lacks = "has no /models. Give the base URL with /v1"
+        return f"The endpoint {lacks if status == 404 else f'returned {status}'}. {_said(server.reply)}".strip()
     if server.models is None:
         return "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"
     names = [model["id"] for model in server.models]
@@ -218,11 +217,11 @@ def _problem_of_list(endpoint: Endpoint, server: _Server) -> str:
 
 def _said(reply: OutboundReply) -> str:
     said, _ = explain_refusal(reply.body)
-    return f"It says: {said}" if said and said != "{}" else ""
+    return f"Message: {said}" if said and said != "{}" else ""
 
 
 def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, Any]:
-    """Of several servers the least: a rollout may go to any of them."""
+    """Return the capabilities. Of several servers the minimum, because a rollout may go to any of them."""
     found: dict[str, Any] = {}
     lengths = []
     for server in servers:
@@ -267,9 +266,9 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
 def _unanswered(problem: str) -> list[Check]:
     return [
         Check(name="tool_call", status="failed", message=problem),
-        Check(name="usage", status="not_applicable", message="There was no reply."),
-        Check(name="tokens", status="not_applicable", message="There was no reply."),
-        Check(name="latency", status="not_applicable", message="There was no reply."),
+        Check(name="usage", status="not_applicable", message="No reply."),
+        Check(name="tokens", status="not_applicable", message="No reply."),
+        Check(name="latency", status="not_applicable", message="No reply."),
     ]
 
 
@@ -279,51 +278,42 @@ def _tool_call(reply: Reply, limit: int) -> Check:
     if reply.finish_reason == "max_output_tokens" and not named:
         problem = f"The reply was cut at {limit} tokens, before it called the tool."
     elif not calls:
-        problem = "The reply calls no tool although one was required: does the server have a parser for tool calls?"
+        problem = "The reply has no tool call although one was required. Check that the server has a tool call parser."
     elif not named:
         problem = f"The reply calls {str(calls[0].get('name'))!r} instead of the tool {TOOL['name']!r}."
-    elif not _is_object(named[0].get("arguments")):
-        problem = "The call's arguments are no JSON object."
+    elif not isinstance(read_json(str(named[0].get("arguments"))), dict):
+        problem = "The arguments of the call are not a JSON object."
     else:
-        return Check(name="tool_call", status="ok", message="It called the one tool that it was given.")
+        return Check(name="tool_call", status="ok", message="It called the tool.")
     return Check(name="tool_call", status="failed", message=problem)
-
-
-def _is_object(arguments: object) -> bool:
-    try:
-        return isinstance(orjson.loads(arguments), dict) if isinstance(arguments, str) else False
-    except orjson.JSONDecodeError:
-        return False
 
 
 def _usage(reply: Reply) -> Check:
     if tells_all(reply.usage):
         read, written = reply.usage["input_tokens"], reply.usage["output_tokens"]
-        return Check(
-            name="usage", status="ok", message=f"It told the tokens read ({read:,}) and written ({written:,})."
-        )
+        return Check(name="usage", status="ok", message=f"Token counts: {read:,} input, {written:,} output.")
     problem = (
-        "The reply does not tell how many tokens it read and wrote: limits of tokens and of cost cannot hold, and costs"
-        ' are told too low. A server that streams wants `"stream_options": {"include_usage": true}`.'
+        "The reply has no token counts, so token and cost limits do not work, and costs"
+        ' are too low. For streaming servers, set `"stream_options": {"include_usage": true}`.'
     )
     return Check(name="usage", status="failed", message=problem)
 
 
 def _tokens(endpoint: Endpoint, reply: Reply) -> Check:
     if not endpoint.wants_tokens:
-        return Check(name="tokens", status="not_applicable", message="Tokens are not to be captured from this model.")
+        return Check(name="tokens", status="not_applicable", message="Token capture is off.")
     if reply.tokens is None:
         why = reply.tokens_note or "none came"
         return Check(name="tokens", status="failed", message=f"The reply's tokens cannot be captured: {why}.")
     fields = reply.tokens.fields()
     asked, said = len(fields["prompt_token_ids"]), len(fields["generation_token_ids"])
-    text = f"{asked:,} ids of the prompt, {said:,} of the reply, each of these with its logprob."
+    text = f"{asked:,} prompt ids and {said:,} reply ids with logprobs."
     return Check(name="tokens", status="ok", message=text)
 
 
 def _latency(servers: list[_Server], seconds: float) -> Check:
     fastest = min(server.seconds for server in servers if server.reply is not None)
-    text = f"A whole reply took {_time(seconds)}, the list of models {_time(fastest)}."
+    text = f"Reply: {_time(seconds)}; model list: {_time(fastest)}."
     return Check(name="latency", status="ok", message=text, seconds=seconds)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 from yarl import URL
@@ -12,7 +12,6 @@ from yarl import URL
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (
-    Outbound,
     OutboundFailed,
     OutboundRedirectRefused,
     OutboundReply,
@@ -30,19 +29,19 @@ from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
 from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
 from apps.gym.wires.responses_wire import ReplyFailed, read_responses_reply, responses_request
-from apps.gym.wires.sending import PlainSender, Sender
+from apps.gym.wires.sending import Sender
 
 _MESSAGE_CHARACTERS = 500
-_LARGE_REPLY = 512 * 1024  # bytes that are decoded in a thread
-# One thread, so that only one large reply at a time needs the memory that decoding takes for a moment.
+_LARGE_REPLY = 512 * 1024  # bytes from which replies are decoded in a thread
+# One thread, so that only one large reply at a time uses the memory for decoding.
 _LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
-_SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
+_SHORTEST_SECRET = 4  # shorter keys, for example `x` for a server without keys, would match in every message
 
 Wire = Literal["responses", "chat"]
 PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions"}
 
-# How the endpoints say that the conversation has outgrown the model: OpenAI by code, vLLM and SGLang in words,
-# llama.cpp by type.
+# How endpoints report that the conversation exceeds the context: OpenAI by code, vLLM and SGLang in words, llama.cpp by
+# type.
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _CONTEXT_WORDS = (
     "maximum context length",
@@ -55,16 +54,17 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class PolicyReplyTooLarge(PolicyError):
-    """The reply is larger than MAX_REPLY or than the memory budget. Another try would be as large."""
+    """Raised if the reply is larger than MAX_REPLY or the memory budget. Retrying does not help."""
 
 
 class HttpPolicy:
-    """One endpoint over one wire. Retries 408, 5xx, transport errors, timeouts and malformed replies, in bounds.
+    """One endpoint over one wire.
 
-    With a `gate`, throttled calls wait and use up no try; without one they are retried as the others are.
-    `secrets` are what no message may quote; every reply tells the version that `weights` had when it was asked for.
-    Where the dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses
-    API has no place for the ids.
+    Retries 408, 5xx, transport errors, timeouts and malformed replies, within limits.
+
+    With a `gate`, throttled calls wait and do not count as tries; without one they are retried like others. Messages
+    never quote `secrets`. Every reply has the version of `weights` at the time of its request. If the dialect asks for
+    tokens, replies have token ids and logprobs, over Chat Completions only: the Responses API has no field for the ids.
     """
 
     def __init__(
@@ -98,46 +98,6 @@ class HttpPolicy:
         self._gate = gate
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
-
-    @classmethod
-    def plain(
-        cls,
-        outbound: Outbound,
-        *,
-        base_urls: Sequence[str],
-        model_name: str,
-        wire: Wire,
-        api_key: str = "",
-        headers: Mapping[str, str] | None = None,
-        dialect: Dialect = PLAIN,
-        call_timeout: float = 120.0,
-        connect_timeout: float = 10.0,
-        max_tries: int = 4,
-        pauses: Pauses | None = None,
-        observe: Observer = ignore,
-        gate: Gate | None = None,
-    ) -> Self:
-        """A policy over the engine's own HTTP client, with the key as a bearer token."""
-        bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        sender = PlainSender(
-            outbound,
-            base_urls=base_urls,
-            path=PATHS[wire],
-            headers={**(headers or {}), **bearer},
-            call_timeout=call_timeout,
-            connect_timeout=connect_timeout,
-        )
-        return cls(
-            sender,
-            model_name=model_name,
-            wire=wire,
-            dialect=dialect,
-            secrets=[api_key],
-            max_tries=max_tries,
-            pauses=pauses,
-            observe=observe,
-            gate=gate,
-        )
 
     def __repr__(self) -> str:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
@@ -213,32 +173,32 @@ class HttpPolicy:
         return reply
 
     def _read_whole(self, got: OutboundReply) -> Reply:
-        """What was said, without our secrets, should the endpoint repeat them: replies are shown and exported."""
+        """Return the reply without GymWeb's secrets, which an endpoint may repeat. Replies are shown and exported."""
         reply = self._read(self._joined(got))
         try:
             told = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
             said = msgspec.json.encode(told)
         except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
-        # Searched as bytes: as text a large reply would be in memory once more.
+        # Searched as bytes, because the text of a large reply would take its memory again.
         if any(secret in said for secret in self._written_secrets):
             clean = hide_secrets(said.decode(), [secret.decode() for secret in self._written_secrets])
             reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
         return reply
 
     def _joined(self, got: OutboundReply) -> bytes:
-        """The body, put together where an endpoint streams it: `extra_body` may ask for that."""
+        """Return the body, joined if the endpoint streams it because `extra_body` asks for that."""
         if self._is_chat and got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
             return join_chat_stream(got.body)
         return got.body
 
     def _refused(self, got: OutboundReply) -> Reply:
-        """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
+        """Handle an unsuccessful status: return a reply that ends the attempt, or raise an error or TryAgain."""
         message, code = explain_refusal(got.body)
         if got.status in (400, 413, 422) and _says_context_length(message, code):
             self._observe("ok")
             return Reply(items=[], finish_reason="context_length")
-        error = self._error(f"The policy model answered {got.status}: {message or 'without a message'}")
+        error = self._error(f"The policy model returned {got.status}: {message or 'no message'}")
         if is_quota_exhausted(got):
             self._observe("quota", str(error))
             raise error.lasting().refused("quota")
@@ -253,12 +213,12 @@ class HttpPolicy:
 
     def _tell_throttled(self, got: OutboundReply) -> str:
         said, _ = explain_refusal(got.body)
-        message = self._said(f"{got.status}: {said or 'without a message'}")
+        message = self._said(f"{got.status}: {said or 'no message'}")
         self._observe("throttled", message)
         return message
 
     def _error(self, message: str) -> GymError:
-        """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
+        """Return an error without the API key: endpoints quote requests, and messages are stored and shown."""
         return PolicyError(self._said(message))
 
     def _said(self, message: str) -> str:
@@ -273,14 +233,14 @@ def hide_secrets(message: str, secrets: Iterable[str]) -> str:
 
 
 def _outcome(status: int) -> Outcome:
-    """What an unsuccessful status says about the endpoint, as opposed to the request."""
+    """Return what an unsuccessful status means for the endpoint, as opposed to the request."""
     if status >= 500 or status == 408:
         return "server_error"
     return "refused" if status in (401, 403, 404) else "ok"
 
 
 def is_strict(base_url: str) -> bool:
-    """Whether this endpoint refuses parameters it does not know, as OpenAI's own do."""
+    """Return True if this endpoint rejects unknown parameters, as OpenAI's own do."""
     try:
         host = URL(base_url).host or ""
     except ValueError:

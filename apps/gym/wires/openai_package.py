@@ -1,6 +1,6 @@
-"""Send through the `openai` package: OpenAI and Azure OpenAI, whose addresses and credentials it knows.
+"""Send requests through the `openai` package, which handles the addresses and credentials of OpenAI and Azure OpenAI.
 
-The package builds the request; it leaves through apps.gym.calls.outbound like every other, and comes back as it is.
+The package builds the request; apps.gym.calls.outbound sends it like all others, and returns the reply unchanged.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -14,14 +14,14 @@ from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.wires.sending import MAX_REPLY
 
 _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})
-"""Headers that the HTTP client writes itself."""
+"""Headers that the HTTP client sets itself."""
 
 _ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Headers of a reply that speak of how it came."""
+"""Headers that describe the encoding of a reply in transit."""
 
 
 class OutboundTransport(httpx2.AsyncBaseTransport):
-    """The package's way out."""
+    """The package's HTTP transport, which sends through Outbound."""
 
     def __init__(self, outbound: Outbound, *, call_timeout: float, connect_timeout: float) -> None:
         self._outbound = outbound
@@ -33,13 +33,13 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
             request.method,
             str(request.url),
             body=await request.aread(),
-            # Empty ones are the package's for an organization or project that nobody named.
+            # The package sends empty headers for an unset organization or project.
             headers={name: value for name, value in request.headers.items() if value and name.lower() not in _UNSENT},
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
         )
-        # The body is decoded already: as its headers say it would be decoded once more.
+        # The body is already decoded; with these headers it would be decoded again.
         headers = {name: value for name, value in reply.headers.items() if name.lower() not in _ENCODED}
         extensions = {"memory": reply.memory}
         return httpx2.Response(
@@ -48,7 +48,7 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
 
 
 class PackageSender:
-    """Posts to `path` through a client of the package that never retries: the policy does, within its bounds."""
+    """Posts to `path` through a client of the package that never retries: the policy does, within its limits."""
 
     def __init__(self, client: openai.AsyncOpenAI, *, path: str) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class PackageSender:
 
 
 async def _reply(asked: Awaitable[httpx2.Response]) -> OutboundReply:
-    """Any status is a reply; what our own transport raised says more than that there was no connection."""
+    """Return a reply with any status. Errors of Outbound are raised instead of the package's less specific ones."""
     try:
         response = await asked
     except openai.APIStatusError as refusal:
@@ -92,7 +92,7 @@ def open_openai(
     connect_timeout: float,
     headers: Mapping[str, str] | None = None,
 ) -> openai.AsyncOpenAI:
-    """A client of OpenAI. Nothing is read from the environment: what a policy model's row says is all there is."""
+    """Return a client of OpenAI. It reads nothing from the environment, only the given settings."""
     transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
     return openai.AsyncOpenAI(
         api_key=api_key,
@@ -119,7 +119,10 @@ def open_azure(
     connect_timeout: float,
     headers: Mapping[str, str] | None = None,
 ) -> openai.AsyncAzureOpenAI:
-    """A client of Azure OpenAI; the model's name is that of the deployment. `is_token`: the key is a bearer token."""
+    """Return a client of Azure OpenAI.
+
+    The model's name is that of the deployment. If `is_token`, the key is a bearer token.
+    """
     transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
     return openai.AsyncAzureOpenAI(
         azure_endpoint=endpoint,

@@ -1,4 +1,4 @@
-"""What calls of a model cost, from how many tokens they used."""
+"""Compute the cost of model calls from their token counts."""
 
 import msgspec
 
@@ -8,15 +8,20 @@ _A_MILLION = 1e6
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """USD for a million tokens. `cached_input` is for those of the prompt that the endpoint says it had cached; None
-    prices them as all others of the prompt."""
+    """USD per million tokens.
+
+    `cached_input` applies to prompt tokens that the endpoint reports as cached; None uses the input price.
+    """
 
     input: float = 0.0
     output: float = 0.0
     cached_input: float | None = None
 
     def cost(self, usage: TokenUsage) -> float:
-        """USD. Reasoning tokens are among the output tokens, and cached tokens among the input tokens."""
+        """Return the cost in USD.
+
+        Reasoning tokens are part of the output tokens, and cached tokens of the input tokens.
+        """
         given, said = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
         cached = 0 if self.cached_input is None else max(0, min(usage.get("cached_tokens", 0), given))
         return ((given - cached) * self.input + cached * (self.cached_input or 0.0) + said * self.output) / _A_MILLION

@@ -5,16 +5,19 @@ from typing import Any, Protocol
 
 import msgspec
 
+from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import Item, TokenUsage, Tool
 from apps.gym.traces.tokens import TokenCapture
 
 VERDICT_SCHEMA = "verdict"
-"""Names the structured output of an ask for a judge's verdict; a policy that plays by rule knows by it what to play."""
+"""Schema name of a judge's verdict, by which the scripted policy recognises a judge's question."""
 
 
 class Weights:
-    """What answers behind an endpoint: a checkpoint, weights, an adapter. Whoever learns of another says so here, and
-    the next call tells it."""
+    """The version behind an endpoint: a checkpoint, weights, an adapter.
+
+    Code that learns of a new version sets it here for the next call.
+    """
 
     __slots__ = ("__weakref__", "version")
 
@@ -23,7 +26,7 @@ class Weights:
 
 
 def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
-    """The sampling of a further try at the same request: under the same seed it would answer the same again."""
+    """Return the sampling for another try with a new seed, because the same seed would give the same reply."""
     seed = sampling.get("seed")
     if tries <= 1 or not isinstance(seed, int):
         return sampling
@@ -31,10 +34,12 @@ def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
 
 
 class Ask(msgspec.Struct, kw_only=True):
-    """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
+    """One request.
+
+    `sampling` has Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
 
     `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
-    after a time limit (apps.gym.calls.time_limits) that the caller runs under.
+    after an enclosing time limit (apps.gym.calls.time_limits).
     """
 
     items: list[Item]
@@ -46,11 +51,10 @@ class Ask(msgspec.Struct, kw_only=True):
 class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
-    `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`; where the
-    endpoint's own word for it is none that its wire has, `server_finish_reason` tells it.
-    `version` names the checkpoint or weights that answered. `sampling` is what the answer was asked for with, where it
-    is not the ask's: a try after a reply that was none has another seed. `tokens_note` says why there are no
-    `tokens` where they were asked for.
+    `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
+    `server_finish_reason` is the endpoint's own word if its wire does not define it. `version` names the checkpoint or
+    weights that answered. `sampling` is set if it differs from the ask's, because another try has another seed.
+    `tokens_note` is the reason for missing `tokens`, if they were requested.
     """
 
     items: list[Item]
@@ -67,6 +71,59 @@ class Reply(msgspec.Struct, kw_only=True):
 
 
 class Policy(Protocol):
-    """Raises PolicyError when no reply can be had, TimedOut when the call's time ran out, retries included."""
+    """Calls a model. Raises PolicyError if there is no reply, and TimedOut if the time, including retries, ran out."""
 
     async def ask(self, ask: Ask) -> Reply: ...
+
+
+MOST_TOKENS = 1_000_000_000
+"""Maximum tokens of one call. Larger counts are ignored, so that they do not affect cost and limits."""
+
+
+def read_usage(*, read: Any, written: Any, cached: Any = None, reasoned: Any = None) -> TokenUsage:
+    """Return the valid counts.
+
+    Without `input_tokens` or `output_tokens`, the endpoint did not report them.
+
+    A part never exceeds its whole, so that no price can be negative.
+    """
+    usage: TokenUsage = {}
+    inputs, outputs = _count(read), _count(written)
+    if inputs is None and outputs is None:
+        return usage
+    if inputs is not None:
+        usage["input_tokens"] = inputs
+    if outputs is not None:
+        usage["output_tokens"] = outputs
+    usage["reasoning_tokens"] = min(_count(reasoned) or 0, outputs or 0)
+    usage["cached_tokens"] = min(_count(cached) or 0, inputs or 0)
+    return usage
+
+
+def read_detail(usage: dict[str, Any], details: str, name: str) -> Any:
+    """Return a count one level deeper, if it exists."""
+    given = usage.get(details)
+    return given.get(name) if isinstance(given, dict) else None
+
+
+def tells_all(usage: TokenUsage) -> bool:
+    """Return True if the usage is complete enough for limits of tokens and cost."""
+    return "input_tokens" in usage and "output_tokens" in usage
+
+
+def lacks_usage(call: ModelCall | JudgeCall) -> bool:
+    """Return True if a model was paid for this reply but did not report its usage.
+
+    Calls without a reply, or refused because the context is full, have no usage.
+    """
+    has_reply = bool(call.items or call.finish_reason) and call.finish_reason != "context_length"
+    return has_reply and not tells_all(call.usage)
+
+
+def _count(given: Any) -> int | None:
+    """Return a number of tokens in any notation, or None for anything else."""
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= len(str(MOST_TOKENS)):
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MOST_TOKENS:
+        return None
+    return int(given) if given == int(given) else None

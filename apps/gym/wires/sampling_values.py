@@ -1,24 +1,19 @@
-"""Sampling values that every endpoint would refuse, found before a rollout is spent on them."""
+"""Find sampling values that every endpoint would reject, before a rollout is spent on them."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from apps.gym.redaction.shortening import shorten
+from apps.gym.storable import is_number
 from apps.gym.wires.dialect import FIXED
 
 _Check = tuple[Callable[[Any], bool], str]
 
 
-def _is_number(value: Any) -> bool:
-    # True is an int to Python, and no temperature to anybody.
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 _CHECKS: dict[str, _Check] = {
-    "temperature": (lambda value: _is_number(value) and 0 <= value <= 2, "a number from 0 to 2"),
-    "top_p": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
-    "max_output_tokens": (lambda value: type(value) is int and value >= 1, "a whole number from 1 on"),
+    "temperature": (lambda value: is_number(value) and 0 <= value <= 2, "a number from 0 to 2"),
+    "top_p": (lambda value: is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
+    "max_output_tokens": (lambda value: type(value) is int and value >= 1, "a whole number of at least 1"),
 }
 
 
@@ -26,9 +21,9 @@ _NO_SAMPLING = FIXED - {"instructions"}
 
 
 def find_sampling_problems(sampling: object) -> list[str]:
-    """A sentence for each value that cannot be; none where all may be sent.
+    """Return a sentence for each invalid value.
 
-    Keys that are not known here are the endpoint's business, and null means its own default.
+    Unknown keys are left to the endpoint, and null means its default.
     """
     if not isinstance(sampling, dict):
         return ['Give a JSON object, such as {"temperature": 1.0}.']
@@ -39,16 +34,16 @@ def find_sampling_problems(sampling: object) -> list[str]:
             if sampling.get(key) is not None and not may_be(sampling[key])
         ),
         *(
-            f"{key} is what the rollout itself sends, and no sampling."
+            f"{key} is set by the rollout and is not a sampling option."
             for key in sorted(_NO_SAMPLING & sampling.keys())
         ),
     ]
 
 
 def find_default_problems(sampling: object) -> list[str]:
-    """The same of defaults that many rollouts share, which is why they hold no seed."""
+    """Return the problems of default sampling. Defaults are shared by rollouts, so a seed is a problem too."""
     shared = isinstance(sampling, dict) and sampling.get("seed") is not None
-    seed = ["seed is the rollout's own, made from that of its collection: here it would do nothing."] if shared else []
+    seed = ["seed has no effect here: each rollout gets its own seed from the collection."] if shared else []
     return [*find_sampling_problems(sampling), *seed]
 
 

@@ -1,8 +1,8 @@
-"""An embedded policy model without a network and without a language model: it plays an agent by rule.
+"""A built-in policy model without network or language model, which plays an agent by rules.
 
-It solves arithmetic (with a calculator tool where one is offered) and small questions, and makes realistic mistakes in
-a given share of attempts, so that a fresh installation has groups with both successes and failures. The same seed and
-prompt always give the same attempt.
+It solves arithmetic (with a calculator tool if there is one) and small questions. In a given share of attempts it makes
+realistic mistakes, so that a new installation has groups with successes and failures. The same seed and prompt always
+give the same attempt.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ WITHOUT_TOOL = ("wrong_answer", "no_box")
 
 
 class ScriptedPolicy:
-    """`mistake_rate` is the share of attempts, 0.0–1.0, with one mistake."""
+    """A policy that follows rules. `mistake_rate` is the share of attempts, 0.0–1.0, with one mistake."""
 
     def __init__(self, *, mistake_rate: float = 0.0, weights: Weights | None = None) -> None:
         self.mistake_rate = mistake_rate
@@ -70,7 +70,7 @@ class _Turn(msgspec.Struct):
 
 
 class _View(msgspec.Struct):
-    """What the script sees: the task's prompt, what it did since, and which tools it has."""
+    """The script's view of a conversation: the task's prompt, later items, and the available tools."""
 
     prompt: str
     since: list[Item]
@@ -97,7 +97,7 @@ class _View(msgspec.Struct):
         )
 
     def calls_of(self, part: int) -> list[str]:
-        """The ids of the calls made so far for one part of the prompt: the script writes the part into them."""
+        """Return the ids of the calls made so far for one part of the prompt. Ids contain the part."""
         start = f"call_{self.mark}_{part}_"
         ids = (str(item.get("call_id", "")) for item in self.since if item.get("type") == "function_call")
         return [call_id for call_id in ids if call_id.startswith(start)]
@@ -108,7 +108,7 @@ class _View(msgspec.Struct):
 
 
 class _Attempt:
-    """One attempt, thought through anew at each turn: all follows from the seed, the prompt and what was done."""
+    """One attempt, recomputed at each turn from the seed, the prompt and earlier steps."""
 
     def __init__(self, view: _View, *, mistake_rate: float) -> None:
         self.view = view
@@ -179,7 +179,7 @@ class _Attempt:
         }
 
     def _misread(self, expression: str) -> str:
-        """The expression with one number a little off, as if it had been copied wrongly; its value differs."""
+        """Return the expression with one number slightly changed, as if miscopied, so that its value differs."""
         numbers = list(re.finditer(r"\d+", expression))
         right = compute(expression)
         self.dice.shuffle(numbers)
@@ -193,11 +193,11 @@ class _Attempt:
     # ── answers ──
 
     def _conclude(self, answer: str, thought: str) -> _Turn:
-        # With a calculator the mistake was made in the call, and what it gave is believed.
+        # With a calculator, the mistake was made in the call, and its result is used unchanged.
         if self.mistake in ("wrong_answer", "no_tool"):
             answer = self._spoil(answer)
         if self.mistake == "no_box":
-            # The last line is no answer either, so a verifier that reads last lines is not helped.
+            # The last line is no answer either, because some verifiers read last lines.
             text = f"The answer is {answer}.\n\nLet me know if you would like to see the steps."
         else:
             opening = self.dice.choice(["The answer is", "This comes to", "So the result is"])
@@ -219,7 +219,7 @@ class _Attempt:
     # ── any other tool ──
 
     def _explore(self) -> _Turn:
-        """Call the tool that the prompt is most about once, then say what it answered."""
+        """Call the tool most relevant to the prompt once, then answer with its output."""
         made = self.view.calls_of(0)
         if made:
             return self._conclude(self.view.output_of(made[-1]) or "nothing", "The tool has answered.")
@@ -260,7 +260,7 @@ def _output_text(item: Item) -> str:
 
 
 def _result(output: str) -> str | None:
-    """The number that a calculator answered, whatever it is wrapped in; None for an error."""
+    """Return the number in a calculator's output, in any wrapping, or None for an error."""
     try:
         given: Any = json.loads(output)
     except ValueError:
@@ -306,7 +306,7 @@ def _guess(schema: dict[str, Any], prompt: str, number: str) -> Any:
 
 
 def _subject(prompt: str) -> str:
-    """What a prompt is about: its quoted words, else what follows its last "in" or "of", else its last word."""
+    """Return the subject of a prompt: quoted words, else the words after its last "in" or "of", else its last word."""
     quoted = re.search(r"[\"“']([^\"”']{1,80})[\"”'](?!\w)", prompt)
     if quoted:
         return quoted[1]
@@ -318,5 +318,5 @@ def _subject(prompt: str) -> str:
 
 
 def _tokens(value: object) -> int:
-    """About as many tokens as a language model would count."""
+    """Return about as many tokens as a language model would count."""
     return len(orjson.dumps(value)) // _CHARACTERS_PER_TOKEN + 1

@@ -1,14 +1,14 @@
-"""What the scripted policy model can do by rule: find arithmetic in a prompt, and answer small questions."""
+"""The rules of the scripted policy model: find arithmetic in a prompt, and answer small questions."""
 
 import re
 from collections.abc import Callable
 
 from apps.gym.arithmetic import CalculationError, evaluate
 
-_READ_CHARACTERS = 8000  # the end of a prompt holds its question
+_READ_CHARACTERS = 8000  # the end of a prompt has its question
 
 _NUMBER = r"\d{1,40}(?:,\d{3}){0,12}(?:\.\d{1,40})?"
-# The runs are bounded, so that a prompt of nothing but brackets or blanks costs no more than its length.
+# Runs are bounded, so that a prompt of only brackets or blanks takes linear time.
 _OPERAND = rf"[(\s+−-]{{0,20}}{_NUMBER}[)\s]{{0,20}}"
 _EXPRESSION = re.compile(rf"(?<![\w.,]){_OPERAND}(?:(?:\*\*|//|[-+*/%×÷−^]){_OPERAND})+(?!\w)")
 _EXPONENT = re.compile(r"\^\{(\d+)\}")
@@ -27,7 +27,10 @@ _SPOKEN = [
 
 
 def find_expressions(text: str) -> list[str]:
-    """The arithmetic expressions of a text in order, as the calculator takes them; those without a value are left."""
+    """Return the arithmetic expressions of a text in order, as the calculator reads them.
+
+    Leave out those without a value.
+    """
     text = _EXPONENT.sub(r"^\1", text[-_READ_CHARACTERS:])
     plain = _DATE.sub(" ", text.replace("\\times", "*").replace("\\div", "/").replace("\\cdot", "*").replace("$", " "))
     for pattern, sign in _SPOKEN:
@@ -37,7 +40,7 @@ def find_expressions(text: str) -> list[str]:
 
 
 def _tidy(text: str) -> str:
-    """The calculator's own spelling, without brackets that belong to the sentence around it."""
+    """Return the expression in the calculator's notation, without unbalanced outer brackets."""
     expression = " ".join(text.replace(",", "").replace("^", "**").split())
     while expression.count(")") > expression.count("(") and expression.endswith(")"):
         expression = expression[:-1].rstrip()
@@ -47,7 +50,7 @@ def _tidy(text: str) -> str:
 
 
 def compute(expression: str) -> str | None:
-    """The value as text, or None where the expression has none."""
+    """Return the value as text, or None if the expression has none."""
     try:
         return number_text(evaluate(expression))
     except CalculationError:
@@ -61,7 +64,7 @@ def number_text(number: int | float) -> str:
 
 
 def combine(values: list[str], prompt: str) -> str:
-    """The one answer of a prompt with several parts, by the word that joins them; else all parts in a row."""
+    """Return one answer for a prompt with several parts, by the word that joins them; else list all parts."""
     if len(values) == 1:
         return values[0]
     numbers = [float(value) for value in values]
@@ -245,7 +248,7 @@ def _recased(word: str, case: str) -> str:
 
 
 def answer_question(text: str) -> str | None:
-    """The answer of the first rule that fits, or None."""
+    """Return the answer of the first rule that fits, or None."""
     for pattern, rule in _RULES:
         found = pattern.search(text[-_READ_CHARACTERS:])
         answer = rule(found) if found else None

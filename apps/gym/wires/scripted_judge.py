@@ -1,4 +1,4 @@
-"""How the scripted policy model judges: no language model, only whether the expected answer is in the attempt."""
+"""The scripted policy model as a judge, without a language model: is the expected answer in the attempt?"""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask
 
 _SECTION = re.compile(r"^<(\w+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>$", re.DOTALL | re.MULTILINE)
 _RANGE = re.compile(r"from (\S+) \(worst\) to (\S+) \(best\)")
-_LONG = 400  # characters from which an answer counts as complete where nothing tells
+_LONG = 400  # characters from which an answer counts as complete if none is expected
 
 
 def is_asked_to_judge(ask: Ask) -> bool:
@@ -16,10 +16,10 @@ def is_asked_to_judge(ask: Ask) -> bool:
 
 
 def judge_by_rule(ask: Ask) -> str:
-    """An answer that fits the schema asked for. The same texts always get the same verdict."""
+    """Return an answer that fits the requested schema. The same texts always get the same verdict."""
     found = [match for item in ask.items for match in _SECTION.findall(text_of(item))]
     mark = found[0][1] if found else ""
-    # An attempt may write tags of its own: the first one's mark is the judge's.
+    # An attempt may contain tags of its own; the first tag has the judge's mark.
     parts = {name: text for name, itself, text in found if itself == mark}
     properties = _format(ask)["schema"]["properties"]
     key, kind = next((key, kind) for key, kind in properties.items() if key not in ("mark", "explanation"))
@@ -43,9 +43,9 @@ def _prefer(parts: dict[str, str]) -> tuple[str, str]:
 
 
 def _merit(attempt: str, expected: str) -> float:
-    """From 0.0 to 1.0."""
+    """Return the merit of an attempt, from 0.0 to 1.0."""
     if expected:
-        # As a whole word: 4 is not in 42.
+        # As a whole word, because 4 must not match in 42.
         wanted = rf"(?<!\w){re.escape(expected.strip().casefold())}(?!\w)"
         return float(re.search(wanted, attempt.casefold()) is not None)
     return min(1.0, len(attempt.strip()) / _LONG)
@@ -56,7 +56,7 @@ def _plain(text: str) -> str:
 
 
 def _place(merit: float, kind: dict[str, Any]) -> str | float:
-    if "enum" in kind:  # from best to worst, as people write them down
+    if "enum" in kind:  # assumed to be listed from best to worst
         names: list[str] = kind["enum"]
         return names[round((1.0 - merit) * (len(names) - 1))]
     found = _RANGE.search(kind.get("description", ""))

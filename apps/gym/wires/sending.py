@@ -1,4 +1,4 @@
-"""Send a request's body to a policy model: over the engine's own HTTP client, to one of its servers."""
+"""Send requests to a policy model over GymWeb's own HTTP client, to one of its servers."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,32 +10,36 @@ from apps.gym.calls.outbound import Outbound, OutboundReply
 from apps.gym.errors import PolicyError
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Bytes: a long reply with token ids and logprobs is far from small."""
+"""Maximum bytes of a reply, enough for token ids and logprobs."""
 
 
 class Sender(Protocol):
-    """How bodies reach an endpoint. `servers` are the base URLs that may be asked."""
+    """Sends bodies to an endpoint. `servers` are its base URLs."""
 
     servers: list[str]
 
     def pack(self, body: dict[str, Any]) -> Any:
-        """What `send` takes, made once for all tries. Raises PolicyError for what is no JSON."""
+        """Prepare the arguments of `send` once for all tries. Raises PolicyError for bodies that are not JSON."""
         ...
 
     async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
-        """Any status is a reply. Raises OutboundFailed, OutboundTimedOut or OutboundRefused."""
+        """Send a body and return the reply with any status.
+
+        Raises OutboundFailed, OutboundTimedOut or OutboundRefused.
+        """
         ...
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
-        """What one of them says at `path`: under its base URL, or above the /v1 of it. Raises as `send` does."""
+        """Return the reply of one server at `path`, below its base URL or above its /v1. Raises like `send`."""
         ...
 
 
 class PlainSender:
-    """Posts to `path` under one of several base URLs. `call_timeout` and `connect_timeout` are seconds.
+    """Posts to `path` under one of several base URLs.
 
-    A session stays with one server, so that its prefix cache is hit turn after turn; a further try of a call goes to
-    the next server.
+    `call_timeout` and `connect_timeout` are in seconds.
+
+    A session stays with one server, so that each turn hits its prefix cache. A retry of a call goes to the next server.
     """
 
     def __init__(

@@ -1,20 +1,22 @@
-"""Names of tools as their environment knows them: what stands before a name in a client's own fashion is taken off."""
+"""Map tool names of a reply to those of the environment, by removing prefixes that clients add."""
 
 import re
 from collections.abc import Collection
 from typing import Any
 
-from apps.gym.traces.items import Item
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.items import Item, TaskRow
+from apps.gym.traces.responses import assemble_response
 
 _SEPARATORS = ("__", ".", ":", "/")
 _MCP = re.compile(r"mcp__[^_](?:[^_]|_(?!_))*__(?=.)")
 
 
 def bare_name(name: str, known: Collection[str]) -> str:
-    """`mcp__weather__get_weather`, `functions.get_weather`, `weather/get_weather`: all are `get_weather`.
+    """Return `get_weather` for `mcp__weather__get_weather`, `functions.get_weather` or `weather/get_weather`.
 
-    A known name is itself. Of several known ones that the name ends with, the longest is meant; where none is, only the
-    prefix of MCP clients is taken off.
+    A known name is unchanged. If the name ends with several known ones, the longest counts; if with none, only the
+    prefix of MCP clients is removed.
     """
     if name in known:
         return name
@@ -25,7 +27,7 @@ def bare_name(name: str, known: Collection[str]) -> str:
 
 
 def bare_call_names(items: list[Item], known: Collection[str]) -> list[Item]:
-    """The items, with the names of their function calls as the environment knows them."""
+    """Return the items, with the names of function calls as the environment knows them."""
     return [_bare(item, known) if item.get("type") == "function_call" else item for item in items]
 
 
@@ -35,3 +37,11 @@ def _bare(call: Item, known: Collection[str]) -> Item:
         return call
     bare = bare_name(name, known)
     return call if bare == name else {**call, "name": bare}
+
+
+def bare_response(
+    events: list[TraceUnion], row: TaskRow, known: Collection[str], stop_reason: str = ""
+) -> dict[str, Any]:
+    """Return the response for an environment or a verifier, in which calls have the names of the task's tools."""
+    response = assemble_response(events, row, stop_reason=stop_reason)
+    return {**response, "output": bare_call_names(response["output"], known)}

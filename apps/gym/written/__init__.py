@@ -1,14 +1,15 @@
-"""Environments that an operator writes: one class each, outside this project. docs/environments.md walks through one.
+"""The interface for custom environments: one class each, outside this project.
 
-What such a file imports is all here.
+See docs/start/own_environment.md.
+
+Everything that such a file imports is here.
 """
 
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.task_generation import Call, Case, Difficulty, Move, Seen, ask, say
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow
-from apps.gym.written.attempts import Attempted
-from apps.gym.written.environment import Environment, tool
+from apps.gym.written.environment import Attempted, Environment, tool
 
 __all__ = [
     "Attempted",

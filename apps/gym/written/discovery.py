@@ -1,6 +1,6 @@
-"""Find the environments that the operator wrote: by entry point, and where GYMWEB_ENVIRONMENTS points.
+"""Load custom environments from entry points and from the paths in GYMWEB_ENVIRONMENTS.
 
-Such a file is the operator's own code. It runs in web processes and workers, with all that these may do.
+These files are the operator's own code. They run in web processes and workers, with the same permissions.
 """
 
 import importlib
@@ -16,8 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from apps.gym.environments.registry import BUILTINS
-from apps.gym.written.environment import Environment
-from apps.gym.written.operator_errors import tell
+from apps.gym.written.environment import Environment, tell
 from apps.gym.written.registry import PROBLEMS, WRITTEN
 
 logger = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ _NO_ENVIRONMENTS = ("test_", "conftest", "_")
 
 
 def load_environments(places: Iterable[str]) -> None:
-    """Fill the registry anew. Never raises for what somebody wrote: that stands among the problems."""
+    """Rebuild the registry. Never raises for errors in custom code; they are listed as problems."""
     WRITTEN.clear()
     PROBLEMS.clear()
     for point in entry_points(group=ENTRY_POINTS):
@@ -41,7 +40,7 @@ def _load_place(place: str) -> None:
     if folder.is_dir():
         files = sorted(path for path in folder.glob("*.py") if not path.name.startswith(_NO_ENVIRONMENTS))
         if not files:
-            _refuse(place, ValueError("the folder holds no file of Python that could be an environment"))
+            _refuse(place, ValueError("the folder has no Python file with an environment"))
         for path in files:
             _load(str(path), partial(_import_file, path))
     elif folder.is_file():
@@ -53,10 +52,10 @@ def _load_place(place: str) -> None:
 
 
 def _load(where: str, bring: Callable[[], Any]) -> None:
-    """What is brought is a module, or such a class itself."""
+    """Load a module or an Environment class."""
     try:
         brought = bring()
-    # SystemExit too: what a file does at its end is no reason for ours.
+    # Catch SystemExit too: a custom file must not end this process.
     except (Exception, SystemExit) as problem:
         _refuse(where, problem)
         return
@@ -67,16 +66,16 @@ def _load(where: str, bring: Callable[[], Any]) -> None:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """As a module of its own name, beside which its neighbours can be imported."""
+    """Import a file as a module of its own name, with its folder on the path."""
     path = path.resolve()
     if str(path.parent) not in sys.path:
-        # Last: nothing of ours is hidden by a file of that name.
+        # Last on the path, so that its files do not hide GymWeb's modules.
         sys.path.append(str(path.parent))
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
     if known is not None or path.stem in sys.stdlib_module_names:
-        raise ImportError(f"a module named {path.stem} is there already: give the file another name")
+        raise ImportError(f"a module named {path.stem} already exists. Rename the file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -91,7 +90,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _classes_of(module: Any) -> list[type[Environment]]:
-    """Those that are written there, not those that are imported."""
+    """Return the environment classes defined in the module, not imported ones."""
     values = vars(module).values() if isinstance(module, ModuleType) else ()
     found = [value for value in values if isinstance(value, type) and issubclass(value, Environment)]
     return [value for value in found if value.__module__ == module.__name__ and value is not Environment]
@@ -100,13 +99,13 @@ def _classes_of(module: Any) -> list[type[Environment]]:
 def _keep(found: Iterable[type], where: str) -> None:
     for one in found:
         if not issubclass(one, Environment):
-            _refuse(where, TypeError(f"{one.__name__} is no Environment"))
+            _refuse(where, TypeError(f"{one.__name__} is not an Environment"))
         elif one.problem:
             _refuse(where, TypeError(f"{one.__name__}, {one.problem}"))
         elif one.name in BUILTINS:
-            _refuse(where, ValueError(f"an environment named {one.name} is built in: give it another name"))
+            _refuse(where, ValueError(f"an environment named {one.name} is built in. Use another name"))
         elif WRITTEN.setdefault(one.name, one) is not one:
-            _refuse(where, ValueError(f"there are two environments named {one.name}"))
+            _refuse(where, ValueError(f"two environments are named {one.name}"))
 
 
 def _refuse(where: str, problem: BaseException) -> None:
@@ -116,7 +115,7 @@ def _refuse(where: str, problem: BaseException) -> None:
 
 
 def _find_line(where: str, problem: BaseException) -> str:
-    """Where in what was brought it happened; nothing where that was not reached."""
+    """Return the place of the error in the custom code; empty if it was not reached."""
     frames = traceback.extract_tb(problem.__traceback__)
     reached = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
     if not reached:

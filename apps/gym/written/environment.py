@@ -1,36 +1,131 @@
-"""The class that an environment is: its tools, the state of one attempt, and its verifier."""
+"""The base class of custom environments: tools, the state of one attempt, and the verifier."""
 
 import random
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen
+import msgspec
+
+from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen
+from apps.gym.errors import EnvironmentFault, GymError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
-from apps.gym.written.attempts import Attempted
-from apps.gym.written.operator_errors import guard
+from apps.gym.traces.items import (
+    Item,
+    TaskRow,
+    Tool,
+    assistant_text,
+    dump_json,
+    function_calls,
+    last_message,
+    read_json,
+)
+from apps.gym.verifiers.answer_extraction import extract_answer
 from apps.gym.written.typed_tools import WrittenTool, describe_tool
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """Raised if custom code raised an error that would have ended the process."""
+
+
+def tell(problem: BaseException) -> str:
+    """Return its type and message on one line."""
+    if isinstance(problem, Stopped):
+        return str(problem)
+    try:
+        said = str(problem).encode(errors="replace").decode()
+    except Exception:
+        said = "what it says cannot be read"
+    return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
+
+
+def guard(work: Callable[Given, Result], name: str, kind: type | tuple[type, ...]) -> Callable[Given, Result]:
+    """Return a function that raises only EnvironmentFault with this name, also for a result of another type."""
+
+    @wraps(work)
+    def guarded(*given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            result = work(*given, **named)
+        except GymError:
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as problem:
+            raise EnvironmentFault(f"{name}: {tell(problem)}").lasting() from problem
+        if not isinstance(result, kind):
+            raise EnvironmentFault(f"{name}: it gives {_names(kind)}, not {type(result).__name__}").lasting()
+        return result
+
+    return guarded
+
+
+def _names(kind: type | tuple[type, ...]) -> str:
+    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+
+
+class Attempted(msgspec.Struct, frozen=True):
+    """A finished attempt. `response` is its Responses object; the properties are derived from it."""
+
+    response: dict[str, Any]
+
+    @property
+    def items(self) -> list[Item]:
+        """Return the items after the prompt in order: messages, reasoning, calls and their outputs."""
+        items: list[Item] = self.response["output"]
+        return items
+
+    @property
+    def text(self) -> str:
+        """Return the text of all assistant messages, joined by newlines."""
+        return assistant_text(self.items)
+
+    @property
+    def last_message(self) -> str:
+        return last_message(self.items)
+
+    @property
+    def answer(self) -> str:
+        """Return the content of the last box, else the last line without a label like "Answer:"; else empty."""
+        return extract_answer(self.last_message) or ""
+
+    @property
+    def calls(self) -> list[Call]:
+        """Return the tool calls in order. Arguments that are not a JSON object remain text."""
+        return [
+            Call(str(item.get("name", "")), _arguments(item.get("arguments"))) for item in function_calls(self.items)
+        ]
+
+
+def _arguments(given: object) -> dict[str, Any] | str:
+    read = read_json(given) if isinstance(given, str) else given
+    return read if isinstance(read, dict) else str(given)
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _MARK = "_is_tool_of_an_environment"
 
 
 def tool(method: Method) -> Method:
-    """Makes a method a tool: models see its name, its docstring and the types of its arguments.
+    """Make a method a tool.
 
-    It gives a text, or anything that JSON has. `ToolRefused` says to the model what it did wrong. One that is no `async
-    def` runs in a thread, so it may wait for what it calls.
+    Models see its name, its docstring and the types of its arguments.
+
+    It returns text, or any JSON value. `ToolRefused` tells the model what it did wrong. A method that is not `async
+    def` runs in a thread, so it may block.
     """
     setattr(method, _MARK, True)
     return method
 
 
 class Environment:
-    """One object is one attempt; what the methods keep on `self` is its state.
+    """An environment.
 
-    The class's name in small letters is the environment's name, its docstring the description. `needs` names the
-    fields of a task's row that `verify` reads.
+    Each attempt has its own object, whose attributes are the attempt's state.
+
+    The class's name in snake case is the environment's name, its docstring the description. `needs` names the row
+    fields that `verify` reads.
     """
 
     name: ClassVar[str] = ""
@@ -38,18 +133,20 @@ class Environment:
     needs: ClassVar[frozenset[str]] = frozenset()
     tools: ClassVar[list[Tool]] = []
     verify_needs_state: ClassVar[bool] = True
-    """Whether `verify` reads what the tools or `seed` left on `self`. Where it does not, say False: then what is stored
-    can be verified again without doing it again."""
+    """True if `verify` reads state that tools or `seed` left on `self`.
+
+    If it does not, set False: stored attempts can then be verified again without replaying.
+    """
     asks_judge: ClassVar[bool] = False
     max_steps: ClassVar[int] = 30
     written_tools: ClassVar[dict[str, WrittenTool]] = {}
     problem: ClassVar[str] = ""
-    """Why the class cannot be used, with the line of its file; or nothing."""
+    """Why the class cannot be used, with the line of its file, or an empty text."""
 
     row: TaskRow
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """A tool that no model could be told of is no error yet: a file may hold other classes, which are well."""
+        """Register the tools. Problems are recorded, not raised, because other classes of the file may be valid."""
         super().__init_subclass__(**given)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -57,7 +154,7 @@ class Environment:
             cls.description = " ".join((cls.__doc__ or "").split())
         cls.needs = frozenset(cls.needs)
         found = [getattr(cls, name) for name in dir(cls) if hasattr(getattr(cls, name), _MARK)]
-        # In the order of the file, which is that of their lines.
+        # In the order of their lines in the file.
         found.sort(key=lambda method: method.__code__.co_firstlineno)
         cls.written_tools, problems = {}, []
         for method in found:
@@ -69,19 +166,22 @@ class Environment:
         cls.tools = [written.tool for written in cls.written_tools.values()]
 
     async def seed(self, row: TaskRow, seed: int) -> None:
-        """Before the first call: makes the attempt's state from the task's row. All chance comes from `seed`."""
+        """Prepare the attempt's state from the task's row, before the first call.
+
+        All randomness must come from `seed`.
+        """
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
-        """After a reply without calls: what the environment says next, or None when the attempt is over."""
+        """Return the environment's next messages after a reply without calls, or None when the attempt is over."""
         return None
 
     async def verify(self, attempt: Attempted) -> float | Reward:
         raise NotImplementedError(f"{type(self).__name__} has no verify")
 
     async def close(self) -> None:
-        """After the attempt, however it ended."""
+        """Clean up after the attempt, however it ended."""
 
-    # ── tasks by seed, for those that want them ──
+    # ── optional: tasks by seed ──
 
     @staticmethod
     def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
@@ -97,8 +197,10 @@ class Environment:
 
     @classmethod
     def kit(cls) -> Kit | None:
-        """None where the class makes no tasks, or nobody solves them. What its functions raise is an EnvironmentFault
-        that names them."""
+        """Return the kit, or None if the class makes no tasks or has no solver.
+
+        Errors of its functions become an EnvironmentFault with their name.
+        """
         if cls.make_task is Environment.make_task or cls.solve is Environment.solve:
             return None
         return Kit(
@@ -117,5 +219,5 @@ class Environment:
 
     @classmethod
     def own_cases(cls) -> list[Case]:
-        """Raises EnvironmentFault where `cases` gives none."""
+        """Return the class's own cases. Raises EnvironmentFault if `cases` does not return a list."""
         return guard(cls.cases, f"{cls.name}: cases", list)()

@@ -1,6 +1,4 @@
-"""All environments that run in process by name: those that are built in, and those that the operator wrote."""
-
-from typing import TypeGuard
+"""All in-process environments by name: built-in and custom ones."""
 
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.protocol import BuiltinEnvironment
@@ -10,7 +8,7 @@ from apps.gym.written.environment import Environment
 
 WRITTEN: dict[str, type[Environment]] = {}
 PROBLEMS: list[str] = []
-"""What could not be loaded, a sentence each."""
+"""Environments that could not be loaded, one sentence each."""
 
 InProcess = type[BuiltinEnvironment] | type[Environment]
 
@@ -21,10 +19,6 @@ def find_environment(name: str) -> InProcess | None:
 
 def list_names() -> list[str]:
     return sorted({*BUILTINS, *WRITTEN})
-
-
-def is_written(found: InProcess) -> TypeGuard[type[Environment]]:
-    return issubclass(found, Environment)
 
 
 def find_kit(name: str) -> Kit | None:

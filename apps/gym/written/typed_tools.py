@@ -1,4 +1,4 @@
-"""Tools from typed methods: the JSON schema of the arguments, and the arguments from JSON."""
+"""Make tools from typed methods: a JSON schema of the arguments, and conversion of arguments from JSON."""
 
 import inspect
 import math
@@ -18,18 +18,18 @@ _DEEPEST = 10
 _OF_THE_PROTOCOL = {"seed", "respond", "verify", "close", "make_task", "solve", "cases", "kit", "own_cases", "row"} | {
     *("reset", "step", "seed_session", "aggregate_metrics", "reverify_mode")
 }
-"""What an environment has already, and routes by which one is served: no model may call them."""
+"""Names that the base class or the server protocol uses. Models must not call them as tools."""
 
 
 class WrittenTool(msgspec.Struct, frozen=True):
-    """One method: what models are told of it, and how its arguments are read."""
+    """A tool method: its description for models, and how its arguments are read."""
 
     tool: Tool
     arguments: type[msgspec.Struct]
     method: str
 
     def read(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Values of the types that the method names. Raises ToolRefused."""
+        """Return the arguments as the types of the method. Raises ToolRefused."""
         try:
             read = msgspec.convert(given, self.arguments)
         except msgspec.ValidationError as problem:
@@ -38,16 +38,16 @@ class WrittenTool(msgspec.Struct, frozen=True):
 
 
 def describe_tool(method: Callable[..., Any]) -> WrittenTool:
-    """Raises TypeError with what the method lacks."""
+    """Describe a tool method. Raises TypeError with the problem."""
     name = method.__name__
     if name in _OF_THE_PROTOCOL:
-        raise TypeError(f"the tool {name}: GymWeb, or the protocol of its servers, has a {name} of its own: rename it")
+        raise TypeError(f"the tool {name}: GymWeb, or the protocol of its servers, already has {name}. Rename it")
     if not _NAME.fullmatch(name):
         raise TypeError(f"the tool {name}: a name has letters, digits, - and _, 64 at most")
     arguments = _arguments(method)
     description, told = read_docstring(inspect.getdoc(method) or "")
     if not description:
-        raise TypeError(f"the tool {name}: say in its docstring what it does: that is all a model knows of it")
+        raise TypeError(f"the tool {name}: add a docstring. Models see only the docstring")
     schema = _schema(arguments, told, name)
     return WrittenTool(
         tool={
@@ -55,7 +55,7 @@ def describe_tool(method: Callable[..., Any]) -> WrittenTool:
             "name": name,
             "description": description,
             "parameters": schema,
-            # With defaults the strict mode of endpoints would refuse the schema.
+            # The strict mode of endpoints rejects schemas with defaults.
             "strict": sorted(schema["required"]) == sorted(schema["properties"]),
         },
         arguments=arguments,
@@ -68,14 +68,14 @@ def _arguments(method: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         hints = get_type_hints(method, include_extras=True)
     except Exception as problem:
-        # Types that are texts are read only now, and such a text may be anything.
+        # Annotations given as text are evaluated only here and may raise anything.
         raise TypeError(f"the tool {name}: its types cannot be read: {type(problem).__name__}: {problem}") from None
     fields: list[Any] = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"the tool {name}: give each argument a name of its own, instead of {parameter}")
+            raise TypeError(f"the tool {name}: give each argument its own name instead of {parameter}")
         if parameter.name not in hints:
-            raise TypeError(f"the tool {name}: give {parameter.name} a type, such as {parameter.name}: str")
+            raise TypeError(f"the tool {name}: give {parameter.name} a type, for example {parameter.name}: str")
         kept = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((parameter.name, hints[parameter.name], *kept))
     try:
@@ -104,13 +104,13 @@ def _schema(arguments: type[msgspec.Struct], told: dict[str, str], name: str) ->
 
 def _refuse_type(kind: type) -> dict[str, Any]:
     takes = "str, int, float, bool, list[…], dict[str, …], Literal[…] or a dataclass"
-    raise TypeError(f"{kind.__name__} has no form in JSON: take {takes}")
+    raise TypeError(f"{kind.__name__} cannot be represented in JSON. Use {takes}")
 
 
 def _inline(schema: Any, parts: dict[str, Any], name: str, depth: int = 0) -> Any:
-    """Without references, which not every endpoint follows."""
+    """Return the schema without references, which not every endpoint supports."""
     if depth > _DEEPEST * 4:
-        raise TypeError(f"the tool {name}: a type that holds itself has no schema that models could follow")
+        raise TypeError(f"the tool {name}: recursive types are not supported")
     if isinstance(schema, list):
         return [_inline(part, parts, name, depth + 1) for part in schema]
     if not isinstance(schema, dict):
@@ -123,7 +123,7 @@ def _inline(schema: Any, parts: dict[str, Any], name: str, depth: int = 0) -> An
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What the tool does, and what is said of its parameters: a line `name: text` each, which indented lines go on."""
+    """Return the descriptions of the tool and its parameters: lines `name: text`, continued by indented lines."""
     does: list[str] = []
     told: dict[str, str] = {}
     current = ""
@@ -142,8 +142,10 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def write_output(value: object) -> str:
-    """A text as it is, anything else as JSON. Raises TypeError for what has none, ValueError for numbers and texts that
-    it has no form for."""
+    """Return text unchanged, other values as JSON.
+
+    Raises TypeError for unsupported types, ValueError for unsupported numbers and texts.
+    """
     if isinstance(value, str):
         if not value.isascii() and (half := _HALF_PAIR.search(value)):
             raise ValueError(f"the text has half a surrogate pair at character {half.start():,}, which is no Unicode")
@@ -161,7 +163,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def _find_not_finite(value: object, path: str = "") -> str | None:
-    """A JSON pointer to the first one; it would be written as null."""
+    """Return a JSON pointer to the first number that is not finite (it would be written as null), or None."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()

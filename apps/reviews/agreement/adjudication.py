@@ -1,4 +1,4 @@
-"""Settle a disagreement: the adjudicator's verdict counts, and all reviews are kept."""
+"""Adjudicate disputed items: the adjudicator's verdict counts, and all reviews are kept."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,22 +13,24 @@ from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_ans
 def adjudicate_item(
     *, item: QueueItem, user: User, answer: Answer, token: str = "", saw_votes: bool | None = None
 ) -> Review:
-    """Say what stands of an item that at least one person has reviewed, its rollouts in the order that the item keeps.
-    An adjudication before this one is replaced. `saw_votes` is whether they had seen what people said, rewards and
-    models: who settles by what the verifier said cannot be what checks it. Raises AnswerRefused and CannotReview."""
+    """Adjudicate an item that has at least one review; its rollouts are in item order.
+
+    Replaces an earlier adjudication. `saw_votes` records whether the adjudicator saw reviews, rewards and models: such
+    an adjudication cannot be used to check the verifier. Raise AnswerRefused and CannotReview.
+    """
     with transaction.atomic():
         queue = lock_queue(item.queue)
         before = Review.objects.filter(item=item, is_adjudication=True, status=Review.Status.SUBMITTED)
         if token and (sent := before.filter(token=token).first()):
             return sent
         if not Review.objects.filter(item=item).independent().exists():
-            raise CannotReview("Nobody has reviewed this item yet: there is nothing to adjudicate.")
+            raise CannotReview("This item has no reviews to adjudicate.")
         rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
         if len(rollouts) < item.size:
             raise CannotReview("A rollout of this item has been deleted.")
         review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, is_adjudication=True)
         review.arrangement = rollouts
-        # Who has seen them has seen them, also when they settle it anew.
+        # Remember it for later adjudications of the same item, too.
         has_seen = Review.objects.filter(item=item, reviewer=user, is_adjudication=True, saw_votes=True).exists()
         review.saw_votes = True if has_seen else saw_votes
         review.rollout_id = rollouts[0] if item.size == 1 else None

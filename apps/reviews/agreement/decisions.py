@@ -1,4 +1,4 @@
-"""What people decided between two rollouts: the verdicts of all queues → the one that stands."""
+"""Outcomes of comparisons of two rollouts, from the verdicts of all queues."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ How = Literal["adjudicated", "majority", "single", "split"]
 Outcome = Literal["low", "high", "equal", "both_bad", "split"]
 
 Two = tuple[int, int, int, int]
-"""The rollout of the lower id, the other one, and the collection of each."""
+"""The rollout with the lower id, the other one, and the collection of each."""
 _ROW = (
     *("low_id", "high_id", "low__collection_id", "high__collection_id", "review__submitted_at", "review_id"),
     *("outcome", "strength", "review__reviewer_id", "review__is_adjudication"),
@@ -21,11 +21,11 @@ _ROW = (
 
 
 class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Of two rollouts, `low` having the lower id.
+    """The outcome of comparing two rollouts, of which `low` has the lower id.
 
-    `outcome` is `split` where no opinion has more voices than every other, and nobody has adjudicated. `strength` is 2
-    for much better, 1 for better, 0 where nobody won. `reviewers` counts the people who judged the two, `agreeing`
-    those of them who said what stands; the adjudicator is in neither.
+    `outcome` is `split` if no verdict has a majority and there is no adjudication. `strength` is 2 for much better, 1
+    for better, 0 without a winner. `reviewers` counts the reviewers of the two rollouts, `agreeing` those who agree
+    with the outcome, both without the adjudicator.
     """
 
     low: int
@@ -36,14 +36,9 @@ class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     reviewers: int
     agreeing: int
     reviews: list[int]
-    """Ids of the reviews that it was read from, the adjudication included."""
+    """Ids of the reviews behind the outcome, including the adjudication."""
     low_collection: int
     high_collection: int
-
-    @property
-    def is_across(self) -> bool:
-        """Whether they are of two collections."""
-        return self.low_collection != self.high_collection
 
     @property
     def winner(self) -> int | None:
@@ -57,10 +52,11 @@ class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def read_verdicts(
     collection: Collection | None = None, *, rollout_ids: Iterable[int] | None = None
 ) -> dict[tuple[int, int], StandingVerdict]:
-    """What stands of every two rollouts that people judged, by (lower id, higher id): one query.
+    """Return the outcome of each compared pair of rollouts, by (lower id, higher id), with one query.
 
-    Where at least one is of the collection, or both are among `rollout_ids`. Hidden repeats count nothing; of somebody
-    who judged two rollouts in several queues the last opinion counts; the last adjudication beats every vote.
+    At least one rollout is in the collection, or both are among `rollout_ids`. Hidden repeats do not count. If a
+    reviewer compared two rollouts in several queues, the last verdict counts. The last adjudication overrides all
+    votes.
     """
     verdicts = PairVerdict.objects.filter(review__status=Review.Status.SUBMITTED, review__repeat_of__isnull=True)
     if rollout_ids is not None:
@@ -68,7 +64,7 @@ def read_verdicts(
         verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
     rows = verdicts.order_by().values_list(*_ROW)
     if collection is not None:
-        # Each side is a look-up of its own: joined by OR, every verdict would be read.
+        # A query for each side: a single condition with OR would read all verdicts.
         rows = rows.filter(low__collection=collection).union(rows.filter(high__collection=collection))
     found: dict[Two, list[tuple[Any, ...]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[4:6]):
@@ -77,9 +73,9 @@ def read_verdicts(
 
 
 def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
-    """`said` in the order of time: review, outcome, strength, reviewer, whether it adjudicates."""
+    """Decide from `said`, in order of time: review, outcome, strength, reviewer, whether it adjudicates."""
     low, high, low_collection, high_collection = two
-    # Somebody who left is still one person by each of their reviews.
+    # Each review of a deleted user counts as one person.
     latest = {
         person if person is not None else -review: (outcome, strength, review)
         for review, outcome, strength, person, adjudicates in said
@@ -109,7 +105,7 @@ def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
 
 
 def _majority(votes: list[tuple[Outcome, int, int]]) -> tuple[Outcome, int]:
-    """The opinion with more voices than any other; much better where at least half of those say so."""
+    """Return the outcome with the most votes; "much better" if at least half of its votes are."""
     counted = Counter(outcome for outcome, _, _ in votes).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
         return "split", 0

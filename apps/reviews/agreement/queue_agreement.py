@@ -1,6 +1,6 @@
-"""How far a queue is, and how far people agree with each other.
+"""Progress of a queue, and agreement between its reviewers.
 
-A fixed number of queries, whatever the size of the queue.
+The number of queries does not depend on the size of the queue.
 """
 
 import math
@@ -20,20 +20,30 @@ from apps.gym.metrics.agreement import (
     percent_agreement,
 )
 from apps.gym.rubric_criteria import score_level
-from apps.reviews.agreement.opinions import find_opinions, find_verdicts
-from apps.reviews.models import Queue, QueueItem
+from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
 from apps.reviews.queues.hidden_items import is_whole
 from apps.reviews.queues.item_states import DISPUTED
 
+
+def find_opinions(queue: Queue, *, could_see_results: bool | None = None) -> Any:
+    opinions = Review.objects.filter(queue=queue).independent()
+    return opinions if could_see_results is None else opinions.filter(could_see_results=could_see_results)
+
+
+def find_verdicts(queue: Queue, *, could_see_results: bool | None = None) -> Any:
+    opinions = find_opinions(queue, could_see_results=could_see_results)
+    return PairVerdict.objects.filter(review__in=opinions.values("pk"))
+
+
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
-"""Both bad says nothing about which is better: it is missing from the scale."""
+""""Both bad" does not rank the two, so it is missing from the scale."""
 _SIDES = {"low": "one side", "high": "the other side", "equal": "equal", "both_bad": "both bad"}
-"""Which rollout is the low one of the two means nothing to a reader: a side is one side, unless two sides differ."""
+"""Readers do not know which rollout is the low one, so sides are named only relative to each other."""
 _DIFFERENCES = 10
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked: what people said of each unit, and what of it is ordered, with its level."""
+    """A question with its answers per unit, and the ordered ones with their level of measurement."""
 
     name: str
     units: list[Unit]
@@ -42,9 +52,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one question. `kappas` has (reviewer, reviewer, κ or None, units that both judged); `scale` is α of what is
-    ordered, ordinal for verdicts and interval for numbers; `nominal` is α of what is not, or of the outcome alone.
-    `differences` has (what one said, what another said, how many twos did), the most frequent first."""
+    """Figures of one question.
+
+    `kappas` has (reviewer, reviewer, κ or None, shared units); `scale` is α of ordered values, ordinal for verdicts and
+    interval for numbers; `nominal` is α of unordered values, or of the outcome alone. `differences` has (answer, other
+    answer, number of reviewer pairs), most frequent first.
+    """
 
     name: str
     units: int
@@ -57,8 +70,10 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the items, and of the reviews that are wanted: `overlap` for each item that nobody adjudicated. Those that
-    lost a rollout are given to nobody: what is unfinished of them is `lost`, and in no other number."""
+    """Counts of items and of wanted reviews: `overlap` for each item without adjudication.
+
+    Items with a deleted rollout are not assigned; unfinished ones count only as `lost`.
+    """
 
     items: int
     finished: int
@@ -75,7 +90,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_progress(queue: Queue) -> Progress:
-    """One query."""
+    """Return the progress of a queue, with one query."""
     rows = QueueItem.objects.filter(queue=queue).annotate(whole=is_whole("pk"))
     every = list(rows.values_list("done", "doubt", "is_adjudicated", "whole"))
     items = [
@@ -94,13 +109,15 @@ def read_progress(queue: Queue) -> Progress:
 
 
 def read_agreement(queue: Queue, *, could_see_results: bool | None = None) -> list[Agreement]:
-    """Between people: of verdicts, or of each criterion of the rubric, without hidden repeats and adjudications."""
+    """Return the agreement on verdicts, or on each criterion, without hidden repeats and adjudications."""
     return [_agreement(each) for each in _questions(queue, could_see_results)]
 
 
 def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
-    """By queue, of every two people who judged the same item, the share that said the same: one query, from what each
-    item keeps. Queues in which nobody judged what somebody else had are not in it."""
+    """Return by queue the share of reviewer pairs with equal answers on the same item.
+
+    Uses one query over the counts of each item. Queues without doubly reviewed items are missing.
+    """
     twos = ExpressionWrapper(F("done") * (F("done") - 1) / 2.0, output_field=FloatField())
     items = QueueItem.objects.filter(queue__in=list(queues), done__gt=1).values("queue")
     rows = items.annotate(agreed=Sum((1.0 - F("doubt")) * twos), compared=Sum(twos))
@@ -167,7 +184,7 @@ def _differences(question: Question) -> list[tuple[str, str, int]]:
         words = (str(one), str(other))
         if question.is_verdict:
             sides = sorted((_SIDES[one], _SIDES[other]), key=list(_SIDES.values()).index)
-            # Of two sides the first is any of them; beside what is no side, so is the only one.
+            # With two sides, the first is an arbitrary one; without a second side, the only one.
             words = (_SIDES["low"] if sides[0] == _SIDES["high"] else sides[0], sides[1])
         counted[words] += number
     return [(one, other, number) for (one, other), number in counted.most_common(_DIFFERENCES)]

@@ -1,4 +1,4 @@
-"""All figures of a queue, for who leads it: the same on its page, in the API and by command."""
+"""All figures of a queue, for its page, the API and commands."""
 
 import msgspec
 
@@ -17,13 +17,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def could_see_results(self) -> int:
-        """Submitted reviews whose reviewers could see results."""
+        """Return the number of submitted reviews whose reviewers could see results."""
         return sum(each.could_see_results for each in self.reviewers)
 
     @property
     def seconds_left(self) -> float | None:
-        """Of one person's time: the reviews that are still wanted, each as long as an item usually takes whoever has
-        judged here. None where nothing is left, or nobody's pace is known."""
+        """Estimate the remaining reviewing time: wanted reviews times the median time per item.
+
+        None if nothing is left or no time is known.
+        """
         left = self.progress.wanted - self.progress.reviews
         paces = [(each.seconds, each.submitted) for each in self.reviewers if each.seconds is not None]
         total = sum(number for _, number in paces)
@@ -31,7 +33,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_figures(queue: Queue, *, could_see_results: bool | None = None) -> Figures:
-    """`could_see_results` keeps in the agreement only the opinions of people who could, or could not, see results."""
+    """Return the figures.
+
+    `could_see_results` restricts the agreement to reviewers who could, or could not, see results.
+    """
     return Figures(
         progress=read_progress(queue),
         reviewers=read_reviewers(queue),

@@ -1,6 +1,6 @@
-"""Who did how much of a queue, how fast, and how far each agrees with themselves.
+"""Figures of each reviewer in a queue: amount, pace, and consistency with themselves.
 
-A fixed number of queries, whatever the size of the queue.
+The number of queries does not depend on the size of the queue.
 """
 
 from collections import Counter, defaultdict
@@ -13,17 +13,16 @@ import msgspec
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.hidden_items import LEFT
 
-_FIELDS = (
-    *("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "skip_reason", "repeat_of"),
-    "could_see_results",
-)
-_LEFT = "someone who left"
+_LEFT = "deleted user"
 
 
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` is the median of an item; `last_at` when they last submitted or skipped one; `first_side` the share of
-    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time;
-    `could_see_results` of the `submitted` reviews were by somebody whose role showed results."""
+    """Figures of one reviewer.
+
+    `seconds` is the median time per item; `last_at` the last submission or skip; `first_side` the share of A among
+    verdicts for a side; `consistent` of `repeated` hidden repeats equal the first answer; `could_see_results` of the
+    `submitted` reviews could see results.
+    """
 
     username: str
     submitted: int
@@ -51,11 +50,11 @@ class _Row(NamedTuple):
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
-    """Who did how much, the most busy first. Pace is over the time from their first to their last item."""
+    """Return the reviewers, most active first. The pace covers the time from their first to their last item."""
     reviews = Review.objects.filter(queue=queue, is_adjudication=False)
-    # Only fields that are counted: a queue may have tens of thousands of reviews.
+    # Read only the needed columns: a queue may have tens of thousands of reviews.
     by_person: dict[str, list[_Row]] = defaultdict(list)
-    for name, *fields in reviews.order_by("pk").values_list("reviewer__username", *_FIELDS):
+    for name, *fields in reviews.order_by("pk").values_list("reviewer__username", *_Row._fields):
         by_person[name or _LEFT].append(_Row(*fields))
     repeats = _read_repeats(queue)
     found = [_reviewer(name, rows, repeats[name]) for name, rows in by_person.items()]
@@ -63,8 +62,10 @@ def read_reviewers(queue: Queue) -> list[Reviewer]:
 
 
 def _read_repeats(queue: Queue) -> dict[str, list[bool]]:
-    """By person, whether each hidden repeat says what was said first, where both stand: of a first answer that was
-    taken back nothing can be repeated."""
+    """Return by reviewer whether each hidden repeat equals the first answer.
+
+    Both must be active: a withdrawn first answer cannot be repeated.
+    """
     stand = {"status": Review.Status.SUBMITTED, "repeat_of__status": Review.Status.SUBMITTED}
     repeats = Review.objects.filter(queue=queue, is_adjudication=False, **stand)
     found: dict[str, list[bool]] = defaultdict(list)
@@ -83,7 +84,7 @@ def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
     return Reviewer(
         username=name,
         submitted=len(told),
-        # Who skips an item does not skip its repeat as well, which ends with it.
+        # Skipping an item also ends its hidden repeat, which is not counted as skipped.
         skipped=sum(each.repeat_of is None or each.skip_reason != LEFT for each in skipped),
         open=sum(each.status == Review.Status.OPEN for each in rows),
         seconds=median(seconds) if seconds else None,
@@ -97,7 +98,7 @@ def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
 
 
 def _says_the_same(repeat: Review) -> bool:
-    """The same outcome of every two, or the same scores of everything that is not words."""
+    """Return True if the repeat has the same outcomes, or the same scores except for long texts."""
     first = repeat.repeat_of
     assert first is not None
 

@@ -1,6 +1,6 @@
-"""People against what is known of the same attempts: rewards of verifiers and judges, and how long they are.
+"""Agreement of reviewers with facts about the attempts: rewards of verifiers and judges, and lengths.
 
-A fixed number of queries, whatever the size of the queue.
+The number of queries does not depend on the size of the queue.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,17 @@ from typing import Any
 import msgspec
 
 from apps.gym.metrics.agreement import correlate
-from apps.reviews.agreement.opinions import find_opinions, find_verdicts
+from apps.reviews.agreement.queue_agreement import find_opinions, find_verdicts
 from apps.reviews.models import Queue
 from apps.rollouts.models import Rollout
 
 TOLERANCE = 1e-9
-_BY_JUDGED = {0: "rewards of verifiers", 2: "rewards of judges", 1: "a verifier's reward and a judge's"}
-"""By how many of the two rewards a judge model gave."""
+_BY_JUDGED = {0: "rewards of verifiers", 2: "rewards of judges", 1: "rewards of verifier and judge"}
+"""By how many of the two rewards came from a judge model."""
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """People against a number: how often they said the same, of how many where both said something; or how the two
-    go together, where people gave numbers."""
+    """Agreement of reviewers with a number: `same` of `compared`, or the correlation if reviewers gave numbers."""
 
     name: str
     same: int
@@ -33,7 +32,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
-    """People against rewards: where no judge model had a part in either, where one had in both, and where in one."""
+    """Return the agreement with rewards, separately where no, both, or one of the rewards came from a judge model."""
     against: dict[str, list[Any]] = {name: [] for name in _BY_JUDGED.values()}
     verdicts = list(
         find_verdicts(queue, could_see_results=could_see_results).values_list("low_id", "high_id", "outcome")
@@ -53,8 +52,10 @@ def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None)
 
 
 def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
-    """How often people preferred the longer attempt, by the tokens that the model wrote: far from half, length may be
-    what they judge. Attempts whose tokens nobody counted are left out, and so are two of the same length."""
+    """Return how often reviewers preferred the longer attempt by output tokens.
+
+    A share far from half suggests a length bias. Attempts without token counts and of equal length are left out.
+    """
     preferred = find_verdicts(queue, could_see_results=could_see_results).filter(outcome__in=("low", "high"))
     verdicts = list(preferred.values_list("low_id", "high_id", "outcome"))
     if not verdicts:
@@ -70,7 +71,7 @@ def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None)
 def _scores_against(
     queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
 ) -> list[Against]:
-    """Yes and no against solved or not; numbers by how they go together with the reward."""
+    """Compare yes/no answers with solved or not, and numbers by their correlation with the reward."""
     found = []
     known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
     for criterion in queue.rubric.criteria if queue.rubric else []:

@@ -1,4 +1,4 @@
-"""Say something of a rollout, of one event of its trace, or of some words in it; answer that; settle it."""
+"""Add, reply to and resolve comments on a rollout, an event of its trace, or a quote."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -15,7 +15,7 @@ MAX_QUOTE = 2_000
 
 
 class CommentRefused(Refusal, code="comment-refused"):
-    """The comment is empty, too long, or about something that the rollout does not have."""
+    """Raised if the comment is empty, too long, or about something that the rollout does not have."""
 
 
 def add_comment(
@@ -28,10 +28,12 @@ def add_comment(
     start: int | None = None,
     parent: Comment | None = None,
 ) -> Comment:
-    """Store the comment; `seq` is an event of the rollout's latest attempt, `quote` some words of it that begin at
-    character `start` of their text. An answer to `parent` is about what that is about. Raises CommentRefused.
+    """Store a comment.
 
-    Credentials that were quoted in it are taken out, as they are everywhere.
+    `seq` is an event of the rollout's latest attempt, and `quote` is text of it starting at character `start`. A reply
+    has the subject of its `parent`. Raise CommentRefused.
+
+    Credentials in the quote are redacted.
     """
     text = text.strip()
     if not text:
@@ -46,7 +48,7 @@ def add_comment(
     elif seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
     if seq is None and (quote or start is not None):
-        raise CommentRefused("Words are quoted of an event: name it.")
+        raise CommentRefused("A quote needs its event.")
     with transaction.atomic():
         comment = Comment.objects.create(
             rollout=rollout,
@@ -64,7 +66,7 @@ def add_comment(
 
 
 def resolve_comment(*, comment: Comment, user: User, resolved: bool = True) -> Comment:
-    """Settle the thread that this comment begins or belongs to, or open it again."""
+    """Resolve the thread of this comment, or reopen it."""
     with transaction.atomic():
         first = Comment.objects.select_for_update().get(pk=comment.parent_id or comment.pk)
         if (first.resolved_at is not None) != resolved:
@@ -76,7 +78,7 @@ def resolve_comment(*, comment: Comment, user: User, resolved: bool = True) -> C
 
 
 def _thread(parent: Comment, rollout: Rollout) -> Comment:
-    """What an answer hangs on: threads have two levels."""
+    """Return the comment to which a reply belongs: threads have two levels."""
     if parent.rollout_id != rollout.pk:
-        raise CommentRefused("The comment that this one answers is about another rollout.")
+        raise CommentRefused("The parent comment is on another rollout.")
     return parent.parent or parent

@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
             name="could_see_results",
             field=models.BooleanField(
                 default=False,
-                help_text="The reviewer's role showed rewards, models and other people's reviews to them",
+                help_text="The role of the reviewer shows rewards, models and other reviews",
             ),
         ),
         migrations.RunPython(mark_reviews, migrations.RunPython.noop),

@@ -1,9 +1,8 @@
-"""What people say of rollouts, and the queues in which they are asked."""
+"""Review queues, and what reviewers say about rollouts."""
 
 from apps.reviews.models.annotations import Comment, Flag, RewardOverride
-from apps.reviews.models.queues import ItemRollout, Queue, QueueItem, QueueReviewer
+from apps.reviews.models.queues import ItemRollout, Queue, QueueItem, QueueReviewer, Rubric
 from apps.reviews.models.reviews import PairVerdict, Review
-from apps.reviews.models.rubrics import Rubric
 
 __all__ = [
     "Comment",

@@ -1,9 +1,10 @@
-"""What a person says of a rollout at any time: comments, flags, and a reward of their own."""
+"""Comments, flags and reward overrides, outside queues."""
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from apps.accounts.shared_columns import Dated
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.typed_texts import TypedCharField, TypedTextField
 from apps.rollouts.models import Rollout
@@ -11,26 +12,23 @@ from apps.rollouts.models import Rollout
 PERSON = settings.AUTH_USER_MODEL
 
 
-class Comment(models.Model):
-    """What a person says of a rollout, of one event of its trace, or of some words of it; or the answer to that."""
+class Comment(Dated):
+    """A comment on a rollout, on one event or on a quote; or a reply to a comment."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="comments")
-    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event it is about, if one")
-    quote = TypedTextField(max_length=2_000, blank=True, default="", help_text="The words of the event it is about")
-    start = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Where the quote begins in the text it was taken from, in characters"
-    )
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="Trace event of the comment, if any")
+    quote = TypedTextField(max_length=2_000, blank=True, default="", help_text="Quoted text of the event")
+    start = models.PositiveIntegerField(null=True, blank=True, help_text="Offset of the quote, in characters")
     parent = models.ForeignKey(
         "self",
         null=True,
         blank=True,
         on_delete=models.CASCADE,
         related_name="replies",
-        help_text="The comment that this one answers",
+        help_text="Parent comment",
     )
     author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="comments")
     text = TypedTextField(max_length=10_000)
-    created_at = models.DateTimeField(auto_now_add=True)
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
@@ -44,8 +42,8 @@ class Comment(models.Model):
         return f"comment {self.pk} on rollout {self.rollout_id}"
 
 
-class Flag(models.Model):
-    """A fault of a rollout or of one step, with a kind that can be counted."""
+class Flag(Dated):
+    """A fault of a rollout or step, of a countable kind."""
 
     class Kind(models.TextChoices):
         VERIFIER_WRONG = "verifier_wrong", "verifier wrong"
@@ -57,11 +55,10 @@ class Flag(models.Model):
         OTHER = "other", "other"
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="review_flags")
-    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event that is wrong, if one")
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="Flagged trace event, if any")
     kind = models.CharField(max_length=32, choices=Kind.choices)
     note = TypedCharField(max_length=1_000, blank=True, default="")
     author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="review_flags")
-    created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     withdrawn_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
@@ -84,10 +81,10 @@ class Flag(models.Model):
         return f"{self.kind} on rollout {self.rollout_id}"
 
 
-class RewardOverride(models.Model):
-    """The reward that a person gives instead of the verifier's, which stays on the rollout as it is.
+class RewardOverride(Dated):
+    """A reward override. The reward of the verifier stays on the rollout.
 
-    What stands has no `ended_at`; what was replaced or withdrawn is its history.
+    An active override has no `ended_at`; replaced and withdrawn ones are history.
     """
 
     class End(models.TextChoices):
@@ -96,10 +93,9 @@ class RewardOverride(models.Model):
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="reward_overrides")
     reward = models.FloatField()
-    original_reward = models.FloatField(null=True, help_text="The verifier's, when this was said")
+    original_reward = models.FloatField(null=True, help_text="Reward of the verifier at that time")
     reason = models.CharField(max_length=2_000)
     author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reward_overrides")
-    created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     ended_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     ended_how = models.CharField(max_length=16, choices=End.choices, blank=True, default="")

@@ -1,4 +1,4 @@
-"""What people are asked to judge, and by whom."""
+"""Review queues: items and reviewers."""
 
 from typing import Any
 
@@ -7,10 +7,34 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
-from apps.policies.typed_texts import TypedCharField
-from apps.reviews.models.rubrics import Rubric
+from apps.accounts.shared_columns import Dated, Named
+from apps.accounts.stored_json import StoredJSONField
+from apps.policies.typed_texts import TypedCharField, TypedTextField
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
+
+
+class Rubric(Named):
+    """A list of criteria, each a question with the form of its answer; see apps/gym/rubric_criteria.py.
+
+    A rubric with reviews cannot change; create another one instead.
+    """
+
+    name = TypedCharField(max_length=100)
+    description = TypedTextField(max_length=4_000, blank=True)
+    criteria = StoredJSONField(default=list, help_text="Criteria: key, label, kind and the settings of the kind")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rubrics"
+    )
+
+    class Meta:
+        ordering = ["slug"]
+
+    @property
+    def keys(self) -> list[str]:
+        criteria: list[dict[str, Any]] = self.criteria
+        return [str(each["key"]) for each in criteria]
+
 
 MAX_OVERLAP = 20
 MAX_LEASE_MINUTES = 240
@@ -21,16 +45,16 @@ class QueueQuerySet(models.QuerySet["Queue"]):
         return self.filter(closed_at__isnull=True)
 
     def blind(self) -> "QueueQuerySet":
-        """Those in which something is kept from reviewers until they have submitted."""
+        """Return queues that hide something from reviewers until they submit."""
         return self.exclude(shows_expected=True, shows_reward=True, shows_model=True)
 
     def for_reviewer(self, user_id: int) -> "QueueQuerySet":
-        """Those in which this person may review: they are named, or nobody is."""
+        """Return queues that this user may review: the user is named, or no reviewers are named."""
         return self.filter(Q(named_reviewers=False) | Q(reviewers__user=user_id))
 
 
-class Queue(models.Model):
-    """Items that reviewers judge one after the other, each by `overlap` people."""
+class Queue(Dated):
+    """Items that reviewers answer one by one, each by `overlap` reviewers."""
 
     class Kind(models.TextChoices):
         RUBRIC = "rubric", "rubric"
@@ -45,37 +69,36 @@ class Queue(models.Model):
     name = TypedCharField(max_length=150)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="queues")
-    instructions = models.TextField(max_length=20_000, blank=True, help_text="What reviewers read first")
+    instructions = models.TextField(max_length=20_000, blank=True, help_text="Instructions for reviewers")
     overlap = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_OVERLAP)],
-        help_text="How many people judge each item",
+        help_text="Reviews per item",
     )
     order = models.CharField(max_length=16, choices=Order.choices, default=Order.RANDOM)
-    seed = models.BigIntegerField(default=0, help_text="Of the order and of which rollouts are paired")
+    seed = models.BigIntegerField(default=0, help_text="Random seed for order and pairing")
     lease_minutes = models.PositiveSmallIntegerField(
         default=15,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_LEASE_MINUTES)],
-        help_text="How long an item is kept for who has it open",
+        help_text="Reservation time of an open item",
     )
     shows_expected = models.BooleanField(default=False, help_text="Reviewers see the expected answer")
     shows_reward = models.BooleanField(default=False, help_text="Reviewers see the verifier's reward")
     shows_model = models.BooleanField(default=False, help_text="Reviewers see which model it was")
     reveals = models.BooleanField(
-        default=False, help_text="After submitting, rewards and models are told: for training"
+        default=False, help_text="Show rewards and models after submitting, for training reviewers"
     )
     repeat_share = models.FloatField(
         default=0.0,
         validators=[MinValueValidator(0.0), MaxValueValidator(0.5)],
-        help_text="The share of items that each reviewer is given twice, to see how far they agree with themselves",
+        help_text="Share of items that each reviewer sees twice, to measure consistency",
     )
-    named_reviewers = models.BooleanField(default=False, help_text="Only those named review it; else any annotator")
+    named_reviewers = models.BooleanField(default=False, help_text="Only named reviewers; otherwise any annotator")
     source = models.JSONField(default=dict, blank=True, help_text="Source of its items")
     item_count = models.PositiveIntegerField(default=0)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="queues"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
     closed_at = models.DateTimeField(null=True, blank=True)
 
     objects = QueueQuerySet.as_manager()
@@ -124,15 +147,15 @@ class QueueReviewer(models.Model):
 
 
 class QueueItem(models.Model):
-    """One rollout to score, two to choose from, or up to six to rank: all of one task."""
+    """One rollout to score, two to choose from, or up to six to rank, all of one task."""
 
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="items", db_index=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")
-    size = models.PositiveSmallIntegerField(help_text="How many rollouts it has, or had before some were deleted")
+    size = models.PositiveSmallIntegerField(help_text="Number of rollouts, including deleted ones")
     shuffle = models.BigIntegerField(help_text="Its place in a random order")
-    doubt = models.FloatField(default=0.0, help_text="How far opinions on it differ, from 0: the higher, the sooner")
-    is_repeated = models.BooleanField(default=False, help_text="Who judged it is given it once more")
-    done = models.PositiveSmallIntegerField(default=0, help_text="Reviews submitted, repeats and adjudication apart")
+    doubt = models.FloatField(default=0.0, help_text="Disagreement from 0; higher values are assigned first")
+    is_repeated = models.BooleanField(default=False, help_text="Shown again to the same reviewer")
+    done = models.PositiveSmallIntegerField(default=0, help_text="Submitted reviews, without repeats and adjudications")
     is_adjudicated = models.BooleanField(default=False)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""What reviewers said, and what they are about to say."""
+"""Reviews, submitted and open."""
 
 from datetime import datetime
 from typing import Any
@@ -9,8 +9,7 @@ from django.db.models import F, Q
 
 from apps.accounts.stored_json import StoredJSONField
 from apps.policies.typed_texts import TypedTextField
-from apps.reviews.models.queues import Queue, QueueItem
-from apps.reviews.models.rubrics import Rubric
+from apps.reviews.models.queues import Queue, QueueItem, Rubric
 from apps.rollouts.models import Rollout
 
 PERSON = settings.AUTH_USER_MODEL
@@ -21,23 +20,23 @@ class ReviewQuerySet(models.QuerySet["Review"]):
         return self.filter(status=Review.Status.SUBMITTED)
 
     def independent(self) -> "ReviewQuerySet":
-        """What each reviewer said first and by themselves: neither repeats nor adjudications."""
+        """Return independent first reviews: neither repeats nor adjudications."""
         return self.submitted().filter(repeat_of__isnull=True, is_adjudication=False)
 
 
 class Review(models.Model):
-    """One person's judgement of an item, from the moment that they hold it; or of a rollout outside of any queue.
+    """One user's review of an item, from its reservation on; or of a rollout outside queues.
 
-    A lapsed one lost its lease to somebody else and can still be submitted; an adjudication that another one followed
-    is replaced. An open review is a lease: nobody else has its `slot` of the item until `leased_until`, by the
-    database's clock.
+    A lapsed review lost its lease to another reviewer and can still be submitted. An adjudication followed by another
+    one is replaced. An open review is a lease: no other reviewer has its `slot` of the item until `leased_until`, by
+    the clock of the database.
     """
 
     class Status(models.TextChoices):
         OPEN = "open", "open"
         SUBMITTED = "submitted", "submitted"
         SKIPPED = "skipped", "skipped"
-        LAPSED = "lapsed", "lapsed"
+        LAPSED = "lapsed", "expired"
         REPLACED = "replaced", "replaced"
 
     queue = models.ForeignKey(Queue, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews")
@@ -45,11 +44,11 @@ class Review(models.Model):
     rollout = models.ForeignKey(
         Rollout, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews", help_text="Of a rubric"
     )
-    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The step that is scored, if one")
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="Scored step, if any")
     rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="reviews")
     reviewer = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reviews")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.OPEN)
-    slot = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Which of the overlapping reviews it is")
+    slot = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Index among the reviews of the item")
     repeat_of = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="repeats", help_text="A hidden repeat"
     )
@@ -60,14 +59,14 @@ class Review(models.Model):
         help_text="Whether an adjudicator had seen reviews, rewards and models; null if unknown",
     )
     could_see_results = models.BooleanField(
-        default=False, help_text="The reviewer's role showed rewards, models and other people's reviews to them"
+        default=False, help_text="The role of the reviewer shows rewards, models and other reviews"
     )
 
     arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")
-    is_swapped = models.BooleanField(default=False, help_text="A was the second of the item's rollouts")
+    is_swapped = models.BooleanField(default=False, help_text="Sides were swapped: A was the second rollout")
     leased_until = models.DateTimeField(null=True, blank=True)
     draft = StoredJSONField(default=dict, blank=True)
-    token = models.CharField(max_length=64, blank=True, default="", help_text="Of the submission that was taken")
+    token = models.CharField(max_length=64, blank=True, default="", help_text="Token of the accepted submission")
 
     scores = StoredJSONField(default=dict, blank=True, help_text="By the key of the criterion")
     choice = models.CharField(max_length=16, blank=True, default="", help_text="Of a pair, as it was shown")
@@ -79,8 +78,8 @@ class Review(models.Model):
 
     started_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
-    skipped_at = models.DateTimeField(null=True, blank=True, help_text="By its reviewer, while it is skipped")
-    seconds = models.FloatField(null=True, blank=True, help_text="From the start to the submission")
+    skipped_at = models.DateTimeField(null=True, blank=True, help_text="Reason of the reviewer for skipping")
+    seconds = models.FloatField(null=True, blank=True, help_text="Seconds from start to submission")
 
     objects = ReviewQuerySet.as_manager()
 
@@ -135,20 +134,22 @@ class Review(models.Model):
 
     @property
     def ended_at(self) -> datetime | None:
-        """When its reviewer was done with it."""
+        """Return when the reviewer submitted or skipped it."""
         return self.submitted_at or self.skipped_at
 
     @property
     def said(self) -> dict[str, Any]:
-        """The parts of the answer that are given, without the note."""
+        """Return the given parts of the answer, without the note."""
         given = {name: getattr(self, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
         return {name: value for name, value in given.items() if value}
 
 
 class PairVerdict(models.Model):
-    """What a submitted review says of two rollouts, whatever sides they were shown on; a ranking says it of every two.
+    """The comparison of two rollouts in a submitted review.
 
-    `low` has the lower id. Its row goes with its review, and comes again when that is submitted again.
+    Independent of the shown sides; a ranking compares every two.
+
+    `low` has the lower id. The row is deleted with its review and created again when that is resubmitted.
     """
 
     class Outcome(models.TextChoices):

@@ -1,1 +1,1 @@
-"""Queues: make, fill, lease, blind and settle their items."""
+"""Queues: create, fill, lease and hide items, and track their state."""

@@ -1,5 +1,7 @@
-"""An event of a trace as a reviewer may see it. What is not named here as harmless is kept back: a field that is new,
-or that came with a file from elsewhere, cannot leak."""
+"""The parts of a trace event that a reviewer may see.
+
+Only listed fields are shown, so new or imported fields cannot leak.
+"""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +26,7 @@ _OF_ITEMS = frozenset(
         *("action", "queries", "code", "outputs", "server_label", "error"),
     }
 )
-"""What an item says and does. Its id, its status and what was encrypted tell whose model wrote it."""
+"""The text and calls of an item. Id, status and encrypted content could reveal the model."""
 _OF_PARTS = frozenset(
     {
         *("type", "text", "refusal", "image_url", "detail", "input_audio"),
@@ -35,7 +37,7 @@ _WITH_PARTS = ("content", "summary", "output")
 
 
 class Shows(NamedTuple):
-    """What a reviewer may see beside what the attempts said and did."""
+    """What a reviewer may see besides the attempts."""
 
     expected: bool
     reward: bool
@@ -46,7 +48,7 @@ EVERYTHING = Shows(expected=True, reward=True, model=True)
 
 
 def keep_back(events: list[tuple[int, TraceUnion]], shows: Shows) -> list[tuple[int, TraceUnion]]:
-    """Those of one attempt of which anything may be seen, without the rest."""
+    """Return the visible events of one attempt."""
     if shows == EVERYTHING:
         return events
     calls: dict[str, str] = {}
@@ -55,10 +57,10 @@ def keep_back(events: list[tuple[int, TraceUnion]], shows: Shows) -> list[tuple[
 
 
 def _keep_back(event: TraceUnion, shows: Shows, calls: dict[str, str]) -> TraceUnion | None:
-    """None of what judges, where it may not be seen, and of an event that nothing here knows."""
+    """Return the visible part of an event; None for hidden verdicts and for unknown events."""
     if isinstance(event, Verification | JudgeCall):
         return _judged(event, shows)
-    # Of an imported attempt it is what the file said: the model, and what the verifier had to do with it.
+    # For imported attempts, the session comes from the file and may contain the model's name and the verifier's fields.
     if isinstance(event, SessionOpened):
         event = replace(event, original={})
     nameless = _nameless(event, calls)
@@ -66,7 +68,10 @@ def _keep_back(event: TraceUnion, shows: Shows, calls: dict[str, str]) -> TraceU
 
 
 def _judged(event: Verification | JudgeCall, shows: Shows) -> TraceUnion | None:
-    """Verifiers explain themselves by the expected answer, and judges are told it."""
+    """Return the event, or None if it is hidden.
+
+    Explanations of verifiers and prompts of judges contain the expected answer, so they are hidden with it.
+    """
     if not shows.reward or (isinstance(event, JudgeCall) and not shows.expected):
         return None
     if isinstance(event, Verification) and not shows.expected:
@@ -75,7 +80,7 @@ def _judged(event: Verification | JudgeCall, shows: Shows) -> TraceUnion | None:
 
 
 def _nameless(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
-    """What was said and done, without all that may tell by whom."""
+    """Return text and calls, without anything that could reveal the model."""
     match event:
         case SessionOpened():
             return SessionOpened(environment=event.environment, tools=event.tools)
@@ -110,5 +115,5 @@ def _part(part: Any) -> Any:
 
 
 def _number(call_id: str, calls: dict[str, str]) -> str:
-    """Providers have their own ways to write ids of calls."""
+    """Return a neutral call id: the form of ids reveals the provider."""
     return calls.setdefault(call_id, f"call-{len(calls) + 1}")

@@ -1,6 +1,6 @@
-"""What a reviewer is shown of an item: the rollouts on their sides, without what the queue keeps from them.
+"""What a reviewer sees of an item: the rollouts on their sides, without anything that the queue hides.
 
-Ids of rollouts are left out as well, and what names the model is in no event.
+Ids of rollouts and names of models are left out, too.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,14 @@ from apps.rollouts.models import Rollout, TraceEvent
 
 LABELS = "ABCDEF"
 MAX_EVENTS = 2_000
-"""Of each rollout. A longer one says how many events are left out."""
+"""Maximum events of each rollout. A longer one reports how many events are left out."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout as it may be seen. `events` are (seq, event); `left_out` are the events after them. `reward` and
-    `model` are None where they are kept back."""
+    """One rollout as shown.
+
+    `events` are (seq, event), and `left_out` counts the events after them. `reward` and `model` are None if hidden.
+    """
 
     label: str
     events: list[tuple[int, TraceUnion]]
@@ -34,14 +36,14 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """`expected` holds what the verifier is told of the task; None where that is kept back."""
+    """An item as shown. `expected` has the verifier's fields of the task; None if hidden."""
 
     sides: list[Side]
     expected: dict[str, Any] | None
 
 
 def read_shown(review: Review, *, whole: bool = False) -> Shown:
-    """What the holder of this review sees. `whole` keeps nothing back: for who leads the queue."""
+    """Return what the reviewer of this review sees. `whole` hides nothing, for users who lead the queue."""
     queue = review.queue
     assert queue is not None
     shows = EVERYTHING if whole else _may_show(review, queue)
@@ -65,7 +67,7 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
 
 
 def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
-    """The same as plain data, with the prompt of the task: for programs."""
+    """Return the same as plain data for programs, with the prompt of the task."""
     sides = [
         {
             "label": side.label,
@@ -82,22 +84,24 @@ def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
 
 
 def _may_show(review: Review, queue: Queue) -> Shows:
-    """What the queue shows, and no other one hides from the same person."""
+    """Return what the queue shows and no other queue hides from the same user."""
     shows = {"expected": queue.shows_expected, "reward": queue.shows_reward, "model": queue.shows_model}
     hidden = find_hidden(review) if any(shows.values()) else frozenset()
     return Shows(**{name: shown and name not in hidden for name, shown in shows.items()})
 
 
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
-    """In the order of the ids: two queries at most."""
+    """Return the rollouts in the order of the ids, with at most two queries."""
     rows = Rollout.objects.filter(pk__in=ids).select_related("task", "collection__policy_model")
     found = {each.pk: each for each in rows}
     return [found[one] for one in ids if one in found]
 
 
 def reveal(review: Review) -> list[dict[str, Any]]:
-    """What was behind the sides of a submitted review, where its queue tells that, and nothing hides it that its
-    reviewer has still to judge, here or in another queue."""
+    """Return the results of a submitted review.
+
+    Empty unless its queue shows them and no other open item of the reviewer hides them.
+    """
     queue: Queue | None = review.queue
     if queue is None or not queue.reveals or review.status != Review.Status.SUBMITTED:
         return []

@@ -1,7 +1,7 @@
-"""What items of blind queues hide from an annotator in other queues, and items that can no longer be reviewed.
+"""What blind queues hide from an annotator in other queues, and items that can no longer be reviewed.
 
-An annotator reads only their own work (apps/accounts/permissions.py), so only another queue could show them what a
-blind queue hides. Both queues hide it until the annotator has answered the item of the blind one.
+An annotator reads only their own work (apps/accounts/permissions.py), so only another queue could reveal what a blind
+queue hides. Both queues hide it until the annotator has answered the item of the blind one.
 """
 
 from datetime import timedelta
@@ -15,7 +15,7 @@ from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
 from apps.tasks.models import Task
 
 UNDO_FOR = timedelta(minutes=10)
-"""How long the last submission or skip can be undone. Until then its item hides what it hid before."""
+"""How long the last submission or skip can be undone. Meanwhile its item still hides what it hid before."""
 
 BROKEN = "A rollout of this item has been deleted."
 LEFT = "The item was skipped."
@@ -23,8 +23,11 @@ _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
 
 
 def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
-    """The items of blind queues that this annotator may still answer: those that wait for them, and those that they
-    began or can undo, whatever became of the queue. None for users who may read everything or review nothing."""
+    """Return the items of blind queues that this annotator can still answer.
+
+    These are waiting, started or undoable ones, in open and closed queues. Empty for users who may read everything or
+    review nothing.
+    """
     if not isinstance(user, User) or user_may(user, Permission.READ) or not user_may(user, Permission.REVIEW):
         return []
     items = QueueItem.objects.filter(queue__in=Queue.objects.blind().values("pk")).order_by()
@@ -41,13 +44,16 @@ def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
     unskippable = Q(status=Review.Status.SKIPPED, skipped_at__gt=since)
     kept = mine.filter(Q(status__in=_BEGUN) | undoable | unskippable, item__isnull=False).values("item")
     found = [items.filter(waiting | twice, queue__in=theirs), items.filter(pk__in=kept)]
-    # Last, so that it is counted for what is left alone.
+    # Last, so that it counts only the remaining items.
     return [each.alias(present=_count_present()).filter(present=F("size")) for each in found]
 
 
 def find_hidden(review: Review) -> frozenset[str]:
-    """What other items of the same task, or of the same row in another dataset, hide from the reviewer of this one: of
-    expected, reward and model. This one may not tell them what those ask them to judge without."""
+    """Return which of expected, reward and model this review must hide.
+
+    They are hidden if the reviewer has unanswered items of the same task, or of the same row in another dataset, in
+    queues that hide them.
+    """
     if review.item is None:
         return frozenset()
     shown = ("queue__shows_expected", "queue__shows_reward", "queue__shows_model")
@@ -61,8 +67,10 @@ def find_hidden(review: Review) -> frozenset[str]:
 
 
 def is_still_judged(review: Review) -> bool:
-    """Whether a rollout of this review is in another item, of whatever queue, about which its reviewer has not said
-    everything, or comes to them once more: to tell its reward would tell them what to say there."""
+    """Return True if the reviewer will still review a rollout of this review, in any queue or as a hidden repeat.
+
+    Its reward must stay hidden until then.
+    """
     if review.item is None:
         return False
     if review.item.is_repeated and review.repeat_of_id is None and not review.repeats.submitted().exists():
@@ -72,29 +80,32 @@ def is_still_judged(review: Review) -> bool:
 
 
 def find_kept(queue: Queue, user: User) -> QuerySet[Review]:
-    """What this person began in a blind queue that they may not review in now, and may submit once they may again."""
+    """Return the user's started reviews in a blind queue that they currently may not review.
+
+    They can submit them later.
+    """
     begun = Review.objects.filter(queue=queue, reviewer=user, status__in=_BEGUN, is_adjudication=False)
     return begun.filter(is_whole("item")).order_by("pk") if queue.is_blind else begun.none()
 
 
 def is_broken(review: Review) -> bool:
-    """Whether a rollout of its item has been deleted."""
+    """Return True if a rollout of the review's item was deleted."""
     assert review.item is not None
     return review.item.entries.count() < review.item.size
 
 
 def end_broken(reviews: QuerySet[Review]) -> None:
-    """End those of them that were begun and whose item has lost a rollout: there is nothing left to judge."""
+    """End started reviews whose item has a deleted rollout."""
     _end(reviews.filter(~is_whole("item"), status__in=_BEGUN), BROKEN)
 
 
 def end_repeats(queue: Queue) -> None:
-    """End the hidden repeats that were begun of what has been skipped since: there is no first answer to compare."""
+    """End started hidden repeats whose first review was skipped meanwhile: there is no first answer to compare."""
     _end(Review.objects.filter(queue=queue, repeat_of__status=Review.Status.SKIPPED, status__in=_BEGUN), LEFT)
 
 
 def is_whole(item: str) -> Exists:
-    """Whether the item that this field of the outer query names has all the rollouts that it was made of."""
+    """Return a condition: the item in this column of the outer query still has all its rollouts."""
     whole = QueueItem.objects.alias(present=_count_present()).filter(present=F("size"))
     return Exists(whole.filter(pk=OuterRef(item)))
 

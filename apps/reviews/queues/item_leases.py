@@ -1,6 +1,6 @@
-"""Give a reviewer the next item of a queue and keep it for them, by the database's clock.
+"""Assign the next item of a queue to a reviewer, under a lease by the database's clock.
 
-Whoever takes an item holds the queue's row meanwhile: one after the other, no two get the same place.
+Claims lock the row of the queue, so that no two reviewers get the same slot.
 """
 
 from datetime import timedelta
@@ -22,10 +22,10 @@ from apps.reviews.queues.side_order import arrange, arrange_again
 from apps.rollouts.database_clock import server_now
 
 REPEAT_AFTER = 10
-"""A hidden repeat comes after so many other reviews, or when nothing else is left."""
+"""Number of other reviews before a hidden repeat, unless nothing else is left."""
 
 MAX_DRAFT = 100_000
-KEPT = "What you wrote is kept as a draft."
+KEPT = "Your text is kept as a draft."
 _ORDERS = {
     Queue.Order.RANDOM: ("shuffle",),
     Queue.Order.DISAGREEMENT: ("-doubt", "shuffle"),
@@ -34,16 +34,15 @@ _ORDERS = {
 
 
 class CannotReview(Refusal, status=409, code="cannot-review"):
-    """The queue is closed, it is for others, or this review is over; the message says which."""
+    """Raised if the queue is closed, for other reviewers, or the review has ended. The message says which."""
 
 
 class LeaseLost(CannotReview, code="lease-lost"):
-    """Somebody else has the item by now. What was written is kept, and may still be submitted."""
+    """Raised if another reviewer has the item now. The draft is kept and can still be submitted."""
 
 
 def claim_item(*, queue: Queue, user: User) -> Review | None:
-    """The review that this person works on: the one they have open, else one of the next item, None where nothing is
-    left for them. Raises CannotReview."""
+    """Return the user's open review, else one of the next item, or None if nothing is left. Raise CannotReview."""
     with transaction.atomic():
         locked = lock_queue(queue)
         refuse_stranger(locked, user)
@@ -63,19 +62,21 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
 
 
 def find_held(queue: Queue, user: User) -> Review | None:
-    """The review that this person has open in the queue, unless its item has lost a rollout."""
+    """Return the user's open review in the queue, unless its item has lost a rollout."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, status=Review.Status.OPEN)
     whole = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task")
     return whole.order_by("-leased_until").first()
 
 
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
-    """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it, and CannotReview:
-    the draft is kept all the same."""
+    """Renew the lease and save the draft.
+
+    Raise LeaseLost if another reviewer has the item, and CannotReview; the draft is saved in both cases.
+    """
     with transaction.atomic():
         queue, locked = lock_review(review, user)
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
-            raise CannotReview(f"This review is {locked.status} already.")
+            raise CannotReview(f"This review is already {locked.status}.")
         if draft is not None:
             locked.draft = draft
             locked.save(update_fields=["draft"])
@@ -84,21 +85,23 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
             return hold(queue, locked)
     if refusal:
         raise CannotReview(f"{refusal} {KEPT}")
-    raise LeaseLost("Your time with this item ran out and somebody else has it. You may still submit what you wrote.")
+    raise LeaseLost("Your reservation expired and another reviewer has the item. You can still submit your review.")
 
 
 def skip_item(*, review: Review, user: User, reason: str) -> Review:
-    """Leave the item to others; it does not come to this person again. With the same reason again it changes nothing.
-    Raises CannotReview."""
+    """Leave the item to other reviewers; this user does not get it again.
+
+    Repeating it with the same reason changes nothing. Raise CannotReview.
+    """
     reason = cut(reason.strip(), 500)
     if not reason:
-        raise CannotReview("Say why you skip it: who leads the queue reads that.")
+        raise CannotReview("Give a reason for skipping. The owner of the queue reads it.")
     with transaction.atomic():
         queue, locked = lock_review(review, user)
         if locked.skipped_at is not None and locked.skip_reason == reason:
             return locked
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
-            raise CannotReview(f"This review is {locked.status} already.")
+            raise CannotReview(f"This review is already {locked.status}.")
         locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
         locked.skipped_at = timezone.now()
         locked.save(update_fields=["status", "slot", "skip_reason", "skipped_at"])
@@ -109,7 +112,7 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
 
 
 def lock_queue(queue: Queue) -> Queue:
-    """Its row as it is now, held until the transaction ends. Raises CannotReview where it has been deleted."""
+    """Return the locked current row. Raise CannotReview if it was deleted."""
     locked = Queue.objects.select_for_update().filter(pk=queue.pk).first()
     if locked is None:
         raise CannotReview("This queue has been deleted, and its reviews with it.")
@@ -117,19 +120,21 @@ def lock_queue(queue: Queue) -> Queue:
 
 
 def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
-    """Return the rows of the queue and the review as they are now, locked. Raises CannotReview."""
+    """Return the locked current rows of queue and review. Raise CannotReview."""
     assert review.queue is not None
     queue = lock_queue(review.queue)
     locked = Review.objects.select_for_update().select_related(None).get(pk=review.pk)
     if locked.reviewer_id != user.pk:
-        raise CannotReview("This review is somebody else's.")
+        raise CannotReview("This review belongs to another reviewer.")
     locked.queue, locked.reviewer = queue, user
     return queue, locked
 
 
 def admit_answer(queue: Queue, review: Review, user: User) -> str:
-    """Give a locked review a slot for its answer, beyond the overlap if none is free; return why it may not be answered
-    any more, or nothing."""
+    """Reserve a slot for the answer of a locked review, beyond the overlap if none is free.
+
+    Return why it cannot be answered any more, or an empty string.
+    """
     if refusal := find_objection(queue, user):
         return refusal
     if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
@@ -142,13 +147,13 @@ def admit_answer(queue: Queue, review: Review, user: User) -> str:
 
 
 def refuse_stranger(queue: Queue, user: User) -> None:
-    """Raise CannotReview where the queue is closed or for others."""
+    """Raise CannotReview if the queue is closed or for other reviewers."""
     if refusal := find_objection(queue, user):
         raise CannotReview(refusal)
 
 
 def find_objection(queue: Queue, user: User) -> str:
-    """Why this person may not review here now; empty where they may."""
+    """Return why this user may not review here now; empty if they may."""
     if not queue.is_open:
         return f"The {queue} is closed."
     is_named = not queue.named_reviewers or queue.reviewers.filter(user=user).exists()
@@ -156,7 +161,7 @@ def find_objection(queue: Queue, user: User) -> str:
 
 
 def take_slot(review: Review, *, beyond: bool) -> bool:
-    """Give the review a free slot of its item; with `beyond` one more than the queue wants where none is free."""
+    """Assign a free slot of its item to the review; with `beyond`, an additional slot if none is free."""
     if review.repeat_of_id is not None or review.is_adjudication:
         return True
     assert review.queue is not None and review.item_id is not None
@@ -171,7 +176,7 @@ def take_slot(review: Review, *, beyond: bool) -> bool:
 
 
 def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
-    """The items that this person could be given next, of all queues, when these reviews hold places."""
+    """Return the items of all queues that this user could claim, if the reviews in `holding` occupy slots."""
     taken = holding.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     return (
@@ -182,7 +187,7 @@ def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
 
 
 def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """Those that have a slot of their item."""
+    """Return reviews that occupy a slot of their item."""
     return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
 
 
@@ -196,7 +201,7 @@ def hold(queue: Queue, review: Review) -> Review:
 
 
 def _let_lapse(queue: Queue) -> None:
-    """What was left lying is free for others. Repeats are nobody else's."""
+    """Release the slots of expired reviews. Hidden repeats belong to one reviewer only."""
     left = Review.objects.filter(
         queue=queue,
         status=Review.Status.OPEN,
@@ -208,7 +213,7 @@ def _let_lapse(queue: Queue) -> None:
 
 
 def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
-    """What this person began, where there is still room for it."""
+    """Return a started review of this user, if its item still has a free slot."""
     for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
         if take_slot(review, beyond=False):
             return hold(queue, review)
@@ -221,7 +226,7 @@ def _next(queue: Queue, user: User) -> Review | None:
     if not items:
         return None
     if len(items) <= REPEAT_AFTER:
-        # The repeat of the last of all would follow it at once.
+        # Put repeated items first; otherwise the repeat of the last item would follow it immediately.
         items.sort(key=lambda each: not each.is_repeated)
     item = items[0]
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
@@ -234,7 +239,7 @@ def _next(queue: Queue, user: User) -> Review | None:
 
 
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
-    """The first review of this person whose item comes twice and that has at least so many after it."""
+    """Return the user's first review whose item is repeated and that has at least `least` reviews after it."""
     told = mine.filter(status=Review.Status.SUBMITTED, repeat_of__isnull=True)
     waiting = told.filter(is_whole("item"), item__is_repeated=True, repeats__isnull=True)
     due = waiting.order_by("submitted_at", "pk").first()

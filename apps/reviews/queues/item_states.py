@@ -1,4 +1,4 @@
-"""How far an item of a queue is: as a condition on many, and in words of one."""
+"""State of queue items, as a query condition and for a single item."""
 
 from django.db.models import (
     BooleanField,
@@ -20,14 +20,14 @@ from apps.rollouts.database_clock import server_now
 
 
 class State(TextChoices):
-    """An item may be in several: somebody has it, and it waits for one more."""
+    """An item can have several states: reserved, and waiting for another review."""
 
-    WAITING = "waiting", "waits"
-    CLAIMED = "claimed", "somebody has it"
+    WAITING = "waiting", "waiting"
+    CLAIMED = "claimed", "reserved"
     DONE = "done", "done"
     DISPUTED = "disputed", "disputed"
-    SETTLED = "settled", "settled"
-    LOST = "lost", "lost a rollout"
+    SETTLED = "settled", "adjudicated"
+    LOST = "lost", "rollout deleted"
 
 
 _UNSETTLED = Q(is_adjudicated=False)
@@ -56,7 +56,10 @@ def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
 
 
 def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> list[State]:
-    """Of an item that so many people have now, and that has so many of its rollouts: in the order of the choices."""
+    """Return the states of an item in the order of the choices.
+
+    It has `held` open reviews and `present` existing rollouts.
+    """
     if item.is_adjudicated:
         return [State.SETTLED]
     judged = item.done >= overlap
@@ -72,13 +75,16 @@ def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> li
 
 
 def with_held(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """Each with `is_held`: somebody works on it now, by the database's clock. An open one whose time ran out is not."""
+    """Annotate with `is_held`: a reviewer has it open, by the clock of the database.
+
+    Expired reservations do not count.
+    """
     now = Q(status=Review.Status.OPEN, leased_until__gte=server_now())
     return reviews.annotate(is_held=ExpressionWrapper(now, output_field=BooleanField()))
 
 
 def holds_place(review: Review) -> bool:
-    """Of one that `with_held` read: whether it keeps a place of its item."""
+    """Return True if a review read by `with_held` occupies a slot of its item."""
     return bool(getattr(review, "is_held", False)) and review.slot is not None
 
 

@@ -1,4 +1,4 @@
-"""Make a queue of items, change who reviews it, close and open it."""
+"""Create queues, change their settings, close and reopen them."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -20,17 +20,18 @@ MAX_REVIEWERS = 200
 
 
 def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[User] = (), user: User | None) -> Queue:
-    """Save it with its items, for the reviewers that are named, or any annotator where none is. Raises ValidationError
-    by field, and QueueRefused.
+    """Save a queue with its items, for the named reviewers or for any annotator.
 
-    The random order is drawn by the queue's seed; which items come twice, and in which order an item keeps its
-    rollouts, by nothing that anybody can know.
+    Raise ValidationError by field, and QueueRefused.
+
+    The random order depends on the queue's seed. Which items are repeated, and the order of rollouts in an item, are
+    drawn from system randomness, so that nobody can predict them.
     """
     if queue.kind == Queue.Kind.RUBRIC and queue.rubric is None:
         raise QueueRefused("A rubric queue needs a rubric.", "rubric")
     if queue.reveals and queue.repeat_share:
         message = (
-            "A queue that reveals rewards has no hidden repeats: who was told would answer them by what they know."
+            "A queue that shows results cannot have hidden repeats, because reviewers would already know the results."
         )
         raise QueueRefused(message, "repeat_share")
     if not items:
@@ -82,12 +83,14 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
 def change_queue(
     *, queue: Queue, changes: dict[str, Any], reviewers: Iterable[User] | None = None, user: User
 ) -> Queue:
-    """Change its name, instructions, overlap, order or lease time, or who reviews it. What reviewers see and what the
-    items are stays: verdicts that were given under other conditions would not compare. Raises QueueRefused and
-    ValidationError."""
+    """Change name, instructions, overlap, order, lease time or reviewers.
+
+    What reviewers see cannot change, because verdicts given under other conditions would not be comparable. Raise
+    QueueRefused and ValidationError.
+    """
     known = {"name", "instructions", "overlap", "order", "lease_minutes"}
     if unknown := sorted(set(changes) - known):
-        raise QueueRefused(f"{unknown[0]} stays as it was when the queue was made.", unknown[0])
+        raise QueueRefused(f"{unknown[0]} cannot be changed after the queue is created.", unknown[0])
     named = None if reviewers is None else _checked(reviewers)
     with transaction.atomic():
         locked = _lock(queue)
@@ -108,7 +111,7 @@ def change_queue(
 
 
 def close_queue(*, queue: Queue, user: User) -> Queue:
-    """Stop giving out items. What people began stays theirs: they can submit it when the queue is open again."""
+    """Stop assigning items. Started reviews are kept and can be submitted when the queue is open again."""
     return _turn(queue, user, is_open=False)
 
 
@@ -117,12 +120,12 @@ def open_queue(*, queue: Queue, user: User) -> Queue:
 
 
 def delete_queue(*, queue: Queue, user: User) -> None:
-    """With all its reviews and verdicts; refused while there are any that somebody submitted."""
+    """Delete a queue with its reviews. Rejected if it has submitted reviews."""
     with transaction.atomic():
-        # Held first, as by who submits: what is submitted meanwhile is either seen here, or refused there.
+        # Lock first, like submissions: a simultaneous submission is either visible here or rejected there.
         locked = _lock(queue)
         if locked.reviews.filter(status="submitted").exists():
-            raise QueueRefused("People have submitted reviews in it: close it instead, and they stay.")
+            raise QueueRefused("The queue has submitted reviews. Close it instead to keep them.")
         record(user=user, action="queue.delete", target=f"queue {locked.pk}", before=describe(locked))
         locked.delete()
 
@@ -140,22 +143,24 @@ def _turn(queue: Queue, user: User, *, is_open: bool) -> Queue:
 def _lock(queue: Queue) -> Queue:
     locked = Queue.objects.select_for_update().filter(pk=queue.pk).first()
     if locked is None:
-        raise QueueRefused("This queue has been deleted meanwhile.")
+        raise QueueRefused("This queue was deleted in the meantime.")
     return locked
 
 
 def _checked(reviewers: Iterable[User]) -> list[User]:
     named = list({each.pk: each for each in reviewers}.values())
     if len(named) > MAX_REVIEWERS:
-        raise QueueRefused(f"A queue names at most {MAX_REVIEWERS} reviewers.", "reviewers")
+        raise QueueRefused(f"A queue has at most {MAX_REVIEWERS} named reviewers.", "reviewers")
     for each in named:
         if not user_may(each, Permission.REVIEW):
-            raise QueueRefused(f"{each.username} may not review: that takes the role of an annotator.", "reviewers")
+            raise QueueRefused(
+                f"{each.username} cannot review. Give the user the role annotator or engineer.", "reviewers"
+            )
     return named
 
 
 def _doubts(queue: Queue, items: Sequence[Item]) -> dict[int, float]:
-    """What is doubtful before anybody reviews here: rollouts whose reward somebody has called wrong."""
+    """Return the initial doubt of items: rollouts whose reward was flagged as wrong."""
     if queue.order != Queue.Order.DISAGREEMENT:
         return {}
     ids = [one for _, rollouts in items for one in rollouts]

@@ -1,4 +1,4 @@
-"""Which items and which reviews are meant: one list of filters for pages, the API, files and commands."""
+"""Filters of items and reviews, shared by pages, the API, files and commands."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,15 +11,17 @@ from apps.reviews.queues.item_states import DISPUTED, in_state
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 
-KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside of queues"}
+KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside queues"}
 
 HIDDEN = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
-"""Filters that would tell annotators what a queue hides, such as which item comes twice or which collection it is of.
-For annotators they find only scores outside of queues."""
+"""Filters that would reveal what a queue hides, for example repeats or the collection.
+
+For annotators they match only scores outside queues.
+"""
 
 
 def narrow_reviews(reviews: QuerySet[Review], wanted: Mapping[str, Any], *, reads_all: bool) -> QuerySet[Review]:
-    """Those that pass every filter; None and the empty text ask for nothing."""
+    """Return reviews that match every filter; None and empty text do not filter."""
     for name, value in _given(wanted).items():
         reviews = reviews.filter(_OF_REVIEWS[name](value))
         if name in HIDDEN and not reads_all:
@@ -28,7 +30,7 @@ def narrow_reviews(reviews: QuerySet[Review], wanted: Mapping[str, Any], *, read
 
 
 def narrow_items(items: QuerySet[QueueItem], wanted: Mapping[str, Any]) -> QuerySet[QueueItem]:
-    """Likewise. `reviewer`, `verdict` and `skipped` are of the same review: what this person said, or skipped."""
+    """Return items that match every filter. `reviewer`, `verdict` and `skipped` must match the same review."""
     given = _given(wanted)
     if "state" in given:
         items = in_state(items, given.pop("state"))
@@ -51,23 +53,19 @@ def _given(wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value is not None and value != ""}
 
 
-def _of_kind(kind: str) -> Q:
-    return Q(queue__isnull=True) if kind == "score" else Q(queue__kind=kind)
-
-
 def _of_verdict(verdict: str) -> Q:
-    """In the order in which the item keeps its rollouts, whichever side they were shown on."""
+    """Return a condition on the verdict, in the item's order of rollouts, whichever side they were shown on."""
     as_shown, turned = Q(is_swapped=False, choice=verdict), Q(is_swapped=True, choice=mirror(verdict))
     return _said(as_shown | turned)
 
 
 def _said(wanted: Q) -> Q:
-    """Leave out reviews that were taken back: they are drafts."""
+    """Return a condition on the answer that excludes withdrawn reviews, because these are drafts."""
     return Q(status__in=[Review.Status.SUBMITTED, Review.Status.REPLACED]) & wanted
 
 
 def _of_collection(pk: int) -> Q:
-    """Reviews about at least one rollout of the collection."""
+    """Return a condition: about at least one rollout of the collection."""
     among = ItemRollout.objects.filter(item=OuterRef("item"), rollout__collection=pk)
     return Q(rollout__collection=pk) | Q(Exists(among))
 
@@ -77,8 +75,10 @@ def _of_rollout(pk: int) -> Q:
 
 
 def _of_tasks(tasks: QuerySet[Task]) -> Q:
-    """About one of them. Each way is a look-up of its own: joined, every review would be put together with both of its
-    tasks."""
+    """Return a condition: about one of these tasks.
+
+    Uses separate subqueries, because joining would combine every review with both of its tasks.
+    """
     items = QueueItem.objects.filter(task__in=tasks.values("pk")).values("pk")
     alone = Rollout.objects.filter(pk=OuterRef("rollout"), task__in=tasks.values("pk"))
     return Q(item__in=items) | Q(Exists(alone), item__isnull=True)
@@ -97,7 +97,7 @@ _OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
     "task_number": lambda number: _of_tasks(Task.objects.filter(index=number - 1)),
     "text": lambda text: _of_tasks(Task.objects.filter(_words("", text))),
     "reviewer": lambda name: Q(reviewer__username=name),
-    "kind": _of_kind,
+    "kind": lambda kind: Q(queue__isnull=True) if kind == "score" else Q(queue__kind=kind),
     "status": lambda status: Q(status=status),
     "choice": lambda choice: _said(Q(choice=choice)),
     "verdict": _of_verdict,

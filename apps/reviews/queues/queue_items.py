@@ -1,46 +1,95 @@
-"""What a queue's items are made of: rollouts → one each, pairs of one task, or a few of one task to rank."""
+"""Items of a queue: single rollouts, pairs of one task, or several rollouts of one task to rank."""
 
 import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from apps.gym.pairs.verdicts import FEWEST, MOST
 from apps.gym.request_refusals import Refusal
+from apps.gym.specs import Option
 from apps.reviews.models import Queue
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
-from apps.rollouts.search.filters.filter_parser import parse_filter
-from apps.rollouts.search.filters.filtered_rollouts import apply_filter
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.filter_sql import apply_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 MAX_ITEMS = 10_000
-"""A queue is made in one transaction, which on SQLite holds up every other writer."""
+"""A queue is created in one transaction, which blocks every other writer on SQLite."""
 
 MAX_PAIRS_PER_TASK = 15
 CHUNK = 500
 MAX_PASSING = 6 * MAX_ITEMS
 
 Item = tuple[int, tuple[int, ...]]
-"""The task, and the rollouts in the order in which they are kept."""
+"""The task, and its rollouts in the stored order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemSource:
+    """The source of a queue's items; exactly one of the first four fields is set."""
+
+    collection: Annotated[Collection | None, Option("Collection", "Its completed rollouts become the items")] = None
+    rollouts: Annotated[
+        list[int],
+        Option(
+            "Rollouts",
+            "Rollouts for the items: one each, or pairs or rankings of rollouts of one task",
+            length=MAX_ITEMS,
+            each=Option("Rollout", low=1, high=2**63 - 1),
+        ),
+    ] = field(default_factory=list)
+    filter: Annotated[
+        str,
+        Option(
+            "Filter", ("Rollouts that match become the items; same syntax as `q` of rollouts"), low=1, length=MAX_LENGTH
+        ),
+    ] = ""
+    items: Sequence[Sequence[int]] = ()
+    per_task: Annotated[int, Option("Pairs per task", low=1, high=MAX_PAIRS_PER_TASK)] = 1
+    size: Annotated[int, Option("Rollouts per ranking", low=FEWEST, high=MOST)] = 4
 
 
 class QueueRefused(Refusal):
-    """No queue can be made of this; `argument` is the part that is wrong, or nothing."""
+    """Raised if the source makes no items. `argument` is the invalid field, or empty."""
+
+
+def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
+    """Return the items, and record their source in the queue. Raise QueueRefused."""
+    ways: dict[str, Any] = {"per_task": source.per_task, "size": source.size, "seed": queue.seed, "kind": queue.kind}
+    given = [name for name in ("collection", "rollouts", "filter", "items") if getattr(source, name)]
+    match given:
+        case ["collection"]:
+            assert source.collection is not None
+            queue.source = {"collection": source.collection.pk}
+            return fill_from_collection(source.collection.pk, **ways)
+        case ["filter"]:
+            queue.source = {"filter": source.filter}
+            return fill_from_filter(source.filter, **ways)
+        case ["rollouts"]:
+            queue.source = {"rollouts": len(source.rollouts)}
+            return fill_from_rollouts(source.rollouts, **ways)
+        case ["items"]:
+            queue.source = {"items": len(source.items)}
+            return fill_from_sets(source.items, kind=queue.kind)
+    raise QueueRefused("Give one of collection, rollouts, filter and items.", "items")
 
 
 def fill_from_rollouts(
     rollout_ids: Iterable[int], *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
 ) -> list[Item]:
-    """Items of those among them that are completed. Raises QueueRefused.
+    """Return items of the completed ones among these rollouts. Raise QueueRefused.
 
-    Of a task's rollouts a pairwise queue gets at most `per_task` pairs, drawn by the seed, and a ranking queue runs of
-    at most `size`; a task with one rollout has neither.
+    For each task, a pairwise queue gets at most `per_task` pairs, drawn by the seed, and a ranking queue groups of at
+    most `size`. Tasks with a single rollout are left out of both.
     """
     if kind == Queue.Kind.PAIRWISE and not 1 <= per_task <= MAX_PAIRS_PER_TASK:
-        raise QueueRefused(f"Of each task 1 to {MAX_PAIRS_PER_TASK} pairs are taken.", "per_task")
+        raise QueueRefused(f"Pairs per task must be from 1 to {MAX_PAIRS_PER_TASK}.", "per_task")
     if kind == Queue.Kind.RANKING and not FEWEST <= size <= MOST:
-        raise QueueRefused(f"{FEWEST} to {MOST} rollouts are ranked at once.", "size")
+        raise QueueRefused(f"{FEWEST} to {MOST} rollouts are allowed per ranking.", "size")
     groups: dict[int, list[int]] = defaultdict(list)
     for rollout_id, task_id in _completed(rollout_ids):
         groups[task_id].append(rollout_id)
@@ -53,22 +102,22 @@ def fill_from_rollouts(
 def fill_from_collection(
     collection_id: int, *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
 ) -> list[Item]:
-    """Items of its completed rollouts. Raises QueueRefused."""
+    """Return items of the completed rollouts of a collection. Raise QueueRefused."""
     ids = Rollout.objects.filter(collection=collection_id, status=Rollout.Status.COMPLETED).values_list("pk", flat=True)
     return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
 
 
 def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0) -> list[Item]:
-    """Items of the completed rollouts that pass a filter as it is typed above the table of rollouts; the newest of
-    them, where there are very many. Raises QueueRefused."""
+    """Create items from completed rollouts that match a rollout filter; the newest, if there are too many.
+
+    Raise QueueRefused.
+    """
     try:
         parsed = parse_filter(text)
     except FilterRefused as refusal:
         raise QueueRefused(f"At character {refusal.start + 1}: {refusal}", "filter") from None
     if not parsed.terms:
-        raise QueueRefused(
-            "Give a filter, like reward:<0.5 model:qwen*: an empty one would choose everything.", "filter"
-        )
+        raise QueueRefused("The filter must not be empty. Example: reward:<0.5 model:qwen*", "filter")
     passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
     try:
         with bound_time(parsed):
@@ -79,12 +128,12 @@ def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, 
 
 
 def fill_from_sets(sets: Iterable[Sequence[int]], *, kind: str) -> list[Item]:
-    """Items that are named one by one, such as proposed pairs. Raises QueueRefused where one cannot be."""
+    """Create explicit items, for example proposed pairs. Raise QueueRefused for an invalid one."""
     wanted = [tuple(each) for each in sets]
     fewest, most = {"rubric": (1, 1), "pairwise": (2, 2)}.get(kind, (FEWEST, MOST))
     tasks = dict(_completed({one for each in wanted for one in each}))
     items: list[Item] = []
-    # The same rollouts in another order are the same item: people would judge it twice, and count once.
+    # The same rollouts in another order are the same item: they would be reviewed twice and counted once.
     same: dict[object, tuple[int, ...]] = {}
     for each in wanted:
         same.setdefault(frozenset(each) if len(set(each)) == len(each) else each, each)
@@ -94,18 +143,18 @@ def fill_from_sets(sets: Iterable[Sequence[int]], *, kind: str) -> list[Item]:
             raise QueueRefused(f"An item of a {kind} queue has {count} different rollouts: not {list(each)}.", "items")
         missing = [one for one in each if one not in tasks]
         if missing:
-            raise QueueRefused(f"There is no completed rollout {missing[0]}.", "items")
+            raise QueueRefused(f"Rollout {missing[0]} does not exist or is not completed.", "items")
         if len({tasks[one] for one in each}) > 1:
-            raise QueueRefused(f"The rollouts {list(each)} are of different tasks.", "items")
+            raise QueueRefused(f"The rollouts {list(each)} belong to different tasks.", "items")
         items.append((tasks[each[0]], each))
     return _bounded(items)
 
 
 def _bounded(items: list[Item]) -> list[Item]:
     if not items:
-        raise QueueRefused("There is nothing to review in that: no completed rollouts, or too few of one task.")
+        raise QueueRefused("No items: there are no completed rollouts, or too few per task.")
     if len(items) > MAX_ITEMS:
-        raise QueueRefused(f"That makes {len(items):,} items; a queue has at most {MAX_ITEMS:,}.")
+        raise QueueRefused(f"This gives {len(items):,} items; the maximum is {MAX_ITEMS:,}.")
     return items
 
 
@@ -125,7 +174,7 @@ def _split(ids: list[int], kind: str, per_task: int, size: int, drawn: random.Ra
 
 
 def _completed(rollout_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """(rollout, task) in the order of ids."""
+    """Yield (rollout, task) of completed rollouts in the order of ids."""
     ids = sorted(set(rollout_ids))
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]

@@ -1,4 +1,4 @@
-"""On which sides a reviewer sees the rollouts of an item: drawn by nothing that anybody can know, and kept balanced."""
+"""Choose on which sides a reviewer sees the rollouts of an item: random, unpredictable and balanced."""
 
 import random
 from collections.abc import Sequence
@@ -8,14 +8,17 @@ from django.db.models import Count, Q
 from apps.reviews.models import Queue, Review
 
 MOST_APART = 4
-"""Of the pairs that a reviewer has seen in a queue never more than so many more are swapped than are not, or less."""
+"""Maximum difference between swapped and unswapped pairs that a reviewer has seen in a queue."""
 
-# Not by the queue's seed, which can be read: who computes the sides knows the chosen one of a proposed pair.
+# Not the queue's seed, which is readable: knowing the sides would reveal the chosen rollout of a proposed pair.
 _drawn = random.SystemRandom()
 
 
 def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[int]:
-    """The rollouts in the order to show. The more of a reviewer's pairs were swapped, the less likely the next is."""
+    """Return the rollouts in the order to show.
+
+    The more of a reviewer's pairs were swapped, the less likely the next is.
+    """
     shown = list(rollouts)
     if queue.kind != Queue.Kind.PAIRWISE:
         return shuffle(shown)
@@ -26,15 +29,15 @@ def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[
 
 
 def arrange_again(first: Review) -> list[int]:
-    """For the hidden repeat of a review: the other way round."""
+    """Return the order for the hidden repeat of a review: swapped."""
     return [int(each) for each in reversed(first.arrangement)]
 
 
 def shuffle(rollouts: Sequence[int]) -> list[int]:
-    """The order in which an item keeps them: whoever named them may have put the better one first."""
+    """Return a random order of an item's rollouts, because the given order may start with the better one."""
     return _drawn.sample(rollouts, len(rollouts))
 
 
 def choose_repeats(number: int, share: float) -> frozenset[int]:
-    """Which of so many items come twice."""
+    """Return the numbers of the items to repeat."""
     return frozenset(_drawn.sample(range(number), round(share * number)))

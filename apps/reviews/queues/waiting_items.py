@@ -1,4 +1,4 @@
-"""How much waits for a reviewer, by queue, as `item_leases` would give it to them."""
+"""Number of waiting items of a reviewer by queue, consistent with `item_leases`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,8 +17,10 @@ from apps.rollouts.database_clock import server_now
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`left` are the reviews that this person may still give here, with the item they hold and hidden repeats:
-    counted from the start, these cannot be told from the rest by watching the number."""
+    """`left` is the number of reviews that this user may still give, including the open item and hidden repeats.
+
+    Repeats count from the start, so the number does not reveal them.
+    """
 
     queue: Queue
     left: int
@@ -26,8 +28,11 @@ class Waiting:
 
 
 def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Waiting]:
-    """Of the open queues in which this person may review those that have something for them: what they hold first,
-    then what names them, then the oldest. Four queries, or none for who may not review."""
+    """Return open queues with items for this user.
+
+    First those with an open item, then those that name the user, then the oldest. Four queries, or none without
+    permission.
+    """
     if not user_may(user, Permission.REVIEW):
         return []
     asked = Queue.objects.open().for_reviewer(user.pk)
@@ -66,21 +71,24 @@ def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Wait
 
 
 def count_with_others(queue: Queue, user: User) -> int:
-    """The items about which this person was not asked and others are now: they come back if these leave them lying."""
+    """Return the number of items that other reviewers hold and this user has not seen.
+
+    They become free if their leases expire.
+    """
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     wanted = {"is_adjudicated": False, "done__lt": queue.overlap}
     return QueueItem.objects.filter(~Exists(seen), is_whole("pk"), queue=queue, **wanted).count()
 
 
 def count_lapsed(user: User, queues: Iterable[Queue]) -> dict[int, int]:
-    """By queue, how much this person began that somebody else was given since: one query."""
+    """Return by queue the number of this user's expired reservations that another reviewer took, with one query."""
     mine = Review.objects.filter(is_whole("item"), queue__in=list(queues), reviewer=user, is_adjudication=False)
     lapsed = mine.filter(status=Review.Status.LAPSED).order_by()
     return dict(lapsed.values_list("queue").annotate(number=Count("pk")))
 
 
 def _lapsed(mine: QuerySet[Review], holding: QuerySet[Review]) -> Counter[int]:
-    """What this person began and left lying, and nobody else has filled."""
+    """Return the user's expired reservations that no other reviewer took."""
     taken = holding.filter(item=OuterRef("item")).order_by().values("item").annotate(number=Count("pk"))
     rows = (
         mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False)

@@ -1,1 +1,1 @@
-"""Reviews: what people submit, draft, take back, and the rewards, flags and rubrics of people."""
+"""Submit, draft and undo reviews; reward overrides, flags and rubrics."""

@@ -1,4 +1,4 @@
-"""What a reviewer has written so far of an answer: checked before it is kept, and read whatever was kept before."""
+"""Drafts of reviews: validated before they are saved, and read tolerantly."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,23 +8,23 @@ from apps.gym.storable import find_unstorable
 
 
 def find_draft_problem(draft: Mapping[str, Any]) -> str:
-    """Why a work page could not show it; empty where it could. What is missing is not written yet."""
+    """Return why a work page could not show the draft; empty if it can. Missing fields are not written yet."""
     for name, value in draft.items():
         if name not in _FITS:
-            return f"A draft has {', '.join(_FITS)}, and no “{cut(str(name), 50)}”."
+            return f"Unknown draft field “{cut(str(name), 50)}”. Fields: {', '.join(_FITS)}."
         if not _FITS[name](value):
-            return f"“{name}” of a draft is not like that of an answer."
-    return "" if find_unstorable(dict(draft)) is None else "A draft holds text that can be stored."
+            return f"The draft field “{name}” has the wrong type."
+    return "" if find_unstorable(dict(draft)) is None else "The draft contains text that cannot be stored."
 
 
 def read_draft(draft: object) -> dict[str, Any]:
-    """What of it fits; the rest is as if it had not been written."""
+    """Return the valid fields; others are dropped."""
     given = draft if isinstance(draft, dict) else {}
     return {name: given[name] for name, fits in _FITS.items() if name in given and fits(given[name])}
 
 
 def tell_draft(draft: Mapping[str, Any]) -> str:
-    """In lines, to be copied; empty where it says nothing."""
+    """Return the draft as text to copy; empty if it has no answers."""
     said = read_draft(dict(draft))
     lines = [("verdict", said.get("choice")), ("ranks", _join(said.get("ranks")))]
     lines += list((said.get("scores") or {}).items())

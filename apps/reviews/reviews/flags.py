@@ -1,4 +1,4 @@
-"""Flag a rollout, or one of its steps, with a kind of fault that can be counted."""
+"""Flag a rollout or one of its steps with a kind of problem."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -16,14 +16,16 @@ MAX_NOTE = 1_000
 
 
 class FlagRefused(Refusal, code="flag-refused"):
-    """The kind or event is unknown, the note is too long, or another person raised the flag."""
+    """Raised if the kind or event is unknown, the note is too long, or the flag belongs to another user."""
 
 
 def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = None, note: str = "") -> Flag:
-    """Flag a rollout, or event `seq` of its latest attempt; the same by the same person stands once. Raises
-    FlagRefused."""
+    """Flag a rollout, or event `seq` of its latest attempt.
+
+    A repeated flag of the same user is stored once. Raise FlagRefused.
+    """
     if kind not in Flag.Kind.values:
-        raise FlagRefused(f"There is no flag “{cut(kind, 50)}”: give {', '.join(Flag.Kind.values)}.")
+        raise FlagRefused(f"Unknown flag “{cut(kind, 50)}”. Choose one of: {', '.join(Flag.Kind.values)}.")
     note = note.strip()
     if len(note) > MAX_NOTE:
         raise FlagRefused(f"A note has at most {MAX_NOTE:,} characters; this one has {len(note):,}.")
@@ -31,7 +33,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
         raise FlagRefused(f"The rollout's latest attempt has no event {seq}.")
     clean = clean_typed(note)
     with transaction.atomic():
-        # Serialised by the rollout, whose row both would write beside.
+        # Locks the rollout, so that simultaneous flags of one user are stored once.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)
         standing = Flag.objects.filter(rollout=rollout, kind=kind, author=author, seq=seq, withdrawn_at__isnull=True)
         flag = standing.first()
@@ -46,9 +48,9 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
 
 
 def withdraw_flag(*, flag: Flag, user: User) -> Flag:
-    """Take it back: one's own, or anybody's for who leads queues. It stays as history. Raises FlagRefused."""
+    """Withdraw a flag: your own, or any flag if you lead queues. It stays as history. Raise FlagRefused."""
     if flag.author_id != user.pk and not user_may(user, Permission.LEAD):
-        raise FlagRefused("Somebody else raised this flag: it is theirs to withdraw.")
+        raise FlagRefused("Only the author or a lead can withdraw this flag.")
     with transaction.atomic():
         ended = Flag.objects.filter(pk=flag.pk, withdrawn_at__isnull=True).update(
             withdrawn_at=timezone.now(), withdrawn_by=user

@@ -1,4 +1,4 @@
-"""Notice a review that was far faster than usual in its queue. It is a hint, not a refusal."""
+"""Detect reviews that were far faster than usual in their queue. This is a hint, not an error."""
 
 from datetime import timedelta
 from statistics import median
@@ -10,25 +10,25 @@ from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
 
 SAMPLE = 200
-"""The usual time is taken from this many latest reviews."""
+"""The usual time is the median of this many latest reviews."""
 
 FEWEST = 5
 LEAST_SECONDS = 8.0
-"""Where items take less than this, speed tells nothing."""
+"""If the usual time is below this, speed is not checked."""
 
 SHARE = 0.25
 SAID_FOR = timedelta(minutes=2)
 
 
 class Haste(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of the last answer, and of a usual answer in the queue."""
+    """Seconds of the last review, and of a usual review in the queue."""
 
     took: float
     usual: float
 
 
 def read_haste(queue: Queue, user: User) -> Haste | None:
-    """Of this person's last submission, if it is of just now and took less than a quarter of what is usual."""
+    """Return the user's last submission if it is recent and took less than a quarter of the usual time."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False).submitted()
     recent = mine.filter(submitted_at__gt=timezone.now() - SAID_FOR)
     last = recent.order_by("-submitted_at", "-pk").values_list("pk", "seconds").first()

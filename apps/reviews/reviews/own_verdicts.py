@@ -1,7 +1,7 @@
-"""A verdict of one's own on rollouts that stand side by side.
+"""Save a user's own verdict on compared rollouts.
 
-A verdict is a review's, and a review of several rollouts is an item's: so they are the one item of a queue for oneself.
-It shows rewards and models, as what stood side by side did, so nobody takes it for a blind one.
+A verdict is a review, and a review of several rollouts needs an item: it becomes the only item of a personal queue. The
+queue shows rewards and models, as the comparison did, so it is not blind.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,12 @@ from apps.reviews.reviews.undo import reopen_review
 
 
 def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
-    """Say which of them is better, in the order given: of two by choice, of more by ranks. What the same person said of
-    them before is replaced; the audit log keeps it. It stays one voice: whoever compares has seen the rewards, and
-    settles nothing that others judged without. Raises QueueRefused where they are no item, AnswerRefused and
-    CannotReview."""
+    """Save a verdict on rollouts in the given order: a choice for two, ranks for more.
+
+    It replaces the user's earlier verdict on them; the audit log keeps that. It counts as one vote and never as an
+    adjudication, because the user saw the rewards. Raise QueueRefused if they cannot form an item, AnswerRefused and
+    CannotReview.
+    """
     ids = list(rollout_ids)
     with transaction.atomic():
         queue = _own_queue(ids, user) or _make_queue(ids, user)
@@ -41,13 +43,13 @@ def _reopen_said(queue: Queue, user: User) -> Review:
     said = Review.objects.select_related("item").get(queue=queue, reviewer=user, is_adjudication=False)
     assert said.item is not None
     if said.item.is_adjudicated:
-        raise CannotReview(f"What people said in “{queue}” has been settled: settle it anew on the page of that queue.")
+        raise CannotReview(f"Reviews in “{queue}” were adjudicated. Change the adjudication on the page of that queue.")
     reopen_review(queue=locked, review=said, user=user)
     return said
 
 
 def read_compared(rollout_ids: Sequence[int], user: User) -> Answer | None:
-    """What this person said of them last, in the order given."""
+    """Return the user's last verdict on these rollouts, in the given order."""
     ids = list(rollout_ids)
     queue = _own_queue(ids, user)
     if queue is None:
@@ -82,7 +84,7 @@ def _kind(ids: list[int]) -> str:
 
 
 def _turn(answer: Answer, given: Sequence[int], wanted: Sequence[int]) -> Answer:
-    """The same said of them in another order. What does not fit is left as it is, to be refused."""
+    """Return the answer for another order of the rollouts. Invalid parts stay unchanged, to be rejected."""
     choice, ranks = answer.choice, answer.ranks
     if list(given) != list(wanted):
         choice = mirror(choice)

@@ -1,4 +1,4 @@
-"""What a reviewer submits, checked against what the queue asks."""
+"""Validate submitted answers against the queue."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ MAX_NOTE = 10_000
 
 
 class AnswerRefused(Refusal):
-    """`wrong` says by field what is missing or makes no sense; a score's field is `scores.KEY`."""
+    """Raised for an invalid answer. `wrong` maps fields to problems; the field of a score is `scores.KEY`."""
 
     def __init__(self, wrong: dict[str, str]) -> None:
         super().__init__(" ".join(wrong.values()))
@@ -42,7 +42,7 @@ class AnswerRefused(Refusal):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """`choice` of a pair as shown, `ranks` of a ranking in the order shown, `scores` by the key of the criterion."""
+    """An answer. `choice` of a pair and `ranks` refer to the shown order; `scores` is keyed by criterion."""
 
     choice: str = ""
     ranks: list[Any] = []
@@ -53,8 +53,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_answer(review: Review, answer: Answer) -> list[Verdict]:
-    """Write the answer onto the review, which the caller saves, and return its verdicts. The review also records
-    whether its reviewer could see results. Raises AnswerRefused."""
+    """Write the answer to the review, without saving it, and return its verdicts.
+
+    Records whether the reviewer could see results. Raise AnswerRefused.
+    """
     kind, rubric = (review.queue.kind, review.queue.rubric) if review.queue else (Queue.Kind.RUBRIC, review.rubric)
     criteria: list[Criterion] = rubric.criteria if rubric else []
     wrong = _common_problems(answer)
@@ -64,7 +66,7 @@ def take_answer(review: Review, answer: Answer) -> list[Verdict]:
         if answer.choice in CHOICES:
             review.choice, verdicts = answer.choice, [read_choice(answer.choice, review.arrangement)]
         else:
-            wrong["choice"] = f"Say which is better: one of {', '.join(CHOICES)}."
+            wrong["choice"] = f"Give a verdict, one of {', '.join(CHOICES)}."
     elif kind == Queue.Kind.RANKING:
         if problem := find_ranks_problem(answer.ranks, len(review.arrangement)):
             wrong["ranks"] = problem
@@ -81,13 +83,13 @@ def take_answer(review: Review, answer: Answer) -> list[Verdict]:
     review.reasons = list(dict.fromkeys(answer.reasons))
     review.note = clean_typed(answer.note.strip())
     review.confidence = answer.confidence
-    # What was seen before a change of role stays seen.
+    # Results that were visible before a change of role still count as seen.
     review.could_see_results |= user_may(review.reviewer, Permission.READ)
     return verdicts
 
 
 def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
-    """In place of those that it gave before."""
+    """Store the verdicts of a review in place of earlier ones."""
     PairVerdict.objects.filter(review=review).delete()
     PairVerdict.objects.bulk_create(
         PairVerdict(review=review, low_id=one.low, high_id=one.high, outcome=one.outcome, strength=one.strength)
@@ -98,7 +100,7 @@ def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
 def _common_problems(answer: Answer) -> dict[str, str]:
     wrong = {}
     if unknown := [each for each in answer.reasons if each not in REASONS]:
-        wrong["reasons"] = f"There is no reason “{cut(str(unknown[0]), 50)}”: give {', '.join(REASONS)}."
+        wrong["reasons"] = f"Unknown reason “{cut(str(unknown[0]), 50)}”. Choose from {', '.join(REASONS)}."
     if len(answer.note) > MAX_NOTE or find_unstorable(answer.note) is not None:
         wrong["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
     if answer.confidence is not None and answer.confidence not in CONFIDENCE:

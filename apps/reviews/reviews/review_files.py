@@ -1,4 +1,4 @@
-"""Reviews as a file: a line for each, the oldest first, in flat memory."""
+"""Reviews as a file: one line each, oldest first, in constant memory."""
 
 import csv
 import hashlib
@@ -44,16 +44,16 @@ COLUMNS = [
     "rubric",
     "seq",
 ]
-# A spreadsheet would take such a cell for a formula.
+# Spreadsheets would evaluate such a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
-    """`rollouts` stand in the order in which they were shown; `winner` is the rollout that a pair's verdict is for."""
+    """Yield the rows. `rollouts` are in the shown order; `winner` is the rollout that the verdict of a pair prefers."""
     last = 0
-    # A name each, instead of rows of which nothing else is told.
+    # Annotate only the needed names instead of joining whole rows.
     found = reviews.defer("draft").annotate(**_BESIDE).order_by("pk")
-    # A chunk is a query, so that nothing stays open for a slow reader.
+    # Yield entries with one query per chunk, so that no cursor stays open for a slow reader.
     while rows := list(found.filter(pk__gt=last).prefetch_related("verdicts")[:CHUNK_ROWS]):
         last = rows[-1].pk
         yield from map(_as_row, rows)
@@ -65,7 +65,7 @@ def write_ndjson(reviews: QuerySet[Review]) -> Iterator[bytes]:
 
 
 def write_csv(reviews: QuerySet[Review]) -> Iterator[bytes]:
-    """With a header; lists and objects are JSON in their cell."""
+    """Yield CSV with a header; lists and objects are JSON in their cell."""
     yield _write(COLUMNS)
     for row in read_rows(reviews):
         yield _write([_cell(row[name]) for name in COLUMNS])
@@ -80,13 +80,13 @@ FORMATS: dict[str, tuple[str, Callable[[QuerySet[Review]], Iterator[bytes]]]] = 
 def record_export(
     *, user: object, reviews: QuerySet[Review], format: str, target: str = "", filters: Mapping[str, Any] | None = None
 ) -> None:
-    """Say in the log who took how many reviews away, and by which filters."""
+    """Record the export in the audit log: number of reviews, format and filters."""
     told = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
     record(user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=told)
 
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
-    """An ETag of the file, and the reviews that are in it: those that are begun while it is read are in the next."""
+    """Return an ETag of the file, and its reviews. Reviews that start while it is read are in the next file."""
     found = reviews.order_by().aggregate(
         last=Max("pk"),
         submitted_at=Max("submitted_at"),
@@ -108,7 +108,7 @@ _BESIDE = {
 
 
 def _as_row(review: Any) -> dict[str, Any]:
-    """Of one with what `_BESIDE` names."""
+    """Return the row of a review annotated with `_BESIDE`."""
     verdicts = list(review.verdicts.all()) if review.told_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None

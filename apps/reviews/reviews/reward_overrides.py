@@ -1,4 +1,4 @@
-"""Give a rollout the reward that a person thinks right. The verifier's stays where it is; what was said before, too."""
+"""Override the reward of a rollout. The reward of the verifier and earlier overrides are kept."""
 
 import math
 from collections.abc import Iterable
@@ -20,15 +20,15 @@ MAX_REASON = 2_000
 
 
 class OverrideRefused(Refusal, code="override-refused"):
-    """The rollout has not ended, the reward is not finite, the reason is missing, or there is no override."""
+    """Raised if the rollout has not ended, the reward is not finite, the reason is missing, or there is no override."""
 
 
 class OverrideEnded(OverrideRefused, status=409, code="override-ended"):
-    """Another person has withdrawn or replaced the override; the message says which."""
+    """Raised if another user has withdrawn or replaced the override. The message says which."""
 
 
 class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
-    """The reward that stands instead of the verifier's: who said it, when and why."""
+    """The active override: author, time and reason."""
 
     id: int
     rollout: int
@@ -40,9 +40,9 @@ class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def override_reward(*, rollout: Rollout, reward: float, reason: str, author: User) -> RewardOverride:
-    """Let this reward stand instead of the verifier's. One that stood before is its history. Raises OverrideRefused."""
+    """Override the verifier's reward. An earlier override becomes history. Raise OverrideRefused."""
     if rollout.status != Rollout.Status.COMPLETED:
-        raise OverrideRefused(f"Rollout {rollout.pk} is {rollout.status}: only completed ones have a reward.")
+        raise OverrideRefused(f"Rollout {rollout.pk} is {rollout.status}: only completed rollouts have a reward.")
     if not math.isfinite(reward) or abs(reward) > MAX_NUMBER:
         raise OverrideRefused(f"The reward is a finite number within ±{MAX_NUMBER:,}.")
     reason = _clean(reason)
@@ -63,14 +63,16 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
                 reason=reason,
             )
     except IntegrityError:
-        # Two people at once: the constraint let one of them be first.
-        raise OverrideRefused("Somebody else has just given it a reward: look at that first.") from None
+        # Two users at once: the database constraint accepted only one.
+        raise OverrideRefused("Another user just overrode this reward. Check it first.") from None
     return given
 
 
 def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride:
-    """From now on the verifier's reward counts again. Raises OverrideEnded where this one stands no more: whoever means
-    it has not seen what stands now."""
+    """Withdraw the override: the reward of the verifier counts again.
+
+    Raise OverrideEnded if it is not active any more, because the user has not seen the current one.
+    """
     with transaction.atomic():
         locked = RewardOverride.objects.select_for_update().get(pk=override.pk)
         if locked.ended_at is not None:
@@ -88,8 +90,10 @@ def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride
 
 
 def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
-    """What stands for these rollouts, by rollout: one query. For a collection give `rollout__collection`'s ids as a
-    subquery of `values("pk")`, which costs no list."""
+    """Return the active overrides of these rollouts, by rollout, with one query.
+
+    For a collection, pass a subquery of `values("pk")` as `rollout__collection`, which avoids a list.
+    """
     standing = RewardOverride.objects.filter(rollout__in=rollout_ids, ended_at__isnull=True)
     rows = standing.values_list(
         "rollout_id", "id", "reward", "original_reward", "reason", "author__username", "created_at"
@@ -113,16 +117,16 @@ def _end(standing: RewardOverride, user: User, how: str) -> None:
 
 def _say_end(override: RewardOverride) -> str:
     if override.ended_how == RewardOverride.End.WITHDRAWN:
-        return f"Override {override.pk} has been withdrawn already."
+        return f"Override {override.pk} was already withdrawn."
     standing = find_standing(override.rollout)
-    now = f": {standing.pk} stands now, with {standing.reward:g}" if standing else ""
-    return f"Override {override.pk} has been replaced meanwhile{now}. Look at that first."
+    now = f": {standing.pk} is now active with reward  {standing.reward:g}" if standing else ""
+    return f"Override {override.pk} was replaced in the meantime{now}. Check it first."
 
 
 def _clean(reason: str) -> str:
     reason = reason.strip()
     if not reason:
-        raise OverrideRefused("Say why this reward is right: it is kept beside the verifier's.")
+        raise OverrideRefused("Give a reason for this reward.")
     if len(reason) > MAX_REASON:
         raise OverrideRefused(f"A reason has at most {MAX_REASON:,} characters; this one has {len(reason):,}.")
     return clean_typed(reason)

@@ -1,26 +1,29 @@
-"""Save a rubric whose criteria make sense; what has been scored by it is changed no more."""
+"""Save a rubric with valid criteria. A rubric with scores cannot change."""
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
 from apps.gym.request_refusals import Refusal
 from apps.gym.rubric_criteria import find_criteria_problem
 from apps.gym.slugs import find_slug_problem
+from apps.policies.row_checks import check_row
 from apps.reviews.models import Rubric
 
 
 class RubricInUse(Refusal, status=409, code="in-use"):
-    """Reviews were made by it, or a queue asks for them: their scores would mean something else."""
+    """Raised if reviews or queues use the rubric: changing it would change the meaning of their scores."""
 
 
 def save_rubric(*, rubric: Rubric, user: object) -> Rubric:
-    """Create or change one. Raises ValidationError by field, and RubricInUse where its criteria would change."""
-    _check(rubric)
+    """Create or change a rubric. Raise ValidationError by field, and RubricInUse if its criteria would change."""
+    taken = find_slug_problem(rubric.slug) if rubric._state.adding else ""
+    of_criteria = find_criteria_problem(rubric.criteria)
+    found = {field: [problem] for field, problem in (("slug", taken), ("criteria", of_criteria)) if problem}
+    check_row(rubric, found, exclude=["criteria"])
     with transaction.atomic():
         stored = Rubric.objects.select_for_update().filter(pk=rubric.pk).first()
         if stored is not None and stored.criteria != rubric.criteria and is_used(stored):
-            message = f"“{stored.name}” is used by reviews or queues: make another rubric with other criteria."
+            message = f"“{stored.name}” is used by reviews or queues. Create a new rubric to change the criteria."
             raise RubricInUse(message, "criteria")
         rubric.save()
         action = "rubric.create" if stored is None else "rubric.change"
@@ -29,27 +32,13 @@ def save_rubric(*, rubric: Rubric, user: object) -> Rubric:
 
 
 def delete_rubric(*, rubric: Rubric, user: object) -> None:
-    """Raises RubricInUse."""
+    """Delete a rubric. Raise RubricInUse."""
     with transaction.atomic():
         if is_used(rubric):
-            raise RubricInUse(f"“{rubric.name}” is used by reviews or queues: it stays.")
+            raise RubricInUse(f"“{rubric.name}” is used by reviews or queues and cannot be deleted.")
         record(user=user, action="rubric.delete", target=rubric.slug, before=describe(rubric))
         rubric.delete()
 
 
 def is_used(rubric: Rubric) -> bool:
     return rubric.reviews.exists() or rubric.queues.exists()
-
-
-def _check(rubric: Rubric) -> None:
-    errors: dict[str, list[ValidationError]] = {}
-    try:
-        rubric.full_clean(exclude=["criteria"])
-    except ValidationError as wrong:
-        errors = {name: list(found) for name, found in wrong.error_dict.items()}
-    if rubric._state.adding and (taken := find_slug_problem(rubric.slug)):
-        errors.setdefault("slug", [ValidationError(taken)])
-    if problem := find_criteria_problem(rubric.criteria):
-        errors["criteria"] = [ValidationError(problem)]
-    if errors:
-        raise ValidationError(errors)

@@ -1,4 +1,4 @@
-"""Submit a review, once however often it is sent; score a rollout outside of any queue."""
+"""Submit reviews idempotently, and score rollouts outside of any queue."""
 
 from itertools import combinations
 from typing import Any
@@ -18,18 +18,20 @@ from apps.rollouts.models import Rollout
 
 
 class AlreadySubmitted(CannotReview, code="already-submitted"):
-    """It was submitted before, with another token: take that back first."""
+    """Raised if the review was submitted with another token. Undo that submission first."""
 
 
 def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> Review:
-    """Store what the reviewer says. The same token again changes nothing, so what was sent twice counts once; what
-    comes late, after the lease, counts too. Raises AnswerRefused, AlreadySubmitted and CannotReview, after which the
-    answer is the draft."""
+    """Store a review.
+
+    Idempotent by token, and valid after the lease expired. Raise AnswerRefused, AlreadySubmitted and CannotReview; the
+    answer is then kept as a draft.
+    """
     if not token or len(token) > 64:
-        raise CannotReview("A submission needs a token of at most 64 characters, a new one for each.")
+        raise CannotReview("A submission needs a new token of at most 64 characters.")
     with transaction.atomic():
         queue, locked = lock_review(review, user)
-        # Also what was taken back since: its repetition, late, must not bring it back.
+        # Include withdrawn reviews: a late repeated request must not restore them.
         if locked.token == token:
             return locked
         if locked.status == Review.Status.SUBMITTED:
@@ -37,7 +39,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
         refusal = admit_answer(queue, locked, user)
         verdicts = take_answer(locked, answer)
         if refusal:
-            # Said outside of the transaction, which keeps what was written.
+            # Raised outside the transaction, which keeps the draft.
             Review.objects.filter(pk=locked.pk).update(draft={**locked.said, "note": locked.note})
         else:
             _store(locked, token, verdicts)
@@ -47,8 +49,11 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
 
 
 def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) -> tuple[Review, Review | None]:
-    """The same, and the review that `claim_item` gives this person next in the queue: None where nothing is left, or
-    where they may have nothing here any more. Sent twice, both are the same again. Raises as `submit_review`."""
+    """Submit a review and claim the user's next item in the queue.
+
+    The second value is None if nothing is left or the user may not review any more. Idempotent. Raises like
+    `submit_review`.
+    """
     said = submit_review(review=review, user=user, token=token, answer=answer)
     assert review.queue is not None
     try:
@@ -79,12 +84,14 @@ def score_rollout(
     note: str = "",
     token: str = "",
 ) -> Review:
-    """Score a rollout, or event `seq` of its latest attempt, outside of any queue. What the same person scored before
-    by the same rubric is replaced. Raises AnswerRefused and CannotReview."""
+    """Score a rollout, or event `seq` of its latest attempt, outside of any queue.
+
+    Replaces the user's earlier scores by the same rubric. Raise AnswerRefused and CannotReview.
+    """
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CannotReview(f"The rollout's latest attempt has no event {seq}.")
     with transaction.atomic():
-        # Its row keeps two submissions of one person apart.
+        # Locks the rollout, which serializes submissions of one user.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)
         mine = Review.objects.filter(rollout=rollout, rubric=rubric, reviewer=reviewer, seq=seq, queue__isnull=True)
         if token and (sent := mine.filter(token=token).first()):
@@ -100,13 +107,13 @@ def score_rollout(
 
 
 def find_lapsed(queue: Queue, user: User) -> list[Review]:
-    """What this person began and somebody else was given since: it counts when it is submitted all the same."""
+    """Return reviews of this user whose reservation expired; they count if submitted."""
     mine = Review.objects.filter(queue=queue, reviewer=user, status=Review.Status.LAPSED, is_adjudication=False)
     return list(mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk"))
 
 
 def recount(review: Review) -> None:
-    """How many have judged the review's item, and how far they differ."""
+    """Update the counts of reviews and disagreement of the review's item."""
     if review.repeat_of_id is not None or review.item_id is None:
         return
     told = Review.objects.filter(item=review.item_id).independent()
@@ -115,8 +122,10 @@ def recount(review: Review) -> None:
 
 
 def _doubt(told: QuerySet[Review]) -> dict[str, float]:
-    """The share of every two reviewers who say different things of the same; what was doubtful at first stays so until
-    two have spoken."""
+    """Return the share of disagreeing pairs of reviewers.
+
+    The initial doubt counts until two reviewers have answered.
+    """
     opinions: dict[object, list[object]] = {}
     for review in told.prefetch_related("verdicts"):
         for verdict in review.verdicts.all():

@@ -1,4 +1,4 @@
-"""Take back what one did last in a queue: a submission, whose answer is the draft again, or a skip."""
+"""Undo a user's last action in a queue: a submission, whose answer becomes the draft, or a skip."""
 
 from django.db import transaction
 from django.db.models.functions import Coalesce
@@ -17,9 +17,11 @@ _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
 
 
 def undo_review(*, queue: Queue, user: User, wanted: int | None = None) -> Review:
-    """Open what this person submitted or skipped last in the queue again, with what it said as its draft. With the id
-    of the `wanted` review that one or none: asked for twice, it is taken back once. A skipped one of which somebody
-    else has the place by now is lapsed: it may still be submitted. Raises CannotReview."""
+    """Reopen the user's last submitted or skipped review in the queue, with its answer as a draft.
+
+    `wanted` restricts it to this review, so that repeated requests undo only once. A skipped review whose place is
+    taken becomes lapsed and can still be submitted. Raise CannotReview.
+    """
     with transaction.atomic():
         locked_queue = lock_queue(queue)
         refuse_stranger(locked_queue, user)
@@ -27,9 +29,9 @@ def undo_review(*, queue: Queue, user: User, wanted: int | None = None) -> Revie
             return begun
         last = _find_last(queue, user)
         if last is None:
-            raise CannotReview("There is nothing to undo: you have submitted nothing here.")
+            raise CannotReview("Nothing to undo: you have not submitted a review here.")
         if wanted not in {None, last.pk}:
-            raise CannotReview(f"Review {wanted} is not the last that you ended here: nothing is taken back.")
+            raise CannotReview(f"Review {wanted} is not your last review in this queue. Nothing was undone.")
         if refusal := _find_refusal(locked_queue, last):
             raise CannotReview(refusal)
         reopen_review(queue=locked_queue, review=last, user=user)
@@ -37,7 +39,7 @@ def undo_review(*, queue: Queue, user: User, wanted: int | None = None) -> Revie
 
 
 def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
-    """Open what its reviewer submitted or skipped, however long ago, within the lock of its queue."""
+    """Reopen a submitted or skipped review, however old. The caller holds the lock of its queue."""
     if review.status == Review.Status.SKIPPED:
         _unskip(queue, review, user)
     else:
@@ -45,13 +47,13 @@ def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
 
 
 def find_undoable(queue: Queue, user: User) -> Review | None:
-    """What `undo_review` would take back now."""
+    """Return the review that `undo_review` would reopen now."""
     last = None if find_objection(queue, user) else _find_last(queue, user)
     return last if last is not None and not _find_refusal(queue, last) else None
 
 
 def _find_last(queue: Queue, user: User) -> Review | None:
-    """Not what was ended for its reviewer: that has no time."""
+    """Return the last review with an end time, which excludes reviews that the system ended."""
     mine = Review.objects.filter(queue=queue, reviewer=user, status__in=_ENDED, is_adjudication=False)
     ended = mine.alias(at=Coalesce("submitted_at", "skipped_at")).filter(at__isnull=False)
     return ended.select_related("item").order_by("-at", "-pk").first()
@@ -63,17 +65,17 @@ def _find_begun(queue: Queue, user: User, pk: int) -> Review | None:
 
 
 def _find_refusal(queue: Queue, last: Review) -> str:
-    """Why it stays; empty where it can be taken back."""
+    """Return why it cannot be undone; empty if it can."""
     assert last.item is not None and last.ended_at is not None
     is_skipped = last.status == Review.Status.SKIPPED
     shown = queue.reveals and not is_skipped
     if shown or last.ended_at < timezone.now() - UNDO_FOR:
-        return "Your last review can be undone no more: you may have seen by now what was hidden."
+        return "Your last review can no longer be undone, because you may have seen hidden results since."
     if last.item.is_adjudicated:
-        return "Your last review has been adjudicated: it stays."
-    # One that has only been given out is no answer yet: it waits until this one is submitted again.
+        return "Your last review was adjudicated and can no longer be undone."
+    # An open repeat has no answer yet: it waits until this review is submitted again.
     if not is_skipped and last.repeats.submitted().exists():
-        return "Your last review can be undone no more."
+        return "Your last review can no longer be undone."
     return BROKEN if is_broken(last) else ""
 
 

@@ -1,114 +1,123 @@
-"""Background jobs of all apps: one piece at a time, in a thread for each kind, beside the rollouts of a worker."""
+"""Background jobs of all apps. Each kind has a thread of its own and runs one job at a time, beside the rollouts.
+
+One query a second asks which jobs have something to do, so that an idle installation costs almost nothing.
+"""
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from django.db import connection
-from django.utils.module_loading import import_string
 
 from apps.accounts.disk_space import Place, find_shortage
+from apps.accounts.job_declarations import BackgroundJob, load_job
 from apps.accounts.outage_log import RetryLog
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
 
-IDLE_SECONDS = 1.0
-CHECKS = frozenset({"apps.environments.environment_health.probe_due_environments"})
-"""Background jobs that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
-DATASETS = frozenset(
-    {
-        "apps.tasks.upload_jobs.load_queued_upload",
-        "apps.tasks.version_metrics.measure_next_version",
-        "apps.tasks.dataset_deletion.delete_next",
-        "apps.rollouts.steering.collection_deletion.delete_next_collection",
-    }
-)
-"""Background jobs that take minutes for a million tasks. They have their own thread: a cancellation must not wait."""
-FIGURES = frozenset({"apps.rollouts.metrics.cached_figures.measure_wanted"})
-"""Another thread: somebody looks at a page and waits, while an export takes minutes."""
-WORDS = frozenset({"apps.rollouts.search.word_index.index_next_rollouts"})
-"""Another thread: after a large collection they go on for minutes, chunk by chunk."""
+LOOK_SECONDS = 1.0
 
-
-ON_FULL_DISK = frozenset(
-    {
-        "apps.environments.environment_health.probe_due_environments",
-        "apps.rollouts.steering.controls.sweep_cancelled",
-        "apps.tasks.upload_cleanup.sweep_uploads",
-        "apps.tasks.dataset_deletion.delete_next",
-        "apps.rollouts.steering.collection_deletion.delete_next_collection",
-        "apps.accounts.idempotent_requests.sweep_answers",
-    }
-)
-"""Background jobs that free space, or take next to none. The others wait until the database has space."""
+InDatabase = Callable[..., Coroutine[Any, Any, Any]]
+"""Run a function on the database thread of the worker."""
 
 
 class BackgroundJobs:
-    """The background jobs of a worker. Each name is the path of a function that does one piece, if there is one."""
+    """The background jobs of a worker. Each name is the path of a function; see apps/accounts/job_declarations.py."""
 
-    def __init__(self, names: Sequence[str], *, group: str) -> None:
+    def __init__(self, names: Sequence[str], *, group: str, in_database: InDatabase) -> None:
         self._group = group
+        self._in_database = in_database
         self._leaving = threading.Event()
-        kinds = {
-            "background_jobs": [name for name in names if name not in CHECKS | DATASETS | FIGURES | WORDS],
-            "checks": [name for name in names if name in CHECKS],
-            "datasets": [name for name in names if name in DATASETS],
-            "figures": [name for name in names if name in FIGURES],
-            "words": [name for name in names if name in WORDS],
+        self._jobs = [load_job(name) for name in names]
+        self._logs = {job.path: RetryLog(job.path, traceback=True) for job in self._jobs}
+        self._look_log = RetryLog("looking for background jobs")
+        self._ran_at: defaultdict[str, float] = defaultdict(lambda: -float("inf"))
+        self._query: tuple[str, tuple[Any, ...]] | None = None
+        self._threads = {
+            kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin)
+            for kind in {job.thread for job in self._jobs}
         }
-        self._threads = [
-            (ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin), paths) for kind, paths in kinds.items()
-        ]
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until cancelled; what is being done in a thread then ends by itself, see `leave`."""
-        async with asyncio.TaskGroup() as kinds:
-            for thread, paths in self._threads:
-                kinds.create_task(self._do(paths, thread))
+        """Run until cancelled. Jobs in threads then end by themselves; see `leave`."""
+        while self._jobs:
+            try:
+                self._start(await self._in_database(self._due))
+                self._look_log.works()
+            except Exception as problem:
+                self._look_log.failed(problem)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def leave(self) -> None:
-        """Ask what is being done to stop at its next safe place."""
+        """Ask the running work to stop at its next safe place."""
         self._leaving.set()
+        for task in self._running.values():
+            task.cancel()
 
     def close(self, *, wait: bool = False) -> None:
-        for thread, _ in self._threads:
+        for thread in self._threads.values():
             thread.shutdown(wait=wait)
 
     def _begin(self) -> None:
-        """In each thread, before its first piece."""
+        """Prepare a thread, before its first job."""
         process_exit.obey(self._leaving)
         worker_group.set(self._group)
 
-    async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
-        pieces: list[Callable[[], bool]] = [_load_job(path) for path in paths]
-        logs = [RetryLog(path, traceback=True) for path in paths]
+    def _due(self) -> list[BackgroundJob]:
+        now = time.monotonic()
+        ready = [job for job in self._jobs if now - self._ran_at[job.path] >= job.every]
+        waits = self._waiting()
+        return [job for job in ready if waits.get(job.path, True)]
+
+    def _waiting(self) -> dict[str, bool]:
+        """Return for each job that declares its rows whether there are any."""
+        asking = [job for job in self._jobs if job.waiting is not None]
+        if not asking:
+            return {}
+        self._query = self._query or _compile(asking)
+        with connection.cursor() as cursor:
+            cursor.execute(*self._query)
+            return dict(zip([job.path for job in asking], map(bool, cursor.fetchone()), strict=True))
+
+    def _start(self, due: list[BackgroundJob]) -> None:
+        for kind in self._threads:
+            mine = [job for job in due if job.thread == kind]
+            if mine and (kind not in self._running or self._running[kind].done()):
+                self._running[kind] = asyncio.create_task(self._do(mine, self._threads[kind]))
+
+    async def _do(self, jobs: list[BackgroundJob], thread: ThreadPoolExecutor) -> None:
+        """Run jobs by turns, each until it finds nothing."""
         loop = asyncio.get_running_loop()
-        while True:
-            found = False
-            for piece, log in zip(pieces, logs, strict=True):
+        while jobs:
+            for job in jobs.copy():
+                self._ran_at[job.path] = time.monotonic()
+                found = False
                 try:
-                    found |= await loop.run_in_executor(thread, _with_connection, piece)
-                    log.works()
+                    found = await loop.run_in_executor(thread, _run, job)
+                    self._logs[job.path].works()
                 except Exception as problem:
-                    log.failed(problem)
-            if not found:
-                await asyncio.sleep(IDLE_SECONDS)
+                    self._logs[job.path].failed(problem)
+                if not found:
+                    jobs.remove(job)
 
 
-def _load_job(path: str) -> Callable[[], bool]:
-    work: Callable[[], bool] = import_string(path)
-    if path in ON_FULL_DISK:
-        return work
+def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
+    parts, given = [], ()
+    for job in jobs:
+        assert job.waiting is not None
+        sql, params = job.waiting().order_by().query.exists().sql_with_params()
+        parts.append(f"EXISTS ({sql})")
+        given += params
+    return f"SELECT {', '.join(parts)}", given
 
-    def work_or_wait() -> bool:
-        return find_shortage(Place.DATABASE) is None and work()
 
-    return work_or_wait
-
-
-def _with_connection(piece: Callable[[], bool]) -> bool:
+def _run(job: BackgroundJob) -> bool:
     try:
-        return piece()
+        return (job.on_full_disk or find_shortage(Place.DATABASE) is None) and job.work()
     finally:
         connection.close()

@@ -1,11 +1,12 @@
-"""Circuit breakers: an endpoint that keeps failing gets no new rollouts until one of them goes well.
+"""Circuit breakers: an endpoint that keeps failing gets no new rollouts until a test rollout succeeds.
 
-Each worker counts the calls of an endpoint that fail in a row. At GYMWEB_BREAKER_FAILURES it opens the endpoint's
-breaker for all workers: rollouts wait in the queue instead of failing one after the other. When the cooldown is over
-one worker lets one rollout through; a call that goes well closes the breaker, otherwise the cooldown doubles.
+Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES it opens the breaker of the
+endpoint for all workers: rollouts wait in the queue instead of failing. After the cooldown, one worker lets one rollout
+through: a successful call closes the breaker, a failure doubles the cooldown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -19,16 +20,21 @@ from apps.rollouts.models import Breaker
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
-"""Throttling is no failure: an endpoint that says when to come back is well."""
+"""Throttling is not a failure: an endpoint that says when to come back is healthy."""
 
 
 class Endpoint(NamedTuple):
     kind: Literal["policy_model", "environment"]
     pk: int
 
+    @property
+    def key(self) -> dict[str, Any]:
+        """Return the columns that identify the row of this endpoint."""
+        return {f"{self.kind}_id": self.pk}
+
 
 class Shut(NamedTuple):
-    """A breaker that is not closed; `due` says whether one rollout may try, now."""
+    """A breaker that is not closed; `due` is true if one rollout may test the endpoint now."""
 
     due: bool
     retry_at: datetime
@@ -36,7 +42,7 @@ class Shut(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a worker has to say of an endpoint: that it works again, or how often in a row it failed."""
+    """A worker's report about an endpoint: it works again, or its number of consecutive failures."""
 
     works: bool
     failures: int = 0
@@ -44,7 +50,7 @@ class Turn(NamedTuple):
 
 
 class Breakers:
-    """One worker's view of the breakers. Called from its loop alone; what it has to say is taken by `take_turns`."""
+    """One worker's view of the breakers. Used only by the worker's loop; `turns` returns the reports to store."""
 
     def __init__(self) -> None:
         self._failures: dict[Endpoint, int] = {}
@@ -65,16 +71,21 @@ class Breakers:
                 self._turns.pop(endpoint, None)
 
     def holds(self, endpoint: Endpoint) -> bool:
-        """Whether this endpoint counts as failing, for all workers or as this one has just seen."""
+        """Return True if this endpoint fails, for all workers or in this one."""
         return endpoint in self._shut or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
 
-    def take_turns(self) -> dict[Endpoint, Turn]:
-        turns, self._turns = self._turns, {}
-        return turns
+    @contextmanager
+    def turns(self) -> Iterator[dict[Endpoint, Turn]]:
+        """Yield the reports to store within the block.
 
-    def return_turns(self, turns: dict[Endpoint, Turn]) -> None:
-        """Turns that could not be stored; newer ones win."""
-        self._turns = {**turns, **self._turns}
+        If storing fails they are kept, unless newer ones replace them.
+        """
+        turns, self._turns = self._turns, {}
+        try:
+            yield turns
+        except BaseException:
+            self._turns = {**turns, **self._turns}
+            raise
 
     def learn(self, shut: Iterable[Endpoint]) -> None:
         self._shut = frozenset(shut)
@@ -84,10 +95,10 @@ def store_turns(turns: dict[Endpoint, Turn]) -> None:
     now = timezone.now()
     for endpoint, turn in turns.items():
         if turn.works:
-            shut = Breaker.objects.filter(**_key(endpoint)).exclude(state=Breaker.State.CLOSED)
+            shut = Breaker.objects.filter(**endpoint.key).exclude(state=Breaker.State.CLOSED)
             shut.update(state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0)
             continue
-        breaker, _ = Breaker.objects.get_or_create(**_key(endpoint), defaults={})
+        breaker, _ = Breaker.objects.get_or_create(**endpoint.key, defaults={})
         said = {"failures": turn.failures, "message": cut_clean(turn.message.replace("\0", ""), 500)}
         mine = Breaker.objects.filter(pk=breaker.pk)
         mine.filter(state=Breaker.State.CLOSED).update(
@@ -100,7 +111,7 @@ def store_turns(turns: dict[Endpoint, Turn]) -> None:
 
 
 def read_shut() -> dict[Endpoint, Shut]:
-    """Every breaker that is not closed."""
+    """Return all breakers that are not closed."""
     now = timezone.now()
     found: dict[Endpoint, Shut] = {}
     rows = Breaker.objects.exclude(state=Breaker.State.CLOSED)
@@ -108,18 +119,14 @@ def read_shut() -> dict[Endpoint, Shut]:
         "policy_model_id", "environment_id", "retry_at", "cooldown"
     ):
         endpoint = Endpoint("policy_model", model_id) if model_id else Endpoint("environment", environment_id)
-        assert retry_at is not None  # a constraint of the table
+        assert retry_at is not None  # guaranteed by a constraint of the table
         found[endpoint] = Shut(retry_at <= now, retry_at, cooldown)
     return found
 
 
 def take_trial(endpoint: Endpoint, shut: Shut) -> bool:
-    """Win the right to let one rollout through; the next such try comes after twice the cooldown."""
+    """Try to claim the test rollout of the breaker. The next test is due after twice the cooldown."""
     cooldown = min(LONGEST_COOLDOWN, 2 * shut.cooldown)
-    mine = Breaker.objects.filter(**_key(endpoint), retry_at=shut.retry_at).exclude(state=Breaker.State.CLOSED)
+    mine = Breaker.objects.filter(**endpoint.key, retry_at=shut.retry_at).exclude(state=Breaker.State.CLOSED)
     retry_at = timezone.now() + timedelta(seconds=cooldown)
     return bool(mine.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at))
-
-
-def _key(endpoint: Endpoint) -> dict[str, Any]:
-    return {f"{endpoint.kind}_id": endpoint.pk}

@@ -1,4 +1,4 @@
-"""Claim queued rollouts under a worker's lease: the rows are the queue."""
+"""Claim queued rollouts for a worker."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -13,11 +13,11 @@ from apps.rollouts.models import Collection, Rollout
 
 MAX_CLAIM = 64
 MAX_SUSPECTS = 64
-"""Rollouts that one worker runs at once of those whose worker was lost once: one of them may be what killed it."""
+"""Maximum number of suspect rollouts (whose previous worker died) that one worker runs at a time."""
 
 
 class Claim(NamedTuple):
-    """A claimed rollout; `lease` and `attempt` are the fence of everything written for it."""
+    """A claimed rollout. Writes for it succeed only while `lease` and `attempt` still match the row (fencing)."""
 
     lease: int
     rollout_id: int
@@ -31,10 +31,11 @@ class Claim(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """What a worker may still start, now: overall, and by the ids of policy models, environments and collections.
+    """Free capacity of a worker: total seats, and the remaining limit per model, environment and collection id.
 
-    `running` and `suspects` count what it runs already, the latter of rollouts that lost a worker; `alone` says that
-    one of them has to run alone. `yields` marks the one worker that makes way for such a rollout. `group` is its group.
+    `running` counts its running rollouts, `suspects` the ones that lost a worker. `alone`: one of them must run alone,
+    so nothing more is claimed. `yields`: this worker drains to make room for such a rollout. `group` is its worker
+    group.
     """
 
     seats: int
@@ -49,7 +50,7 @@ class Slots(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A running collection with queued rollouts; `lost` is the highest number of workers that one of them lost."""
+    """A running collection with queued rollouts; `lost` is the highest number of workers lost by one of them."""
 
     collection_id: int
     model_id: int
@@ -57,10 +58,10 @@ class _Candidate(NamedTuple):
     lost: int
 
 
-_CLAIMING = 0x47594D57  # "GYMW": any number that nobody else in this database locks
+_CLAIMING = 0x47594D57  # "GYMW": a lock number that nothing else in this database uses
 MAX_QUEUING_MS = 2_000
-# Two ranges joined by hand, so that the index of leases serves and a worker alone reads nothing: one condition with OR,
-# grouped, SQLite answers by walking through all the rows there are.
+# Two ranges joined manually, so that the lease index is used and a single worker reads nothing. SQLite answers one
+# grouped condition with OR by scanning all rows.
 _ELSEWHERE = """
     SELECT collection_id, COUNT(*) FROM (
         SELECT collection_id FROM rollouts_rollout WHERE status = 'running' AND lease < %s
@@ -83,16 +84,16 @@ _TAKE = """
 
 
 def claim_rollouts(*, lease: int, slots: Slots, can_run: Callable[[int], bool] | None = None) -> list[Claim]:
-    """At most MAX_CLAIM rollouts of running collections, never more of one model or environment than it has slots.
+    """Claim at most MAX_CLAIM rollouts of running collections, within the slots of each model and environment.
 
-    `can_run` says whether this worker is able to run a collection, by its id; it is asked only where there are slots.
-    A rollout that lost its worker may be what killed it, so their company narrows: after one loss at most MAX_SUSPECTS
-    of them share a worker, after two such a rollout has one to itself. So it ends failed and takes nobody along.
+    `can_run` tells whether this worker can run a collection, given its id. It is called only for collections with free
+    slots. A rollout may have crashed its worker, so it is isolated step by step: after one crash it shares a worker
+    with at most MAX_SUSPECTS others like it, after two it runs alone.
     """
     if slots.seats <= 0 or slots.alone:
         return []
     candidates = _claimable(slots.group)
-    # Without slots there is nothing to make way for.
+    # Without slots there is no need to make room.
     lonely = [one for one in candidates if one.lost > 1 and _room(slots, one, 1) > 0]
     if lonely and not slots.running:
         for candidate in lonely:
@@ -103,6 +104,11 @@ def claim_rollouts(*, lease: int, slots: Slots, can_run: Callable[[int], bool] |
     if lonely and slots.yields:
         return []
     return _fill(lease, slots, candidates, can_run)
+
+
+def has_queued(group: str) -> bool:
+    """Return True if a worker of this group may find rollouts to claim. Needs no lock and one statement."""
+    return bool(_claimable(group))
 
 
 def _fill(lease: int, slots: Slots, candidates: list[_Candidate], can_run: Callable[[int], bool] | None) -> list[Claim]:
@@ -148,7 +154,7 @@ def _room(slots: Slots, one: _Candidate, seats: int) -> int:
 
 
 def _claimable(group: str) -> list[_Candidate]:
-    """Running collections that have queued rollouts which a worker of this group may run, the most urgent first."""
+    """Return running collections with queued rollouts that a worker of this group may run, most urgent first."""
     with connection.cursor() as cursor:
         cursor.execute(*_claimable_sql(connection.vendor, group))
         return [_Candidate(*row) for row in cursor.fetchall() if row[-1] is not None]
@@ -156,10 +162,10 @@ def _claimable(group: str) -> list[_Candidate]:
 
 @cache
 def _claimable_sql(vendor: str, group: str) -> tuple[str, tuple[Any, ...]]:
-    """Kept, since the ORM takes several times as long to write it as the database to answer it."""
+    """Return the SQL, cached because compiling the query takes longer than running it."""
     queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
-    # The order is that of the index of queued rows, so planners take it. With EXISTS they read the table until a queued
-    # row comes, or the index of all the collection's rows: first all that ended, hundreds of thousands of them.
+    # The order is that of the index of queued rows, so planners use it. With EXISTS they scan the table up to a queued
+    # row, or the index of all rows of the collection, including hundreds of thousands of finished ones.
     most_lost = Subquery(queued.order_by("-lost", "-id").values("lost")[:1])
     running = Collection.objects.filter(usable_by(group), state=Collection.State.RUNNING)
     rows = running.order_by("priority", "id").values_list("pk", "policy_model_id", "environment_id", most_lost)
@@ -168,9 +174,10 @@ def _claimable_sql(vendor: str, group: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def usable_by(group: str) -> Q:
-    """Collections whose model and environment a worker of this group may use.
+    """Return a filter of collections whose model and environment a worker of this group may use.
 
-    One of the two names the group, and the other the same or none; a worker without a group takes what names none.
+    Either the model or the environment has this group, and the other has the same or none. A worker without a group
+    runs collections without groups.
     """
     model, environment = "policy_model__worker_group", "environment__worker_group"
     if not group:
@@ -179,9 +186,9 @@ def usable_by(group: str) -> Q:
 
 
 def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
-    """Only a live lease takes anything: a worker that slept past its own must not claim under it.
+    """Claim rollouts if the lease is live. A worker that was suspended past its lease must not claim.
 
-    The collection's state is looked at again: it may have been paused since the candidates were read.
+    The state of the collection is checked again: it may have been paused since the candidates were read.
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
@@ -195,24 +202,29 @@ def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
 
 
 def queue_up() -> None:
-    """Let claims go one after the other until the end of this transaction: they count what runs, and two that count
-    at once would both find room. On SQLite transactions that write do so anyway."""
+    """Serialize claims until the transaction ends.
+
+    Claims count running rollouts against limits; two concurrent counts could both see the last free slot. SQLite
+    serializes writing transactions anyway.
+    """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            # A worker that is stopped in the middle is thrown out by idle_in_transaction_session_timeout.
+            # idle_in_transaction_session_timeout ends the transaction of a suspended worker.
             cursor.execute(f"SET LOCAL lock_timeout = {MAX_QUEUING_MS}")
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_CLAIMING])
 
 
 def count_elsewhere(lease: int) -> dict[int, int]:
-    """How many rollouts of each collection other workers run. Those of this one it knows better: some have ended, and
-    only wait to be stored."""
+    """Return the number of rollouts per collection on other workers.
+
+    This worker counts its own rollouts in memory, because finished ones may not be stored yet.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_ELSEWHERE, [lease, lease])
         return dict(cursor.fetchall())
 
 
 def mark_started(collection_ids: set[int]) -> None:
-    """Note when a collection's first rollout was claimed: its time limit counts from then."""
+    """Record when the first rollout of a collection was claimed: its time limit counts from then."""
     fresh = Collection.objects.filter(pk__in=collection_ids, started_at__isnull=True)
     fresh.update(started_at=timezone.now())

@@ -1,4 +1,4 @@
-"""Settle collections: those that are done end, and those that used up what they may use are paused."""
+"""Settle collections: end finished ones, and pause collections that reached a limit."""
 
 from collections.abc import Collection as AnyOf
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.rollouts.models import Collection
 
 FIRST_CLAIM = 2
-"""Rollouts that a collection with a budget begins with, while nothing says what one takes."""
+"""Initial number of rollouts of a collection with a budget, before the use per rollout is known."""
 
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
 _TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
@@ -19,21 +19,21 @@ _MONEY_SPENT = Q(max_cost__lte=F("cost"))
 
 
 def lock_collections(collection_ids: AnyOf[int]) -> None:
-    """Lock the rows of several collections, in one order for everybody: who takes them as they come deadlocks."""
+    """Lock the rows of several collections in a fixed order, which prevents deadlocks."""
     if len(collection_ids) > 1 and connection.vendor == "postgresql":
         rows = Collection.objects.filter(pk__in=collection_ids).order_by("pk")
         list(rows.select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def settle_collections(collection_ids: AnyOf[int]) -> None:
-    """End the collections whose last rollout has ended, and pause those that reached a limit of tokens or money.
+    """End collections without unfinished rollouts, and pause collections that reached a token or cost limit.
 
-    What is in flight then goes on to its end, so a collection passes its limit by as much as that uses beyond what
-    `room_in_budget` expected.
+    Rollouts in flight continue, so a collection can exceed its limit by their use beyond what `room_in_budget`
+    expected.
     """
     given = Collection.objects.filter(pk__in=collection_ids)
     open_ones = given.filter(state__in=[Collection.State.RUNNING, Collection.State.PAUSED])
-    # One look in the common case that none has come to anything.
+    # One query in the common case that no collection is finished.
     if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
         return
     open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
@@ -43,7 +43,7 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
 
 
 class Budget(NamedTuple):
-    """What a collection may use in all, and has used so far."""
+    """Total budget of a collection and its use so far."""
 
     max_tokens: int | None
     max_cost: float | None
@@ -59,22 +59,22 @@ class Budget(NamedTuple):
 
 
 def room_in_budget(budget: Budget) -> int:
-    """How many rollouts may be in flight at once, so that they are expected to end within the budget; at least one.
+    """Return how many rollouts may be in flight so that they are expected to finish within the budget; at least one.
 
-    One is expected to take what each completed one took so far, with what failed and was tried again. That is learned
-    by starting slowly: beyond the first few, only as many as have completed, since short ones end first.
+    The expected use per rollout is the average so far, including failed and retried attempts. It starts with a few
+    rollouts, and then allows as many in flight as have completed, because short rollouts finish first.
     """
     room = FIRST_CLAIM + budget.completed
     tokens = budget.input_tokens + budget.output_tokens + budget.judge_tokens
     for limit, used in ((budget.max_tokens, tokens), (budget.max_cost, budget.cost)):
         if limit is not None and used > 0:
             room = min(room, int(max(0, limit - used) * max(1, budget.completed) // used))
-    # What has anything left goes on, and what has nothing is found out by the next that ends.
+    # Collections with unfinished rollouts continue. Others are settled when their next rollout ends.
     return max(1, room)
 
 
 def pause_overdue() -> list[int]:
-    """Pause the collections whose time is used up; gives their ids."""
+    """Pause the collections whose time limit is reached. Return their ids."""
     now = timezone.now()
     limited = Collection.objects.filter(
         state=Collection.State.RUNNING, started_at__isnull=False, max_seconds__isnull=False
@@ -86,7 +86,7 @@ def pause_overdue() -> list[int]:
 
 
 def spent_limit(collection: Collection) -> Collection.PauseReason | None:
-    """The limit that this collection has reached, if any."""
+    """Return the limit that this collection has reached, if any."""
     tokens = collection.input_tokens + collection.output_tokens + collection.judge_tokens
     if collection.max_tokens is not None and tokens >= collection.max_tokens:
         return Collection.PauseReason.MAX_TOKENS

@@ -1,4 +1,4 @@
-"""Connect what a collection's rollouts share, from its row and its snapshot."""
+"""Connect the shared parts of a collection's rollouts, from its row and snapshot."""
 
 import logging
 import time
@@ -24,19 +24,19 @@ from apps.rollouts.models import Collection
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
-"""How long a connected setting is used before its rows are read again, so that a mended endpoint is picked up."""
+"""Seconds that a connected setting is used before its rows are read again, so that changes take effect."""
 REFUSED_SECONDS = 30.0
-"""How long a worker leaves a collection to others after one of its rollouts showed that it cannot run it."""
+"""Seconds that a worker leaves a collection to others after a rollout showed that it cannot run it."""
 MAX_KNOWN = 1_000
-"""Settings kept at once; a worker that has seen more collections begins anew."""
+"""Maximum cached settings; a worker that has seen more collections clears the cache."""
 
 
 class CannotRun(Exception):
-    """This worker, as it is set up, cannot run the collection. That is no failure of its rollouts."""
+    """Raised if this worker, as configured, cannot run the collection. Its rollouts do not fail."""
 
 
 class Watch(Protocol):
-    """Told of every try of every call: which endpoint, its slug, how it went."""
+    """Callback for every try of every call, with endpoint, slug and result."""
 
     def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
 
@@ -50,8 +50,11 @@ def connect_setting(
     weights: WeightsInUse,
     throttles: Throttles,
 ) -> Setting:
-    """The harness, sampling, verifier, rubric and how a judge is asked are those of the plan: rewards of one collection
-    must compare. The endpoints, keys, prices and limits are those of now, and so is which model judges."""
+    """Connect the shared parts of a collection's rollouts.
+
+    Harness, sampling, verifier, rubric and judge settings come from the plan, so that all rewards of a collection are
+    comparable. Endpoints, keys, prices, limits and the choice of the judge model are current.
+    """
     planned = {
         **collection.snapshot["agent"],
         "sampling": collection.snapshot["sampling"],
@@ -106,7 +109,7 @@ def connect_setting(
 
 
 class Settings:
-    """The settings in use by a worker, at most FRESH_SECONDS old. Used by the database thread alone."""
+    """Settings in use by a worker, at most FRESH_SECONDS old. Used only by the database thread."""
 
     def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats, throttles: Throttles) -> None:
         self._outbound = outbound
@@ -117,7 +120,7 @@ class Settings:
         self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time until which they are fresh
 
     def get(self, collection_id: int) -> Setting:
-        """Raises CannotRun where connecting fails here: a key that cannot be read, a built-in that is missing."""
+        """Raise CannotRun if connecting fails, for example an unreadable key or a missing environment."""
         known = self._known.get(collection_id)
         if known is None or time.monotonic() > known[0]:
             known = (time.monotonic() + FRESH_SECONDS, self._connect(collection_id))
@@ -129,7 +132,7 @@ class Settings:
         return known[1]
 
     def can_run(self, collection_id: int) -> bool:
-        """Whether this worker is able to run the collection: where it is not, another may be."""
+        """Return True if this worker can run the collection. Otherwise, another worker may."""
         try:
             self.get(collection_id)
         except CannotRun:
@@ -137,11 +140,11 @@ class Settings:
         return True
 
     def refuse(self, collection_id: int, why: str) -> None:
-        """Leave a collection to others for a while."""
+        """Leave a collection to other workers for a while."""
         self._known[collection_id] = (time.monotonic() + REFUSED_SECONDS, CannotRun(why))
 
     def refusals(self) -> dict[str, str]:
-        """The collections that cannot be run here now, by id, and why not. Called from any thread."""
+        """Return the collections that this worker cannot run now: id and reason. Thread-safe."""
         now = time.monotonic()
         return {
             str(pk): str(found)
@@ -152,7 +155,7 @@ class Settings:
     def _connect(self, collection_id: int) -> "Setting | CannotRun":
         rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
         collection = rows.get(pk=collection_id)
-        # Before the first call with a key of now: it may come back in a reply or in an error.
+        # Before the first call with a new key: it may be repeated in a reply or error, and must be redacted.
         fresh_redactor()
         try:
             return connect_setting(
@@ -164,11 +167,11 @@ class Settings:
                 throttles=self._throttles,
             )
         except DatabaseError:
-            raise  # says nothing of the collection
+            raise  # not a problem of the collection
         except Exception as problem:
-            logger.warning("collection %s cannot run here: %r", collection_id, problem)
+            logger.warning("collection %s cannot run on this worker: %r", collection_id, problem)
             return CannotRun(f"{type(problem).__name__}: {problem}")
 
     def follow_versions(self) -> None:
-        """Tell running rollouts which version of its model answers them now."""
+        """Tell running rollouts the current version of their model."""
         self._weights.follow_versions()

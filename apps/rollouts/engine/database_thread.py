@@ -1,6 +1,7 @@
-"""The worker's one thread for the database: calls go one after the other, on a connection that is mended."""
+"""The single database thread of a worker: calls run one after the other, on a connection re-opened after errors."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,18 @@ from django.db import connection
 from apps.accounts.outages import drop_broken_connection
 
 Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+HANGING_SECONDS = 5.0
+"""Seconds without response of the database before it is logged."""
 
 
 class DatabaseThread:
-    """Used by the worker's loop alone. A call that hangs is waited for: it may yet be answered. `silence` tells."""
+    """Used only by the loop of the worker.
+
+    A hanging call is awaited, because it may still complete. `silence` reports it.
+    """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
@@ -35,8 +44,25 @@ class DatabaseThread:
 
     @property
     def silence(self) -> float:
-        """Seconds since the database last answered while calls wait for it; 0 when none does. From any thread."""
+        """Return the seconds since the last response of the database while calls wait, else 0. Thread-safe."""
         return time.monotonic() - self._quiet_since if self._waiting else 0.0
+
+    @property
+    def trouble(self) -> str:
+        """Return a message for users if the database hangs, else an empty string. Thread-safe."""
+        silence = self.silence
+        return f"The database has not answered for {silence:.0f} s." if silence > HANGING_SECONDS else ""
+
+    async def say_silence(self, waiting: Callable[[], str]) -> None:
+        """Log a hanging database, because a call without response raises nothing."""
+        said = 0.0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.silence > max(HANGING_SECONDS, 2 * said):
+                said = self.silence
+                logger.warning("the database has not answered for %.0f s (%s)", said, waiting())
+            elif self.silence < HANGING_SECONDS:
+                said = 0.0
 
     async def close(self) -> None:
         await self.run(_close_connection)
@@ -52,5 +78,5 @@ def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any
 
 
 def _close_connection() -> None:
-    # Looked up here: `connection` is another object in every thread, and only its own thread may close it.
+    # Resolved here: `connection` differs per thread, and only its own thread may close it.
     connection.close()

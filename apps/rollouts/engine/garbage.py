@@ -1,4 +1,4 @@
-"""Memory of a process that holds thousands of loops: when garbage is collected, and how freed memory is returned."""
+"""Memory of a process with thousands of loops: garbage collection settings, and returning freed memory."""
 
 import asyncio
 import ctypes
@@ -11,15 +11,15 @@ from pathlib import Path
 from apps.gym.calls.memory_budget import MIB, MemoryBudget
 
 THRESHOLDS = (50_000, 20, 50)
-"""New objects before a look at the young ones; such looks before one at older ones, and those before a full one."""
+"""Garbage collection thresholds of the three generations."""
 
 
 @cache
 def calm_collector() -> None:
-    """Look for cycles less often, and never among what the program itself is made of. Once a process.
+    """Collect garbage less often, and exclude the objects of the program itself. Call it once per process.
 
-    The default looks after every 700 new objects. A rollout makes thousands, nearly all of them freed by reference
-    counting, and a full look walks everything alive: that was a fifth of a worker's CPU.
+    By default, Python collects after every 700 new objects. A rollout creates thousands, nearly all freed by reference
+    counting, and a full collection visits every live object: this took a fifth of a worker's CPU.
     """
     gc.collect()
     gc.freeze()
@@ -27,19 +27,21 @@ def calm_collector() -> None:
 
 
 LOOK_SECONDS = 2.0
-LOOKS_A_TRIM = 5
+LOOKS_A_TRIM = 2
 BURST = 64 * MIB
-"""Bytes of large replies after which freed memory is returned to the operating system."""
+"""Freed bytes of large replies after which memory is returned to the operating system."""
+KEPT = 16 * MIB
+"""Memory above that of its start that a process keeps without trying to return it."""
 _M_MMAP_THRESHOLD = -3
 
 
 async def return_freed_memory(memory: MemoryBudget) -> None:
-    """Return memory after large replies were freed, for ever.
+    """Run forever: return memory after large replies were freed.
 
-    Background jobs use the same heap, so it is trimmed again while the process is larger than at its start.
+    Background jobs use the same heap, so it is also trimmed while the process is much larger than at its start.
     """
     _keep_large_blocks_apart()
-    small, looks = _resident_bytes() + BURST, 0
+    small, looks = _resident_bytes() + KEPT, 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         looks += 1
@@ -51,9 +53,9 @@ async def return_freed_memory(memory: MemoryBudget) -> None:
 
 
 def _keep_large_blocks_apart() -> None:
-    """Have glibc map blocks of 1 MiB and more on their own, so that each is returned when it is freed.
+    """Have glibc map blocks of 1 MiB or more separately, so that each is returned when freed.
 
-    By default it stops doing so after the first few, and keeps them in its heap.
+    By default it stops doing so after the first few and keeps them in its heap.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -61,7 +63,7 @@ def _keep_large_blocks_apart() -> None:
 
 
 def _resident_bytes() -> int:
-    """0 where the system does not tell."""
+    """Return the resident memory in bytes, or 0 if the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     return 0
@@ -74,5 +76,5 @@ def _return_memory() -> None:
 
 def _trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # glibc alone has it
+    if trim is not None:  # only in glibc
         trim(0)

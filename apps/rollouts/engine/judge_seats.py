@@ -1,4 +1,4 @@
-"""Seats at judge models: how many questions each is asked at once, beside the rollouts that it attempts itself."""
+"""Seats at judge models: limit the questions in flight to each judge, beside its own rollouts."""
 
 import asyncio
 from collections import Counter, deque
@@ -12,11 +12,11 @@ from apps.policies.models import PolicyModel
 
 
 class Bench:
-    """The seats at one judge in this worker; entered for one question. Used by the worker's loop alone."""
+    """Seats at one judge in this worker; entered for one question. Used only by the loop of the worker."""
 
     def __init__(self, room: int) -> None:
         self.room = room
-        """Questions and rollouts together: this worker's part of the model's concurrency."""
+        """Questions and rollouts together: this worker's share of the model's concurrency."""
         self.attempting = 0
         self.asked = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -31,7 +31,7 @@ class Bench:
             self._waiting.append(waiter)
             try:
                 with stopped_clocks(), parked():
-                    await waiter  # `wake` has taken the seat for it
+                    await waiter  # `wake` has taken the seat
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._rise()
@@ -45,7 +45,7 @@ class Bench:
         self._rise()
 
     def wake(self) -> None:
-        """Seat who waits, in order, as far as there is room."""
+        """Admit waiting questions in order, up to the limit."""
         while self._waiting and self._has_room():
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -53,7 +53,7 @@ class Bench:
                 waiter.set_result(None)
 
     def _has_room(self) -> bool:
-        # One question always goes: a model that is busy attempting must not keep what it judges from ending.
+        # One question is always admitted: a model busy with rollouts must not block the rollouts that it judges.
         return self.asked < max(1, self.room - self.attempting)
 
     def _rise(self) -> None:
@@ -62,15 +62,21 @@ class Bench:
 
 
 class JudgeSeats:
-    """One worker's benches. A judge's concurrency bounds questions and rollouts together, over all workers; questions
-    go first, since whoever waits for a verdict is nearly done."""
+    """The judge seats of one worker.
+
+    The concurrency limit of a judge covers questions and rollouts of all workers. Questions take precedence, because
+    their rollouts are almost finished.
+    """
 
     def __init__(self) -> None:
         self._benches: dict[int, Bench] = {}
 
     def of(self, judge: PolicyModel, attempts: PolicyModel) -> AbstractAsyncContextManager[Any]:
-        """The bench for what `attempts` made. A model that judges its own attempts has room already: it is asked one
-        question at a time for a rollout that does not ask it anything else."""
+        """Return the seats for attempts of the model `attempts`.
+
+        A model that judges its own attempts already has capacity: one question at a time for a rollout that makes no
+        other call.
+        """
         if judge.pk == attempts.pk:
             return nullcontext()
         bench = self._benches.get(judge.pk)
@@ -79,11 +85,11 @@ class JudgeSeats:
         return bench
 
     def taken(self) -> Counter[int]:
-        """Questions asked and waiting, by judge model."""
+        """Return the number of questions in flight and waiting, by judge model."""
         return Counter({pk: bench.taken for pk, bench in list(self._benches.items()) if bench.taken})
 
     def learn(self, rooms: Mapping[int, int], attempting: Mapping[int, int]) -> None:
-        """This worker's parts of the judges' concurrency, and how many rollouts each model attempts here now."""
+        """Set this worker's shares of the judges' concurrency, and its number of running rollouts per model."""
         for pk, bench in list(self._benches.items()):
             bench.room = rooms.get(pk, bench.room)
             bench.attempting = attempting.get(pk, 0)

@@ -1,4 +1,4 @@
-"""The worker's outbox: events and ends go to the database in batches, and wait for it when it is away."""
+"""The outbox of the worker: write events and ends to the database in batches, and wait for it during outages."""
 
 import asyncio
 import logging
@@ -14,11 +14,12 @@ from django.utils import timezone
 from apps.accounts.disk_space import note_error
 from apps.accounts.outage_log import RetryLog
 from apps.gym.calls.memory_budget import MemoryBudget
-from apps.gym.traces.events import TraceUnion, event_kind
+from apps.gym.redaction.redactor import Counts
+from apps.gym.traces.events import TraceUnion, encode_event, event_kind, event_tokens
 from apps.policies.installation_redactor import current_redactor
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End, EventRow, record_batch, unstorable_end
-from apps.rollouts.engine.trace_redaction import clean_end, clean_event
+from apps.rollouts.engine.trace_redaction import Attempt, clean_batch
 
 logger = logging.getLogger(__name__)
 
@@ -28,16 +29,16 @@ MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 SHARE_OF_MEMORY = 2
-"""Which part of the memory budget, here a half, events that wait to be stored may take before rollouts wait."""
+"""Share of the memory budget, here a half, for events waiting to be stored. Above it, rollouts wait."""
 EVENT_BYTES = 300
-"""About what an event costs besides its payload."""
+"""Approximate memory of an event besides its payload."""
 
 InDatabase = Callable[..., Awaitable[Any]]
-"""Runs a function on the worker's database thread."""
+"""Run a function on the database thread of the worker."""
 
 
 class Outbox:
-    """Keeps what rollouts yield until stored; while the database fails, `trouble` says how and nothing is dropped."""
+    """Keep events until they are stored. During database errors `trouble` has the message, and nothing is dropped."""
 
     def __init__(
         self, *, in_database: InDatabase, changed: Callable[[set[int]], None], memory: MemoryBudget | None = None
@@ -47,10 +48,11 @@ class Outbox:
         self._changed = changed
         self._events: list[EventRow] = []
         self._sizes: list[int] = []
-        self._ends: dict[tuple[int, int], End] = {}
-        self._seqs: dict[tuple[int, int], int] = {}
+        self._ends: dict[Attempt, End] = {}
+        self._seqs: dict[Attempt, int] = {}
+        self._filled = asyncio.Event()
         self._wake = asyncio.Event()
-        self._redactions: dict[tuple[int, int], dict[str, int]] = {}
+        self._redactions: dict[Attempt, Counts] = {}
         self._stopping = False
         self._touched: set[int] = set()
         self._bytes = 0
@@ -59,18 +61,14 @@ class Outbox:
         self.trouble = ""
         self._log = RetryLog("storing results")
         self.unstored: Counter[int] = Counter()
-        """Ends that wait, by collection."""
+        """Waiting ends by collection."""
 
     def keep_event(self, claim: Claim, event: TraceUnion) -> int:
-        """Queue the event for the database; gives the bytes of memory that it takes."""
+        """Queue the event for the database. Return its bytes of memory."""
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
-        before = self._redactions.get(key)
-        payload, tokens, redactions = clean_event(event, current_redactor(), before)
-        if redactions is not before and redactions:
-            self._redactions[key] = redactions
-        row = (*key, seq, event_kind(event), payload, tokens)
+        row = (*key, seq, event_kind(event), encode_event(event), event_tokens(event))
         self._events.append(row)
         self._touched.add(claim.collection_id)
         size = _size(row)
@@ -79,28 +77,28 @@ class Outbox:
         self._memory.add(size)
         if self.is_full:
             self._room.clear()
+        self._filled.set()
         return size
 
     async def wait_for_room(self) -> None:
-        """Returns at once unless the buffer is full: then when the database has taken enough of it."""
+        """Return once the buffer is not full."""
         if self.is_full:
             await self._room.wait()
 
     def keep_end(self, end: End) -> None:
-        """The first end of an attempt counts; what comes after it was too late."""
+        """Queue the end of an attempt. Only its first end counts; later ones are dropped."""
         key = (end.id, end.attempt)
         self._seqs.pop(key, None)
-        redactions = self._redactions.pop(key, {})
         if key not in self._ends:
-            self._ends[key] = clean_end(end, current_redactor(), redactions)
+            self._ends[key] = end
             self.unstored[end.collection] += 1
+        self._filled.set()
         if len(self._ends) >= MAX_ENDS:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Drop the bookkeeping of a rollout that ends without an end of ours."""
+        """Drop the bookkeeping of a rollout without an end from this worker."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
-        self._redactions.pop((claim.rollout_id, claim.attempt), None)
 
     @property
     def backlog(self) -> int:
@@ -111,34 +109,39 @@ class Outbox:
         return self._bytes * SHARE_OF_MEMORY > self._memory.limit
 
     def waiting_ids(self) -> set[int]:
-        """The rollouts that have ended and are not stored yet."""
+        """Return the rollouts that have ended and are not stored yet."""
         return {rollout_id for rollout_id, _ in self._ends}
 
     async def run(self) -> None:
-        """Flush until stopped, and then until nothing is left."""
+        """Flush until stopped, and then until the outbox is empty."""
         while not (self._stopping and not self._events and not self._ends):
             if not self._stopping:
+                await self._filled.wait()
                 await self._nap(FLUSH_SECONDS)
+            self._filled.clear()
             await self._flush()
+            if self._events or self._ends:
+                self._filled.set()
 
     def stop(self) -> None:
         self._stopping = True
+        self._filled.set()
         self._wake.set()
 
     async def _flush(self) -> None:
-        """One batch. Events go first, in the same transaction, so that an ended row has its whole trace."""
+        """Store one batch. Events come first, in the same transaction, so that a finished row has its full trace."""
         if not self._events and not self._ends:
             return
         ends = list(islice(self._ends.values(), MAX_ENDS))
-        # A copy: rollouts go on adding while the database thread reads.
+        # A copy: rollouts continue to add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
         try:
             await self._store(events, ends)
         except Exception:
-            logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
+            logger.exception("a batch cannot be stored: storing its %d results one by one", len(ends))
             await self._store_singly(events, ends)
         del self._events[: len(events)]
-        # Not measured again: SQLite's driver enlarges texts that are not ASCII when it reads them.
+        # Measured once: SQLite's driver enlarges non-ASCII strings when it reads them.
         stored = sum(self._sizes[: len(events)])
         del self._sizes[: len(events)]
         self._bytes -= stored
@@ -148,27 +151,31 @@ class Outbox:
         for end in ends:
             del self._ends[end.id, end.attempt]
         self.unstored -= Counter(end.collection for end in ends)
+        if self._redactions:
+            open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
+            self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
-        """Waits for a database that is away; raises what no waiting mends."""
+        """Redact and store. Wait for an unavailable database; raise permanent errors."""
         touched, self._touched = self._touched, set()
+        batch = _Batch(events, ends, self._redactions)
         for failures in count():
             try:
-                now, again = timezone.now(), failures > 0
-                changed = await self._in_database(record_batch, events=events, ends=ends, now=now, again=again)
+                changed = await self._in_database(batch.store, again=failures > 0)
             except (OperationalError, InterfaceError) as problem:
                 note_error(problem)
-                self.trouble = f"The database does not take results: {problem}"
+                self.trouble = f"The database rejects results: {problem}"
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             else:
                 self.trouble = ""
                 self._log.works()
+                self._redactions = batch.redactions
                 self._changed(changed | touched)
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
-        """What cannot be stored ends as failed and says so; its neighbours are stored as they are."""
+        """Store results one by one. A result that cannot be stored ends as failed with the reason."""
         by_attempt: dict[tuple[int, int], list[EventRow]] = {}
         for event in events:
             by_attempt.setdefault(event[:2], []).append(event)
@@ -194,6 +201,23 @@ class Outbox:
         self._wake.clear()
 
 
+class _Batch:
+    """Events and ends that are redacted once, however often storing them is tried. Used on the database thread."""
+
+    def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
+        self.redactions = redactions
+        self._events, self._ends = events, ends
+        self._is_clean = False
+
+    def store(self, *, again: bool) -> set[int]:
+        if not self._is_clean:
+            self._events, self._ends, self.redactions = clean_batch(
+                self._events, self._ends, current_redactor(), self.redactions
+            )
+            self._is_clean = True
+        return record_batch(events=self._events, ends=self._ends, now=timezone.now(), again=again)
+
+
 def _size(row: EventRow) -> int:
-    # Not its length: a text with one emoji takes four bytes for each of its characters.
+    # Not the length: a string with one emoji takes four bytes for each character.
     return sys.getsizeof(row[4]) + (len(row[5]) if row[5] else 0) + EVENT_BYTES

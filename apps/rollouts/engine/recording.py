@@ -1,4 +1,4 @@
-"""Record what rollouts leave behind: events as they come, ends fenced by (lease, attempt), both in batches."""
+"""Record the results of rollouts in batches: events while they run, and ends fenced by (lease, attempt)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ EventRow = tuple[int, int, int, str, str, bytes | None]
 
 
 class End(msgspec.Struct, kw_only=True, frozen=True):
-    """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`.
+    """The end of an attempt. `reward` is set only with status `completed`, `error_kind` only with `failed`.
 
-    Status `queued` says that the rollout gets another attempt. `failed` is 1 where this attempt counts as one of those
-    that it may have. `deferred` attempts have not failed: their endpoint takes no calls for now.
+    Status `queued` means that the rollout gets another attempt. `failed` is 1 if this attempt counts towards its
+    maximum. `deferred` attempts have not failed: their endpoint accepts no calls for now.
     """
 
     id: int
@@ -58,7 +58,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def unstorable_end(end: End, problem: Exception) -> End:
-    """The end of an attempt whose own end the database refuses."""
+    """Return a replacement for an end that the database rejects."""
     return End(
         id=end.id,
         lease=end.lease,
@@ -96,7 +96,7 @@ _COLUMNS = {
     "redactions": "jsonb",
     "flagged": "boolean",
 }
-"""Those of the rollout that an end sets, each from its field of the same name, with PostgreSQL's type."""
+"""Columns of the rollout that an end sets, each from the field with the same name, with their PostgreSQL types."""
 _FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
 _END = """
     UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
@@ -109,7 +109,7 @@ _END = """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
 _READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
-# No value is formatted in: these are the names above.
+# Values are never formatted in; these are the constant names above.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
@@ -120,11 +120,11 @@ _CHARACTERS_A_STATEMENT = 8 * 1024 * 1024
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
-    """Store events and ends in one transaction; gives the ids of collections that changed.
+    """Store events and ends in one transaction. Return the ids of changed collections.
 
-    An end whose rollout is no longer its lease's attempt is fenced: it changes nothing and counts nowhere. An attempt
-    has one end at most. Events need no fence, since every claim has an attempt number of its own. `again` says that
-    the batch was sent before and nobody knows whether it was stored.
+    An end is fenced: if the rollout has another lease or attempt by then, the end changes nothing and counts nowhere.
+    An attempt has at most one end. Events need no fence, because every claim has a new attempt number. `again` means
+    that the batch was sent before and may be stored.
     """
     with transaction.atomic():
         _insert_events(events, again)
@@ -141,15 +141,15 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
         return
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql" and not again:
-            # Binary, since text would carry the tokens as hexadecimal digits: twice as long, and read on both sides.
+            # Binary, because text would encode the tokens as hexadecimal digits, twice as long.
             copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
-            # Django does not wrap what the driver raises here, and only Django's errors are tried again.
+            # Django does not wrap errors of the driver here, and only Django's errors are retried.
             with connection.wrap_database_errors, cursor.copy(copy) as stream:
                 stream.set_types(_EVENT_TYPES)
                 for row in events:
                     stream.write_row(row)
             return
-        # Few statements of many rows: SQLite's driver gives up the interpreter for every row of an `executemany`, and
+        # Few statements with many rows: SQLite's driver releases the interpreter for every row of an `executemany`, and
         # gets it back from a busy event loop up to 5 ms later.
         for rows in _statements(events):
             places = ", ".join([_EVENT_PLACES] * len(rows))
@@ -160,7 +160,7 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
 
 
 def _statements(events: Sequence[EventRow]) -> Iterator[Sequence[EventRow]]:
-    """The rows of one statement each: SQLite copies all values of a statement before it stores the first."""
+    """Yield the rows of each statement. They are limited, because SQLite copies all values before storing the first."""
     start = size = 0
     for position, row in enumerate(events):
         size += len(row[4])

@@ -1,4 +1,4 @@
-"""Run one claimed rollout: rows → gym objects → events, and one end, whatever happens."""
+"""Run one claimed rollout: rows → gym objects → events, and exactly one end."""
 
 import logging
 import time
@@ -15,8 +15,7 @@ from apps.gym.resources.protocol import ResourceServer
 from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import Item, TaskRow, TokenUsage
 from apps.gym.wires.pricing import FREE, Prices
-from apps.gym.wires.protocol import Policy
-from apps.gym.wires.usage import lacks_usage
+from apps.gym.wires.protocol import Policy, lacks_usage
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End
 from apps.rollouts.models import Rollout
@@ -24,18 +23,18 @@ from apps.rollouts.models import Rollout
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 2_000
-"""Characters of an error message kept on the row; the trace has all of it."""
+"""Maximum characters of an error message in the row; the trace has the full message."""
 MAX_COUNT = 2**31 - 1
 MAX_TOOLS = 64
-"""Tools whose calls are counted apart in one rollout."""
+"""Maximum number of tools whose calls are counted separately per rollout."""
 MAX_TOOL_NAME = 100
 OTHER_TOOLS = "(others)"
 
 
 class Setting(msgspec.Struct, kw_only=True):
-    """What all rollouts of a collection share: the connected policy model and resource server, harness and limits.
+    """Shared parts of all rollouts of a collection: connected policy model and resource server, harness and limits.
 
-    `rollout_timeout` is in seconds. The resource server knows its judge by itself.
+    `rollout_timeout` is in seconds. The judge belongs to the resource server.
     """
 
     policy_model_id: int
@@ -51,7 +50,7 @@ class Setting(msgspec.Struct, kw_only=True):
 
 
 class Tally:
-    """Counts what the row shows of a trace, event by event."""
+    """Counts the trace figures of the row, event by event."""
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -91,13 +90,13 @@ class Tally:
     def _count_tool(self, event: ToolResult) -> None:
         name = cut(_storable(event.name), MAX_TOOL_NAME)
         if name not in self.tools and len(self.tools) == MAX_TOOLS:
-            # Models invent names without end.
+            # Models invent unlimited names.
             name = OTHER_TOOLS
         calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
         self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
 
     def cost(self, setting: "Setting | None") -> float:
-        """USD, by the prices of now; a judge costs by its own."""
+        """Return the cost in USD at current prices, including the judge's."""
         if setting is None:
             return 0.0
         own: TokenUsage = {
@@ -114,29 +113,29 @@ class Tally:
 
 
 class Listener(Protocol):
-    """What a rollout tells while it runs, and asks when an attempt failed."""
+    """Callbacks of a running rollout, and the decision after a failed attempt."""
 
     def keep(self, claim: Claim, event: TraceUnion) -> None: ...
 
     def has_room(self) -> bool:
-        """Whether there is room for more events: always, unless the database is far behind."""
+        """Wait until more events can be queued: at once, unless the database is far behind."""
         ...
 
     async def wait_for_room(self) -> None: ...
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """None when the rollout has failed for good, else how many failures the attempt counts for."""
+        """Return None if the rollout has failed for good, else the number of failures that the attempt counts for."""
         ...
 
 
 async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener: Listener) -> End:
-    """Attempt the task, telling every event as it comes. Raises only CancelledError."""
+    """Run the attempt and report every event. Raises only CancelledError."""
     began = time.perf_counter()
     tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
 
     def elapsed() -> float:
-        # Not the loop's clock: that of uvloop counts whole milliseconds.
-        return time.perf_counter() - began - limit.waited
+        # Not the clock of the loop: uvloop's counts whole milliseconds.
+        return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
 
     attempt = Attempt(
         row=row,
@@ -154,7 +153,7 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener:
                 tally.add(event)
                 listener.keep(claim, event)
                 if not listener.has_room():
-                    # The time that the database takes is not the attempt's.
+                    # Waiting for the database does not count towards the attempt's time.
                     with stopped_clocks():
                         await listener.wait_for_room()
         return _end(claim, tally, setting, elapsed())
@@ -163,8 +162,8 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener:
     except TimeoutError:
         failure = TimedOut(f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s.")
     except Exception as bug:
-        # A bug of ours or of user code must end this rollout alone, never the worker; the log has where it stands.
-        logger.exception("rollout %s broke", claim.rollout_id)
+        # A bug in GymWeb or in user code must end only this rollout, never the worker. The log has the traceback.
+        logger.exception("rollout %s failed unexpectedly", claim.rollout_id)
         failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
     for call in attempt.take_judge_calls():
@@ -172,7 +171,8 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener:
         listener.keep(claim, call)
     listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counts_for = listener.another_attempt(claim, setting, failure)
-    # The traceback holds this frame, and the frame the failure: the attempt would stay until the next full collection.
+    # The traceback references this frame, and the frame the exception: the attempt would stay in memory until the next
+    # full collection.
     failure.__traceback__ = None
     if counts_for is not None:
         return _again(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
@@ -223,7 +223,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
 
 
 def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
-    """The end of an attempt whose rollout goes back to the queue: what it used counts all the same."""
+    """Return the end of an attempt whose rollout returns to the queue. Its usage still counts."""
     return End(
         id=claim.rollout_id,
         lease=claim.lease,
@@ -243,12 +243,12 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, def
 
 
 def _count(number: int) -> int:
-    """A count that the column takes, whatever the endpoint claimed."""
+    """Return a count within the range of the column, whatever the endpoint reported."""
     return max(0, min(number, MAX_COUNT))
 
 
 def _storable(text: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogate."""
+    """Return text that every database accepts: without NUL and lone surrogates."""
     return text.replace("\0", "�").encode(errors="replace").decode()
 
 
@@ -263,6 +263,6 @@ def cancelled_end(claim: Claim) -> End:
 
 
 def broken_end(claim: Claim, problem: Exception) -> End:
-    """The end of a rollout that broke in a way `run_rollout` does not know."""
+    """Return the end of a rollout after an unexpected error in `run_rollout`."""
     message = f"{type(problem).__name__}: {problem}"
     return _end(claim, Tally(), None, 0.0, error_kind="environment_error", error_message=message)

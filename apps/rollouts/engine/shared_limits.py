@@ -1,4 +1,4 @@
-"""Keep limits that are global over workers: what this one may still start of each model and environment."""
+"""Limits across all workers: how many rollouts this worker may start for each model and environment."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ from apps.rollouts.models import Collection
 
 
 class Share(NamedTuple):
-    """Which part of a global limit is this worker's: the parts of all live workers add up to the limit.
+    """This worker's share of a global limit: the shares of all live workers add up to the limit.
 
-    For questions to judges alone, which are no rows that others could count.
+    Used only for questions to judges, which have no rows that other workers could count.
     """
 
     rank: int
@@ -33,7 +33,10 @@ class Share(NamedTuple):
 
 
 class InUse:
-    """How many of this worker's rollouts run, by policy model, environment and collection, and what it asks judges."""
+    """What this worker uses now.
+
+    Counts running rollouts by policy model, environment and collection, and questions to judges.
+    """
 
     def __init__(
         self,
@@ -46,9 +49,12 @@ class InUse:
         unstored: Mapping[int, int] | None = None,
         claimable: Mapping[Endpoint, int] | None = None,
     ) -> None:
-        """`live` are the workers that claim, this one among them, with their groups; `asked` are questions to judges by
-        model, which take its room as rollouts do. `unstored` counts by collection what has ended and the database does
-        not know of: no budget has paid for it yet. `claimable` bounds what is claimed for endpoints that throttle."""
+        """`live` are the claiming workers with their groups, including this one.
+
+        `asked` are questions to judges by model; they use its concurrency as rollouts do. `unstored` counts finished
+        rollouts by collection that are not in the database yet, so no budget includes them. `claimable` bounds claims
+        for endpoints that throttle.
+        """
         self.lease = lease
         self.live = live
         self.group = group
@@ -60,19 +66,19 @@ class InUse:
         self.environments = Counter(setting.environment_id for _, setting in running)
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_rooms: dict[int, int] = {}
-        """This worker's part of each judge's concurrency, known once slots were asked for."""
+        """This worker's share of each judge's concurrency, known after slots were requested."""
         self.awaits_results = False
-        """Whether results that wait to be stored keep a collection with a budget from going on."""
+        """True if unstored results keep a collection with a budget from continuing."""
         self._unstored = unstored or {}
         self._claimable = claimable or {}
         self._trials: dict[Endpoint, set[int]] = {}
 
     def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
-        """What is left of every limit, when `elsewhere` is how many rollouts of each collection other workers run.
+        """Return the remaining limits. `elsewhere` is the number of rollouts per collection on other workers.
 
-        Limits are global. What runs is counted, not shared out: a share would lie idle where its worker has no seat
-        free, and would be exceeded whenever a worker comes or goes. An endpoint whose breaker is open has no slots, or
-        one where a trial is due. An environment whose server was found unwell has none until it is found well.
+        Limits are global. Running rollouts are counted, not shared out: a share would be idle while its worker has no
+        free seat, and would be exceeded whenever a worker starts or stops. An endpoint with an open breaker has no
+        slots, or one if a test is due. An environment with an unhealthy server has none.
         """
         elsewhere = elsewhere or {}
         self._trials = {}
@@ -112,7 +118,7 @@ class InUse:
             part = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
             self.judge_rooms[judge_pk] = part
             if part == 0:
-                # What this worker has no part in judging, it leaves to those that have.
+                # Questions to judges that this worker does not use are left to other workers.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
         bounds = {endpoint: int(state.due) for endpoint, state in shut.items()}
@@ -132,7 +138,7 @@ class InUse:
         )
 
     def _room(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
-        """How many rollouts of a collection may be in flight, where anything says so."""
+        """Return how many rollouts of a collection may be in flight, or None without a limit."""
         if not budget.is_limited:
             return concurrency
         unstored = self._unstored.get(pk, 0)
@@ -147,7 +153,7 @@ class InUse:
         models_left: dict[int, int],
         environments_left: dict[int, int],
     ) -> None:
-        """Leave no more than its bound of an endpoint, and of the environments that it judges."""
+        """Reduce an endpoint, and the environments that it judges, to its bound."""
         for endpoint, bound in bounds.items():
             if endpoint.kind == "environment":
                 held = [(environments_left, endpoint.pk)]
@@ -159,16 +165,18 @@ class InUse:
                 left[pk] = min(left[pk], bound)
 
     def take_trials(self, shut: dict[Endpoint, Shut], claimed: Iterable[int]) -> None:
-        """Note which due trials the claimed collections are: nobody else tries these endpoints until the next is due.
+        """Record the due breaker tests of the claimed collections.
 
-        Once something is claimed, and not before: a trial of nothing would only make everybody wait longer.
+        No other worker tests these endpoints until the next test is due.
+
+        Call it only after claiming something: a test without a rollout would delay the next one.
         """
         for endpoint, collections in self._trials.items():
             if not collections.isdisjoint(claimed):
                 take_trial(endpoint, shut[endpoint])
 
     def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
-        """Of what this worker's group may use."""
+        """Return what is left of each limit, restricted to the group of this worker."""
         return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:
@@ -190,13 +198,13 @@ _LIMITS = (
     "environment__health",
     "environment__health_checked_at",
     "state",
-    # Of a budget.
+    # The columns of Budget.
     *Budget._fields,
 )
 
 
 class Used(NamedTuple):
-    """How many rollouts of each run, over all workers."""
+    """The number of running rollouts of each, over all workers."""
 
     models: Counter[int]
     environments: Counter[int]
@@ -209,7 +217,7 @@ class Used(NamedTuple):
 
 
 class Limits:
-    """Limits of rollouts in flight by id, and which groups of workers use what they are of."""
+    """Limits of rollouts in flight by id, and the worker groups that use each model or environment."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}

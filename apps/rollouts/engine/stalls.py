@@ -1,4 +1,4 @@
-"""Watch an event loop from outside, and name what holds it up: one slow call stops every rollout of the process."""
+"""Watch an event loop from outside and report what blocks it: one slow call stops every rollout of the process."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ _TICK_SECONDS = 0.25
 
 
 class StallWatch:
-    """Logs where the loop stands when it has not turned for STALL_SECONDS. Start and stop it within the loop."""
+    """Log the stack of the event loop when it is blocked for STALL_SECONDS. Start and stop it within the loop."""
 
     def __init__(self) -> None:
         self._turned = time.monotonic()
@@ -47,6 +47,6 @@ class StallWatch:
 
 
 def _describe_stack(thread: int) -> str:
-    """Return where a thread is. In a function of its own, since a frame that is kept keeps all its local variables."""
+    """Return the stack of a thread. In its own function, because a kept frame keeps all its local variables."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "somewhere"

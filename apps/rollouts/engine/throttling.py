@@ -1,7 +1,7 @@
-"""Share one request rate for each endpoint between all workers, in rows of the database.
+"""Share one request rate per endpoint between all workers, in rows of the database.
 
-Each worker has a gate for each endpoint that it calls. Once an endpoint throttles, its gate tells the endpoint's row
-what it has seen, several times a second while calls wait, and gets starts for them. See docs/decisions/0011.
+Each worker has a gate per endpoint. Once an endpoint throttles, its gate reports to the row of the endpoint several
+times a second while calls wait, and gets permits for them. See docs/decisions/0011.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.models import Collection, Throttle
 
 RETRY_SECONDS = 1.0
-"""Between two tries to reach the database."""
+"""Seconds between two tries to reach the database."""
 
 
 class Throttles:
-    """The gates of one process. Used by its loop, except for `gate`, which any thread may call."""
+    """The gates of one process. Used by its loop, except `gate`, which is thread-safe."""
 
     def __init__(self) -> None:
         self._holder = secrets.token_hex(8)
@@ -39,7 +39,7 @@ class Throttles:
         self._quotas: dict[Endpoint, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._log = RetryLog("sharing the rate of throttled endpoints")
-        # Its own connection, opened at the first throttle reply: starts must not wait behind a batch of results.
+        # A separate connection, opened at the first throttled reply: permits must not wait behind a batch of results.
         self._database = DatabaseThread()
 
     def gate(self, endpoint: Endpoint) -> Gate:
@@ -50,20 +50,20 @@ class Throttles:
         return gate
 
     def learn(self, limited: Iterable[Endpoint]) -> None:
-        """Limit what other processes found to be throttled."""
+        """Limit the endpoints that other processes found throttled."""
         self._limited = frozenset(limited)
         for endpoint in self._limited & self._gates.keys():
             self._gates[endpoint].limit()
 
     def exhausted(self, endpoint: Endpoint, message: str) -> None:
-        """Pause what uses an endpoint whose quota is exhausted."""
+        """Pause collections that use an endpoint with an exhausted quota."""
         is_first = endpoint not in self._quotas
         self._quotas[endpoint] = message
         if is_first:
             self._keep(self._pause(endpoint))
 
     def claimable(self) -> dict[Endpoint, int]:
-        """How many rollouts this process may claim for each endpoint that is throttled or exhausted."""
+        """Return how many rollouts this process may claim for each throttled or exhausted endpoint."""
         limits = {one: gate.claimable for one, gate in self._gates.copy().items() if gate.limited}
         return {**limits, **dict.fromkeys(self._quotas, 0)}
 
@@ -107,17 +107,17 @@ class Throttles:
 
 
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
-    """Take a report into the endpoint's row and hand out starts, by the database's clock."""
+    """Merge a report into the row of the endpoint and hand out permits, by the clock of the database."""
     with transaction.atomic():
-        Throttle.objects.get_or_create(**_key(endpoint))
-        throttle = Throttle.objects.select_for_update().get(**_key(endpoint))
+        Throttle.objects.get_or_create(**endpoint.key)
+        throttle = Throttle.objects.select_for_update().get(**endpoint.key)
         now = _server_seconds()
         control = msgspec.convert(throttle.control, RateControl)
         grant = control.exchange(holder, report, now)
         throttle.control = msgspec.to_builtins(control)
         throttle.limited_until = _moment(control.limited_until)
         throttle.paused_until = _moment(control.paused_until)
-        # Not above what the endpoint took last: the rate grows with time until it is tried.
+        # At most the rate that the endpoint last accepted; until it is tried, the rate would grow without limit.
         throttle.rate = min(1e308, control.rate(now), control.ceiling or math.inf)
         throttle.concurrency = None if control.cap is None else int(control.cap)
         if report.throttled:
@@ -128,7 +128,7 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
 
 
 def read_limited() -> list[Endpoint]:
-    """Return the endpoints that throttle now."""
+    """Return the endpoints that are throttled now."""
     rows = Throttle.objects.filter(limited_until__gt=server_now()).values_list("policy_model_id", "environment_id")
     return [
         Endpoint("policy_model", model) if model else Endpoint("environment", environment)
@@ -137,23 +137,23 @@ def read_limited() -> list[Endpoint]:
 
 
 def pause_for_quota(endpoint: Endpoint, message: str) -> int:
-    """Pause all running collections that use the endpoint. Return how many that were."""
+    """Pause all running collections that use the endpoint. Return their number."""
     uses = Q(environment=endpoint.pk)
     if endpoint.kind == "policy_model":
         uses = Q(policy_model=endpoint.pk) | Q(environment__judge_model=endpoint.pk)
     with transaction.atomic():
         said = {"quota_message": cut_clean(message.replace("\0", ""), 500), "quota_at": server_now()}
-        Throttle.objects.get_or_create(**_key(endpoint))
-        Throttle.objects.filter(**_key(endpoint)).update(**said)
+        Throttle.objects.get_or_create(**endpoint.key)
+        Throttle.objects.filter(**endpoint.key).update(**said)
         running = Collection.objects.filter(uses, state=Collection.State.RUNNING).values("pk")
-        # The state twice: after waiting for a row's lock PostgreSQL checks only the outer condition again.
+        # The state is checked twice: after waiting for a row lock PostgreSQL re-checks only the outer condition.
         return Collection.objects.filter(pk__in=running, state=Collection.State.RUNNING).update(
             state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA
         )
 
 
 def _server_seconds() -> float:
-    """The database's clock in seconds since 1970."""
+    """Return the clock of the database in seconds since 1970."""
     if connection.vendor != "postgresql":
         return datetime.now(UTC).timestamp()
     with connection.cursor() as cursor:
@@ -163,7 +163,3 @@ def _server_seconds() -> float:
 
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _key(endpoint: Endpoint) -> dict[str, Any]:
-    return {f"{endpoint.kind}_id": endpoint.pk}

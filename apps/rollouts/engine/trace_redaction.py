@@ -1,38 +1,85 @@
-"""What a rollout leaves behind, without the credentials in it: events and ends, before they are stored."""
+"""Redact credentials in events and ends before they are stored."""
+
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from apps.gym.redaction.redactor import Counts, Redactor, count_marks
-from apps.gym.traces.events import ModelCall, TraceUnion, encode_event, event_tokens
-from apps.rollouts.engine.recording import End
+from apps.gym.redaction.redactor import MARK, Counts, Redactor, count_marks
+from apps.gym.traces.events import TraceUnion, encode_event, event_tokens
+from apps.rollouts.engine.recording import End, EventRow
 
+Attempt = tuple[int, int]
+"""(rollout id, attempt)"""
+BIG = 64 * 1024
+"""Characters of a payload above which it is searched alone, because a joined text is a copy."""
 TOKENS_NOTE = "redacted"
-"""Why a model call has no token ids: whoever has the tokenizer would read in them what was taken out of the text."""
+"""Reason for missing token ids of a model call: with the tokenizer, ids would reveal the redacted text."""
+
+
+def clean_batch(
+    events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[Attempt, Counts]
+) -> tuple[Sequence[EventRow], Sequence[End], dict[Attempt, Counts]]:
+    """Return events and ends without credentials, and the updated redaction counts of attempts that have any.
+
+    One search over the whole batch usually finds that there is nothing to redact.
+    """
+    counts = dict(before)
+    if not counts and not _is_suspicious(events, ends, redactor):
+        return events, ends, counts
+    cleaned: list[EventRow] = []
+    for rollout_id, attempt, seq, kind, payload, tokens in events:
+        key = rollout_id, attempt
+        clean, kept, found = _clean(payload, tokens, redactor, counts.get(key))
+        cleaned.append((rollout_id, attempt, seq, kind, clean, kept))
+        if found:
+            counts[key] = found
+    return cleaned, [clean_end(end, redactor, counts.get((end.id, end.attempt), {})) for end in ends], counts
+
+
+def _is_suspicious(events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor) -> bool:
+    texts = [text for end in ends for text in _texts(end)]
+    if any(MARK in text for text in texts):
+        return True
+    for _, _, _, _, payload, _ in events:
+        if len(payload) <= BIG:
+            texts.append(payload)
+        elif redactor.is_suspicious(payload):
+            return True
+    return redactor.is_suspicious("\n".join(texts))
+
+
+def _texts(end: End) -> tuple[str, ...]:
+    return (end.error_message, end.answer, *end.tools, *end.components)
 
 
 def clean_event(
     event: TraceUnion, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
-    """Payload and packed tokens of an event, and the counts of its attempt with this event in them.
+    """Return payload and packed tokens of an event, and the updated redaction counts of its attempt."""
+    return _clean(encode_event(event), event_tokens(event), redactor, before)
 
-    `before` are the counts of the attempt so far. From the first credential on no token ids are kept: the prompts of
-    all later calls have it in them. What was kept before is read without them.
+
+def _clean(
+    payload: str, tokens: bytes | None, redactor: Redactor, before: Counts | None
+) -> tuple[str, bytes | None, Counts | None]:
+    """Redact a payload. `before` are the counts of its attempt so far.
+
+    From the first credential on, no token ids are kept, because all later prompts contain it. Ids kept before are
+    still read.
     """
-    payload, found = redactor.redact_json(encode_event(event))
+    payload, found = redactor.redact_json(payload)
     counts = add_counts(before, found) if found else before
-    tokens = event_tokens(event)
     if tokens is None or not counts:
         return payload, tokens, counts
-    assert isinstance(event, ModelCall)
-    noted = msgspec.structs.replace(event, tokens=None, tokens_note=TOKENS_NOTE)
-    return redactor.redact_json(encode_event(noted))[0], None, counts
+    noted = {**msgspec.json.decode(payload), "tokens_note": TOKENS_NOTE}
+    return msgspec.json.encode(noted).decode(), None, counts
 
 
 def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
-    """The end as it is stored, with the counts of its attempt's events, where its own texts are counted."""
-    # What was too long for a message was redacted where it was cut.
+    """Return the end to store, with the redaction counts of the attempt and of its own texts."""
+    # Texts that were too long for a message were redacted when they were cut.
     marked = count_marks(end.error_message)
-    said = "\n".join((end.error_message, end.answer, *end.tools, *end.components))
+    said = "\n".join(_texts(end))
     if redactor.is_suspicious(said):
         message, found = redactor.redact_text(end.error_message)
         answer, also_found = redactor.redact_text(end.answer)
@@ -47,6 +94,6 @@ def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
 
 
 def add_counts(one: Counts | None, other: Counts) -> Counts:
-    """The sum; neither is changed."""
+    """Return the sum; neither is changed."""
     one = one or {}
     return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in {**one, **other}}

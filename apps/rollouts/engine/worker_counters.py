@@ -1,4 +1,4 @@
-"""What a worker counts of its work since it began: the numbers behind `/metrics`, stored as JSON with every beat."""
+"""Counters of a worker since its start, behind `/metrics`; stored as JSON with every heartbeat."""
 
 import time
 from bisect import bisect_left
@@ -8,7 +8,7 @@ from apps.gym.calls.observers import Outcome
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-"""Upper ends of the histograms' buckets, in seconds; one more bucket holds what is longer."""
+"""Upper bounds of the histogram buckets in seconds; one more bucket holds longer durations."""
 
 
 class Histogram:
@@ -24,9 +24,13 @@ class Histogram:
 
 
 class Meters:
-    """Counters by name and labels, and histograms of seconds by phase. Used by the worker's loop alone."""
+    """Counters by name and labels, and histograms of seconds by phase. Used only by the loop of the worker."""
 
     def __init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Reset all counters, for a new identity."""
         self._counts: dict[tuple[str, ...], int] = {}
         names = ("model_call", "tool_call", "judge_call", "verification", "rollout")
         self._phases = {name: Histogram() for name in names}
@@ -64,12 +68,14 @@ class Meters:
         self.count("tokens", "output", by=output_tokens)
 
     def read(self) -> dict[str, Any]:
-        """`counts`: lists of name, labels and number. `phases`: sum of seconds and counts by bucket (see BUCKETS).
+        """Return the counters.
 
-        `rate`: attempts that ended a second since the last reading; None in the first.
+        `counts` are lists of name, labels and number; `phases` are sums of seconds and counts by bucket (see BUCKETS).
+
+        `rate` is the finished attempts per second since the last call; None in the first one.
         """
         return {
-            # A copy first: this is read from the heartbeat's thread while the loop goes on counting.
+            # Copy first: the heartbeat thread reads this while the loop continues counting.
             "counts": [[*name, number] for name, number in self._counts.copy().items()],
             "rate": self._rate(),
             "phases": {

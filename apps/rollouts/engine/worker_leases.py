@@ -1,9 +1,11 @@
-"""Worker leases: take one, renew it, give it up, and reap those that ran out."""
+"""Worker leases: take, renew from a separate thread, release and expire."""
 
 import os
 import socket
+import threading
+import time
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from apps.accounts.outage_log import RetryLog
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
@@ -21,13 +24,13 @@ from apps.rollouts.search.word_index import mark_unindexed
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
 MAX_TROUBLE = 500
 MAX_LOST = 3
-"""The loss of its worker that fails a rollout: it may be what kills them."""
+"""Number of lost workers at which a rollout fails: it may crash them."""
 
 
 class Vitals(NamedTuple):
-    """What a worker says of itself with every heartbeat.
+    """Facts that a worker reports with every heartbeat.
 
-    `refuses` has, by the ids of the collections that it cannot run, why not.
+    `refuses` maps ids of collections that it cannot run to the reason.
     """
 
     busy: int = 0
@@ -52,7 +55,7 @@ def take_lease(*, seats: int, group: str = "") -> Worker:
 
 
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
-    """False when the lease is lost: reaped by another worker, or ended."""
+    """Renew the lease. Return False if it is lost: expired by another worker, or ended."""
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
     said = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
@@ -60,30 +63,33 @@ def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
 
 
 def drain_lease(*, worker_id: int) -> None:
-    """Say that this worker claims no more, so that others take its share of the limits. It leaves when it is idle."""
+    """Announce that this worker claims no more, so that others take its share of the limits. It leaves when idle."""
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 
 def give_up_lease(*, worker_id: int) -> int:
-    """Queue again what this worker still holds and end its lease; gives the number of rollouts released."""
+    """Queue the rollouts of this worker again and end its lease. Return the number of released rollouts."""
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
         return _take_back("lease = %s", [worker_id], lost=0)
 
 
 def reap_leases() -> int:
-    """Take back the rollouts that no live lease holds; gives the number of workers whose lease ran out."""
+    """Take back rollouts without a live lease. Return the number of expired workers."""
     with transaction.atomic():
         _wait_briefly_for_locks()
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
-        # One statement reads rows and leases together, so a lease taken this moment is not mistaken for a lost one.
+        # One statement reads rows and leases together, so that a lease taken at this moment does not look lost.
         _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
 
 
 def _wait_briefly_for_locks() -> None:
-    """Limit the wait: heartbeats reap too, and one that waits longer than its lease loses it. A later one reaps."""
+    """Limit the wait: heartbeats call this too, and a heartbeat that waits longer than its lease loses it.
+
+    A later one retries.
+    """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")
@@ -107,9 +113,9 @@ _TAKE_BACK = """
 
 
 def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
-    """Queue, fail or cancel running rows in one statement, and count exactly those that it changed."""
+    """Queue, fail or cancel running rows in one statement, and count exactly the changed rows."""
     hopeless = [lost, MAX_LOST]
-    message = f"Its worker was lost {MAX_LOST} times while it ran."
+    message = f"Its worker was lost {MAX_LOST} times while running it."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     values = [*hopeless, *hopeless, *hopeless, message, now, *hopeless, now, lost, *parameters]
     with connection.cursor() as cursor:
@@ -126,10 +132,10 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
 
 
 def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
-    """Queue again what this worker holds and does not know, if it did not know it the last time either.
+    """Requeue rows that this worker holds without knowing, if they were unknown at the previous call too.
 
-    A claim whose answer was lost on the way leaves such rows. `known` are the ids it runs or has yet to store, and
-    `suspects` what the last call gave: ids that were unknown then.
+    Lost responses of claims leave such rows. `known` are ids that are running or waiting to be stored, `suspects` the
+    ids that the previous call returned.
     """
     held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in held if pk not in known}
@@ -143,15 +149,62 @@ def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]
 
 
 def live_workers() -> list[tuple[int, str]]:
-    """The workers that claim with their groups, by the age of their leases."""
+    """Return the claiming workers with their groups, oldest lease first."""
     live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
     return list(live.order_by("pk").values_list("pk", "group"))
 
 
 def is_draining(worker_id: int) -> bool:
-    """Whether somebody asked this worker to leave."""
+    """Return True if this worker was asked to leave."""
     return Worker.objects.filter(pk=worker_id, state=Worker.State.DRAINING).exists()
 
 
 def _lease() -> timedelta:
     return timedelta(seconds=settings.WORKER_LEASE_SECONDS)
+
+
+class Heartbeat:
+    """Renew the lease of a worker three times per lease. Calls `lost`, from its own thread, if the lease was taken."""
+
+    def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
+        self._worker_id = worker_id
+        self._vitals = vitals
+        self._lost = lost
+        self._log = RetryLog("renewing the lease")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; it closes its connection itself."""
+        self._stop.set()
+
+    def join(self) -> None:
+        self._thread.join(timeout=10)
+
+    def _beat(self) -> None:
+        # After a database outage, or after this process was suspended, all leases may look expired, and the first
+        # worker to return must not take rows whose workers are about to renew. So a heartbeat expires leases only after
+        # two beats in time.
+        in_time, last = 1, time.monotonic()
+        try:
+            while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
+                try:
+                    if not renew_lease(worker_id=self._worker_id, vitals=self._vitals()):
+                        self._lost()
+                        return
+                    now = time.monotonic()
+                    in_time = in_time + 1 if now - last < settings.WORKER_LEASE_SECONDS / 2 else 0
+                    last = now
+                    if in_time >= 2:
+                        reap_leases()
+                    self._log.works()
+                except Exception as problem:
+                    # The next beat may succeed. Otherwise the lease expires and other workers take the rows.
+                    in_time = 0
+                    self._log.failed(problem)
+                    connection.close()
+        finally:
+            connection.close()

@@ -1,6 +1,6 @@
-"""Register what a NeMo Gym configuration describes: environments, agents, policy models and datasets without tasks.
+"""Register the environments, agents, policy models and datasets (without tasks) of a NeMo Gym configuration.
 
-Nothing is written where anything is wrong. What is registered already, and the same, is left as it is.
+Stores nothing if there are problems. Objects that already exist with the same settings are left unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from apps.agents.models import Agent
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
 from apps.gym.gymconfig import descriptions
-from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.gymconfig.pasted_files import MOST_DESCRIBED, MOST_PASTED, split_texts
 from apps.gym.gymconfig.references import Values
 from apps.gym.redaction.shortening import cut_clean
@@ -24,11 +24,11 @@ from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.policy_clients import stored_key
 from apps.policies.policy_model_changes import save_policy_model
 from apps.policies.secrets import SecretUnreadable
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import Dataset
-from apps.tasks.upload_jobs import create_dataset
 
 _OWN_LOOP = frozenset({"simple_agent", "gymnasium_agent"})
-"""Agents that do what the loop here does; others are harnesses of their own."""
+"""Agents whose loop is the same as ours. Other agents are harnesses of their own."""
 _SLUG_LENGTH = 64
 
 Row = TypeVar("Row", bound=models.Model)
@@ -36,7 +36,7 @@ Row = TypeVar("Row", bound=models.Model)
 
 @dataclass
 class Line:
-    """One thing registered: `outcome` is `created`, `changed`, `unchanged` or `skipped`, `told` says more."""
+    """One registered object. `outcome` is `created`, `changed`, `unchanged` or `skipped`; `told` has details."""
 
     kind: str
     slug: str
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass
 class Registered:
-    """`problems` are those of a preview; whatever has any is not registered."""
+    """Result of a registration. Objects with `problems` are not registered; only a preview has problems."""
 
     lines: list[Line] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -64,18 +64,20 @@ def register_pasted(
     preview: bool = False,
     user: User | None = None,
 ) -> Registered:
-    """Register a text of one or several configurations. It reads no files and no environment variables of this machine,
-    so datasets are registered without tasks. `addresses` are the URLs of servers, by name.
+    """Register one or several configurations given as text.
 
-    Raises ConfigRefused with every problem. A preview stores nothing, and returns the problems instead.
+    Reads no files and no environment variables, so datasets are registered without tasks. `addresses` maps server names
+    to URLs.
+
+    Raise ConfigRefused with all problems. A preview stores nothing and returns the problems instead.
     """
     done = Registered()
     try:
         if len(text) > MOST_PASTED:
-            raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; at most {MOST_PASTED:,} are read"))
+            raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; the maximum is {MOST_PASTED:,}"))
         description, values = descriptions.describe_texts(split_texts(text), without_models=without_models)
         if description.size > MOST_DESCRIBED:
-            told = f"describes {description.size:,} things; at most {MOST_DESCRIBED} are registered at once"
+            told = f"describes {description.size:,} objects; the maximum is {MOST_DESCRIBED}"
             raise ConfigRefused(Problem("", "", told))
         with transaction.atomic():
             _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
@@ -101,12 +103,12 @@ def _store(description: descriptions.Description, registrar: "_Registrar", *, wi
         registrar.model(model)
     registered = [] if without_data else [given for given in description.datasets if registrar.dataset(given)]
     for given in registered:
-        origin = f"; it is to be had from {given.source}" if given.source else ""
-        registrar.done.add("tasks", _dataset_slug(given), "skipped", f"{given.wanted} is not on this machine{origin}")
+        origin = f"; download it from {given.source}" if given.source else ""
+        registrar.done.add("tasks", _dataset_slug(given), "skipped", f"{given.wanted} is not on this server{origin}")
 
 
 class _Registrar:
-    """What is wrong is added to `done.problems`."""
+    """Registers the objects of one configuration. Problems are added to `done.problems`."""
 
     def __init__(self, values: Values, addresses: Mapping[str, str], done: Registered, user: User | None) -> None:
         self._values = values
@@ -119,7 +121,7 @@ class _Registrar:
         url = (self._addresses.get(server.name) or server.url).rstrip("/")
         if not url:
             where = f"{server.name}=URL (in a terminal: gymweb import config --address {server.name}=URL)"
-            self._refuse(server.key, f"has neither host nor port: start it, and say where: {where}")
+            self._refuse(server.key, f"has no host and port. Start it and give its address: {where}")
             return
         adapter = Adapter.GYMNASIUM if server.is_gymnasium else Adapter.HTTP
         fields = {"adapter": adapter.value, "base_url": url, "description": server.description}
@@ -135,7 +137,9 @@ class _Registrar:
 
     def agent(self, agent: descriptions.Agent) -> None:
         if agent.kind not in _OWN_LOOP:
-            told = f"{agent.kind} is a harness of its own; what it uses is registered, to be attempted by an agent here"
+            told = (
+                f"{agent.kind} is an external harness. Its servers and models are registered for use with an agent here"
+            )
             self.done.add("agent", _slug(agent.name), "skipped", told)
             return
         fields = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
@@ -165,7 +169,7 @@ class _Registrar:
     def dataset(self, given: descriptions.DatasetFile) -> Dataset | None:
         environment = self._environments.get(given.server)
         if environment is None:
-            return None  # its environment is refused already
+            return None  # its environment was already refused
         slug = _dataset_slug(given)
         known = Dataset.objects.filter(slug=slug).first()
         if known is not None:
@@ -225,6 +229,6 @@ def _dataset_slug(given: descriptions.DatasetFile) -> str:
 
 
 def _slug(name: str) -> str:
-    """Names of configurations are nearly slugs; a dot or a slash becomes a dash."""
+    """Return a slug for a configuration name. Dots and slashes become dashes."""
     usual = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "-" for letter in name)
     return usual[:_SLUG_LENGTH]

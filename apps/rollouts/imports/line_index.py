@@ -1,4 +1,4 @@
-"""Which line of the files to import is which rollout of which task: on disk, since there may be millions of lines."""
+"""Index on disk of the lines to import, by task and rollout, because there may be millions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -28,16 +28,16 @@ MAX_REPEAT = 2**31 - 1
 
 
 class LineIndex:
-    """A small database of its own in `folder`; its memory is a few megabytes whatever it holds."""
+    """A temporary SQLite database in `folder`. Its memory use is a few megabytes at any size."""
 
     def __init__(self, folder: Path) -> None:
         self._database = sqlite3.connect(folder / "lines.sqlite3", isolation_level=None)
         self._database.executescript(_SCHEMA)
         self._database.execute("BEGIN")
         self.lengths: set[int] = set()
-        """How many texts the prompts have."""
+        """The lengths of all prompts, in texts."""
         self.renumbered = 0
-        """Lines whose own number another rollout of the task had."""
+        """Lines whose own rollout number was already used for the task."""
         self._unnumbered = 0
         self._tasks = 0
 
@@ -47,8 +47,10 @@ class LineIndex:
     # -- tasks
 
     def add_task(self, start: int, *, given: int | None = None, prompt: bytes = b"", length: int = 0) -> int:
-        """A task whose row begins at byte `start`. `given` is the number that the file gives it, `prompt` the hash of
-        what it asks, where that finds it."""
+        """Add a task and return its number.
+
+        Its row begins at byte `start`, `given` is its number in the file, and `prompt` the hash of its prompt.
+        """
         number = self._tasks
         self._tasks += 1
         self._database.execute("INSERT INTO task (number, start, given) VALUES (?, ?, ?)", (number, start, given))
@@ -58,8 +60,10 @@ class LineIndex:
         return number
 
     def order_tasks(self) -> Iterator[int]:
-        """Where their rows begin, in the order in which they are to be stored: those with numbers by these, as they
-        were where they come from."""
+        """Return the row offsets of the tasks in the order in which they are stored.
+
+        Rows with task numbers are ordered by these, as in the source.
+        """
         self._database.execute(
             "INSERT INTO place (position, task) "
             "SELECT row_number() OVER (ORDER BY given IS NOT NULL, given, number) - 1, number FROM task"
@@ -68,7 +72,7 @@ class LineIndex:
         yield from (start for (start,) in starts)
 
     def tasks_asking(self, prompt: bytes, preferred: int | None) -> int | None:
-        """The task with this prompt, the one of the preferred number if it is among several, else the first."""
+        """Return the task with this prompt: the one with the preferred number if several match, else the first."""
         if preferred is not None:
             found = self._one("SELECT number FROM prompt WHERE hash = ? AND number = ?", prompt, preferred)
             if found is not None:
@@ -90,11 +94,10 @@ class LineIndex:
     # -- rollouts
 
     def add_rollout(self, *, task: int, repeat: int | None, file: int, line: int, failed: bool) -> bool:
-        """Whether the line is a rollout of its own.
+        """Add a rollout. Return True if the line counts as a rollout of its own.
 
-        Of one task and number there is one: a failure gives way to whatever else there is of it, since a collection
-        attempts again what failed, and keeps the failures. Without a number, or with one that is taken, a line gets
-        the next that is free.
+        One line counts per task and number. A failure gives way to any other line, because a collection retries failed
+        attempts and keeps the failures. A line without a number, or with a number in use, gets the next free one.
         """
         if repeat is not None:
             taken = self._one("SELECT failed FROM rollout WHERE task = ? AND repeat = ?", task, repeat)
@@ -115,21 +118,23 @@ class LineIndex:
         return True
 
     def claim_place(self, number: int, repeat: int, *, file: int, line: int) -> int:
-        """The first line of the file that said to be this rollout of the task of this number."""
+        """Return the first line of the file that has these numbers of task and rollout."""
         self._database.execute("INSERT OR IGNORE INTO claimed VALUES (?, ?, ?, ?)", (file, number, repeat, line))
         claimed = "SELECT line FROM claimed WHERE file = ? AND number = ? AND repeat = ?"
         return self._one(claimed, file, number, repeat) or line
 
     def note_number(self, number: int | None, repeat: int | None, *, task: int) -> None:
-        """What a line says to be the numbers of its task and of its rollout."""
+        """Record the numbers that a line has for its task and its rollout."""
         if number is None or repeat is None:
             self._unnumbered += 1
         else:
             self._database.execute("INSERT OR IGNORE INTO numbered VALUES (?, ?)", (number, task))
 
     def fits_together(self) -> bool:
-        """Whether the lines number their rollouts as one run does: each of them, none twice, and each task by a number
-        of its own."""
+        """Return True if the lines are numbered consistently.
+
+        All must have numbers, none twice, and each task one number.
+        """
         query = "SELECT count(*) = count(DISTINCT number) AND count(*) = count(DISTINCT task) FROM numbered"
         return not self._unnumbered and not self.renumbered and bool(self._one(query))
 
@@ -137,7 +142,7 @@ class LineIndex:
         return self._one("SELECT max(rollouts) FROM task") or 0
 
     def rollouts(self) -> Iterator[tuple[int, int, int, int]]:
-        """(file, line, position of the task, repeat), in the order of the lines, after the tasks were put in order."""
+        """Yield (file, line, position of the task, repeat) in the order of the lines. Call order_tasks() first."""
         self._database.execute("CREATE UNIQUE INDEX IF NOT EXISTS line ON rollout (file, line)")
         query = "SELECT file, line, position, repeat FROM rollout JOIN place USING (task) ORDER BY file, line"
         yield from self._database.execute(query)

@@ -1,7 +1,6 @@
-"""Import stored rollouts: files of NeMo Gym, `verifiers` or chat logs become a dataset version and a completed
-collection with traces.
+"""Import stored rollouts of NeMo Gym, `verifiers` or chat logs as a dataset version and a completed collection.
 
-Nothing is stored until every line was read; what is stored is invisible to others until it is whole.
+Nothing is stored before all lines are read. Stored rows are invisible until the import is complete.
 """
 
 import hashlib
@@ -9,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -22,14 +21,12 @@ from django.utils.text import slugify
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.gym import process_exit
 from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.originals import without_tokens
 from apps.gym.rollout_files.rollout_rows import StoredAttempt
-from apps.gym.rollout_files.shapes.stored_rows import RolloutFormat
 from apps.gym.slugs import RESERVED_SLUGS
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.tasks.files.file_limits import READ_BYTES
@@ -38,24 +35,28 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
 from apps.rollouts.engine.trace_redaction import add_counts, clean_event
+from apps.rollouts.imports.import_spec import MAX_NAME, ImportOrder
 from apps.rollouts.imports.task_matching import BadLine, File, ImportRefused, StoredFiles
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.plans.planning import delete_plan, take_snapshot
 from apps.rollouts.search.word_index import mark_unindexed
-from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.models import DatasetVersion, Upload
 
 CHUNK = 200
-"""Rollouts a transaction, with all their events."""
+"""Rollouts per transaction, with all their events."""
 IMPORTED_URL = "http://imported.invalid/v1"
-"""The address of a policy model that is known from a file alone. The name resolves nowhere, by its standard."""
+"""Address of a policy model that is known only from a file. The `.invalid` domain never resolves (RFC 2606)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`created` is False where these files were imported before: the collection is that of then. `superseded` are
-    failures of rollouts that were attempted again, `renumbered` rollouts that have another number than their line says,
-    since another file has that one of the same task: as where a file is given twice under two names."""
+    """Result of an import.
+
+    `created` is False if the same files were imported before; then `collection` is the existing one. `superseded`
+    counts failures of rollouts that were attempted again. `renumbered` counts rollouts whose number was already used
+    for the same task, for example because a file was given twice.
+    """
 
     collection: Collection
     created: bool
@@ -65,47 +66,29 @@ class Imported:
     renumbered: int = 0
 
 
-def import_rollouts(
-    *,
-    dataset: Dataset,
-    files: Sequence[File],
-    agent: Agent,
-    policy_model: PolicyModel | None = None,
-    name: str = "",
-    format: RolloutFormat = "auto",
-    on_error: str = "reject",
-    user: User | None = None,
-) -> Imported:
-    """Rollout rows, failures, task rows and materialised inputs of NeMo Gym, results of `verifiers`, or chat logs, in
-    any order and any files; `format` says which they are where their keys shall not.
+def import_rollouts(order: ImportOrder, *, files: Sequence[File], user: User | None = None) -> Imported:
+    """Import stored rollouts as a collection.
 
-    A rollout's task is looked for among the task rows by its index and its prompt; without one, what the rollout row
-    keeps of its task is the task. Without a policy model one is made that is named as in the rows.
+    Accepts rollout rows, failures, task rows and materialised inputs of NeMo Gym, results of `verifiers`, or chat logs,
+    in any order. `format` overrides the detection by keys.
 
-    Raises ImportRefused.
+    The task of a rollout is found among the task rows by its index and prompt. If there is none, the task is restored
+    from the rollout row. Without a policy model, one is created with the name in the rows.
+
+    Raise ImportRefused if a line cannot be imported.
     """
-    keep_good = on_error == Upload.OnError.SKIP
-    name = clean_line(name, 200)
-    chosen = [format, agent.pk, policy_model.pk if policy_model else None, name]
-    key = f"import:{_digest(dataset, files, keep_good, chosen)}"
+    keep_good = order.on_error == Upload.OnError.SKIP
+    order = replace(order, name=clean_line(order.name, MAX_NAME))
+    key = f"import:{_digest(order, files, keep_good)}"
     earlier = Collection.objects.filter(idempotency_key=key).first()
     if earlier is not None:
         if earlier.state == Collection.State.PLANNING:
-            raise ImportRefused(f"These files are being imported already, as {earlier.label}.")
+            raise ImportRefused(f"These files are already being imported as {earlier.label}.")
         return Imported(earlier, created=False)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="import-") as folder:
-        reading = StoredFiles(dataset.environment.slug, Path(folder), wanted=format, keep_good=keep_good)
+        reading = StoredFiles(order.dataset.environment.slug, Path(folder), wanted=order.format, keep_good=keep_good)
         with closing(reading):
-            collection = _read_and_store(
-                reading,
-                dataset=dataset,
-                files=files,
-                agent=agent,
-                policy_model=policy_model,
-                name=name,
-                key=key,
-                user=user,
-            )
+            collection = _read_and_store(reading, order, files, key=key, user=user)
     collection.refresh_from_db()
     announce_collection(collection.pk)
     return Imported(
@@ -119,31 +102,23 @@ def import_rollouts(
 
 
 def _read_and_store(
-    reading: StoredFiles,
-    *,
-    dataset: Dataset,
-    files: Sequence[File],
-    agent: Agent,
-    policy_model: PolicyModel | None,
-    name: str,
-    key: str,
-    user: User | None,
+    reading: StoredFiles, order: ImportOrder, files: Sequence[File], *, key: str, user: User | None
 ) -> Collection:
     reading.read_tasks(files)
     reading.read_rollouts(files)
     reading.check()
-    version = reading.store_tasks(dataset, files, user)
-    model = policy_model or _model_of(reading.model)
+    version = reading.store_tasks(order.dataset, files, user)
+    model = order.policy_model or _model_of(reading.model)
     collection = Collection(
-        name=name or cut_clean(f"Imported: {files[0].name}", 200),
-        dataset=dataset,
+        name=order.name or cut_clean(f"Imported: {files[0].name}", MAX_NAME),
+        dataset=order.dataset,
         version=version,
-        environment=dataset.environment,
-        agent=agent,
+        environment=order.dataset.environment,
+        agent=order.agent,
         policy_model=model,
         repeats=max(1, reading.repeats),
         snapshot={
-            **take_snapshot(agent, model, dataset.environment, version, {}),
+            **take_snapshot(order.agent, model, order.dataset.environment, version, {}),
             "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},
         },
         idempotency_key=key,
@@ -165,13 +140,15 @@ def _create(collection: Collection, *, rollouts: int) -> None:
             target = f"collection {collection.pk}"
             record(user=collection.created_by, action="collection.imported", target=target, rollouts=rollouts)
     except IntegrityError:
-        raise ImportRefused("These files are being imported already.") from None
+        raise ImportRefused("These files are already being imported.") from None
 
 
-def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, chosen: list[str | int | None]) -> str:
-    """SHA-256 of what is imported where and as what: the same again is the same collection."""
-    # As JSON, so that a name with a line break is not two choices.
-    whole = hashlib.sha256(json.dumps([dataset.slug, keep_good, *chosen]).encode())
+def _digest(order: ImportOrder, files: Sequence[File], keep_good: bool) -> str:
+    """Return the SHA-256 of files and options. Importing the same again returns the same collection."""
+    model = order.policy_model.pk if order.policy_model else None
+    # Encoded as JSON, so that a line break in a name cannot make different options equal.
+    chosen = [order.dataset.slug, keep_good, order.format, order.agent.pk, model, order.name]
+    whole = hashlib.sha256(json.dumps(chosen).encode())
     for file in files:
         file.stream.seek(0)
         content = hashlib.sha256()
@@ -182,8 +159,8 @@ def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, chosen: li
 
 
 def _model_of(name: str) -> PolicyModel:
-    """The policy model of that name, made where there is none: it can be read about, not asked."""
-    # Before it is cut: half a credential is not known as one.
+    """Return the policy model with this name, or create one that cannot be called."""
+    # Redact before truncating: half a credential would not be recognised.
     name = clean_line(fresh_redactor().redact_text(name)[0], 100).strip() or "imported"
     known = PolicyModel.objects.filter(model_name=name).order_by("pk").first()
     if known is not None:
@@ -213,7 +190,7 @@ def _store_rollouts(
 def _store_chunk(
     collection: Collection, task_ids: dict[int, int], chunk: Sequence[tuple[int, int, StoredAttempt]]
 ) -> None:
-    # When they ended, and how long they took, the files do not say.
+    # The files have neither end times nor durations.
     now = timezone.now()
     redactor = fresh_redactor()
     rollouts, traces = [], []
@@ -245,7 +222,7 @@ def _store_chunk(
 
 
 def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -> list[tuple[str, str, bytes | None]]:
-    """Kind, payload and tokens of each event; the rollout is told of the credentials that were in them."""
+    """Return kind, payload and tokens of each event. Adds the redacted credentials to the rollout's counts."""
     trace = []
     counts: dict[str, int] | None = rollout.redactions
     for event in attempt.events:
@@ -290,6 +267,6 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         output_tokens=tally.output_tokens,
         tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tools.items()},
         answer=clean_line(answer, MAX_ANSWER),
-        # What an answer or a message says stands in the events as well, where it is counted.
+        # The text of an answer or message is also in the events and is counted there.
         redactions={} if attempt.events else add_counts(found, also_found),
     )

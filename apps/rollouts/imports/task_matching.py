@@ -1,4 +1,4 @@
-"""Which task each stored rollout attempts, and whether all of it can be stored: found out before anything is."""
+"""Match stored rollouts to tasks and check every line before anything is stored."""
 
 import hashlib
 from array import array
@@ -52,7 +52,7 @@ class BadLine:
 
 
 class ImportRefused(Refusal, code="import-refused"):
-    """Nothing was stored; `errors` are the first bad lines, if that is why, of `count` in all."""
+    """Raised if the files cannot be imported; nothing was stored. `errors` are the first bad lines of `count`."""
 
     def __init__(self, message: str, errors: Sequence[BadLine] = (), count: int = 0) -> None:
         super().__init__(message)
@@ -66,14 +66,14 @@ class ImportRefused(Refusal, code="import-refused"):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file to import: `stream` is read more than once, so it can be wound back."""
+    """One file to import. `stream` must be seekable, because it is read more than once."""
 
     name: str
     stream: IO[bytes]
 
 
 class StoredFiles:
-    """What the files hold. Tasks and places go to files in `folder`, so that memory does not grow with the lines."""
+    """The parsed files. Tasks and positions are kept in files in `folder`, so memory does not grow with the lines."""
 
     def __init__(self, environment: str, folder: Path, *, wanted: RolloutFormat = "auto", keep_good: bool) -> None:
         self.environment = environment
@@ -87,10 +87,10 @@ class StoredFiles:
         self._found = (folder / "found.jsonl").open("w+b")
         self._tasks = (folder / "tasks.jsonl").open("w+b")
         self._starts: array[int] = array("Q")
-        """Where each row of `_tasks` begins."""
+        """Offset of each row in `_tasks`."""
         self._index = LineIndex(folder)
         self._told = False
-        """Whether the lines that cannot be read at all were told."""
+        """Whether unreadable lines were already reported."""
 
     def close(self) -> None:
         self._found.close()
@@ -141,19 +141,19 @@ class StoredFiles:
         return self._index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
 
     def _write(self, text: bytes) -> int:
-        """Where the row begins."""
+        """Append a row and return its offset."""
         start = self._found.seek(0, 2)
         self._found.write(text + b"\n")
         return start
 
-    # -- second pass: which task each rollout attempts, and whether it can be stored
+    # -- second pass: match each rollout to a task, and check that it can be stored
 
     def read_rollouts(self, files: Sequence[File]) -> None:
         for place, number, file, line in self._lines(files):
             try:
                 given = read_line(line, self._wanted)
             except RowRefused:
-                continue  # told in the first pass
+                continue  # reported in the first pass
             if given.kind in ("task", "metadata"):
                 continue
             try:
@@ -172,9 +172,6 @@ class StoredFiles:
             self.count += added
             self.superseded += not added
             self.model = self.model or attempt.model
-        self._order_tasks()
-
-    def _order_tasks(self) -> None:
         for start in self._index.order_tasks():
             self._found.seek(start)
             self._starts.append(self._tasks.tell())
@@ -183,25 +180,26 @@ class StoredFiles:
     def _refuse_again(self, index: int, repeat: int, *, file: int, line: int) -> None:
         first = self._index.claim_place(index, repeat, file=file, line=line)
         if first != line:
-            message = f"with {TASK_INDEX} {index} this is the rollout of line {first} again"
+            message = f"with {TASK_INDEX} {index} repeats the rollout of line {first}"
             raise RowRefused("duplicate_index", message, pointer=f"/{ROLLOUT_INDEX}")
 
     def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
         if index is not None and (named := self._index.named_task(index)) is not None:
             return named
         texts = prompt_texts(given.row)
-        # The whole prompt, else the longest task that it begins with: environments add their first observation.
+        # The whole prompt, else the longest task prompt that it begins with: environments append their first
+        # observation.
         for length in sorted((one for one in self._index.lengths if one <= len(texts)), reverse=True):
             if (found := self._index.tasks_asking(_hash(texts[:length]), index)) is not None:
                 return found
         keys = [_hash(dump_json(given.group or given.task))]
         if index is not None:
-            # In one file the number alone says which task it is: environments add different first observations. In
-            # another one, as that of the failures is, the question has to be the same.
+            # Within one file the number identifies the task, because environments add different first observations.
+            # Across files, such as a file of failures, the question must match too.
             keys = [_hash((place, index)), _hash((index, texts))]
         own = next((found for key in keys if (found := self._index.own_task(key)) is not None), None)
         if own is None:
-            # Not among the prompts: what one row keeps of its task is no task for the others.
+            # Not added to the prompts: a task restored from one row must not match other rollouts.
             own = self._index.add_task(self._write(dump_json(given.task).encode()), given=index)
         for key in keys:
             self._index.keep_own_task(key, own)
@@ -210,7 +208,7 @@ class StoredFiles:
     def check(self) -> None:
         if self.refused and not self.keep_good:
             were = "line was" if self.refused == 1 else "lines were"
-            message = f"{self.refused:,} {were} refused, so nothing was stored. {self.errors[0]}"
+            message = f"{self.refused:,} {were} rejected, so nothing was stored. {self.errors[0]}"
             raise ImportRefused(message, self.errors, self.refused)
         if not self.count:
             raise ImportRefused(
@@ -220,10 +218,10 @@ class StoredFiles:
                 self.refused,
             )
 
-    # -- what was read
+    # -- parsed input
 
     def store_tasks(self, dataset: Dataset, files: Sequence[File], user: User | None) -> DatasetVersion:
-        """The tasks as a version of the dataset; the latest one where it holds just these."""
+        """Store the tasks as a version of the dataset. Return the latest version if it has exactly these tasks."""
         self._tasks.seek(0)
         latest = dataset.latest_version()
         if latest is not None and latest.content_hash == self._content_hash():
@@ -234,7 +232,7 @@ class StoredFiles:
         except DatasetIsBusy as busy:
             raise ImportRefused(str(busy)) from None
         if upload.version is None:
-            raise ImportRefused(f"The tasks of the rollouts were refused: {upload.message}")
+            raise ImportRefused(f"The tasks of the rollouts were rejected: {upload.message}")
         return upload.version
 
     def _content_hash(self) -> str:
@@ -245,7 +243,7 @@ class StoredFiles:
         return whole.hexdigest()
 
     def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
-        """Third pass: (task, repeat, attempt) of every rollout that was taken."""
+        """Third pass: yield (task, repeat, attempt) of every accepted rollout."""
         lines = self._lines(files)
         numbered = self._index.fits_together()
         for file, number, task, repeat in self._index.rollouts():
@@ -274,7 +272,7 @@ class StoredFiles:
                     elif not self._told:
                         self._refuse(file.name, number, RowRefused(line.code, line.message))
             except FileRefused as refusal:
-                # Of a packed file that breaks off nobody knows what is missing: its good lines are no whole run.
+                # A truncated compressed file has an unknown end, so its good lines are not a complete run.
                 broken = _bad_line(file.name, number + 1, refusal.code, refusal.message)
                 raise ImportRefused(f"Nothing was stored. {broken}", [broken]) from None
 
@@ -285,7 +283,7 @@ class StoredFiles:
 
 
 def _bad_line(file: str, line: int, code: str, message: str) -> BadLine:
-    """Both texts may quote what a stranger wrote, which may hold credentials."""
+    """Return a BadLine with redacted texts, because both may quote credentials in the file."""
     redactor = fresh_redactor()
     return BadLine(redactor.redact_text(file)[0], line, code, redactor.redact_text(message)[0])
 

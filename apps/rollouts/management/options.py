@@ -1,4 +1,4 @@
-"""What options of commands hold, read so that a wrong one is an error of the command line."""
+"""Parse command options; invalid values are command line errors."""
 
 import argparse
 import re
@@ -24,9 +24,11 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 
 def read_group(text: str) -> str:
-    """A worker group as models and environments may have one; empty is none."""
+    """Return a valid worker group; empty means none."""
     if text and not _GROUP.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no group: up to 64 letters, digits, hyphens and underscores")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a group name: use up to 64 letters, digits, hyphens and underscores"
+        )
     return text
 
 

@@ -1,4 +1,4 @@
-"""What the commands that serve something on a port of its own have in common."""
+"""Base of the commands that serve something on a port of its own."""
 
 import asyncio
 import signal
@@ -21,14 +21,14 @@ MIB = 1024**2
 
 
 class PortCommand(BaseCommand):
-    """A subclass says what is served (`connect`), for how long an answer may take, and the other side's YAML."""
+    """A subclass defines what is served (`connect`), the timeout of a response, and the YAML for the client."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", type=int, default=0, help="port (default: any free one)")
         parser.add_argument(
             "--host",
             default="127.0.0.1",
-            help="address to listen on (default: %(default)s). There is no key: whoever reaches it may use it",
+            help="address to listen on (default: %(default)s). It has no authentication",
         )
         parser.add_argument(
             "--max-body", type=int, default=64, metavar="MIB", help="largest body (default: %(default)s)"
@@ -44,8 +44,8 @@ class PortCommand(BaseCommand):
         seconds: float,
         explain: Callable[[str, int], str],
     ) -> None:
-        """Until SIGTERM or SIGINT. Raises CommandError where it cannot be served."""
-        connections.close_all()  # Rows were read; nothing else is asked of the database.
+        """Serve until SIGTERM or SIGINT. Raise CommandError if it cannot be served."""
+        connections.close_all()  # No further queries follow.
         try:
             uvloop.run(
                 self._serve(connect, host=host, port=port, max_body=max_body * MIB, seconds=seconds, explain=explain)
@@ -82,7 +82,7 @@ def find_row(model: Any, slug: str) -> Any:
 
 
 def yaml_block(*, kind: str, name: str, server: str, at: tuple[str, int], more: str = "") -> str:
-    """The other side's configuration: a server that it does not start, but knows where to find."""
+    """Return the YAML configuration for the other side: a server with a known address that it does not start."""
     return (
         f"# for the other side's configuration:\n{name}:\n  {kind}:\n    {server}:\n      entrypoint: app.py\n"
         f"      host: {at[0]}\n      port: {at[1]}\n{more}"

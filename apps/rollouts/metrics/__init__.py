@@ -1,1 +1,1 @@
-"""The figures of collections, breakdowns and comparisons."""
+"""Figures of collections, breakdowns and comparisons."""

@@ -1,4 +1,4 @@
-"""Read the groups of a collection, all attempts at one task, by their shapes: the database counts, few rows come."""
+"""Count the groups of a collection (all attempts at one task) by outcome, in the database."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from apps.gym.metrics.majority_at_k import Answers
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.rollouts.metrics.labels import Labels, read_by_label
 
-# A group's votes as text, such as 0:3:2/1:5:5: five gave one answer, all solved; three gave none, two of them solved.
-# They tell its size and how many solved it; what is summed of the rewards of alike groups stands beside them. The sum
-# of squares takes deviations from the mean before it squares them: large, close rewards keep their digits. Under labels
-# of rollouts, those of one task may be groups of several.
+# A group's votes as text, for example 0:3:2/1:5:5: five attempts gave one answer, all solved; three gave none, two of
+# them solved. The text tells the size of the group and its number of solved attempts; sums of rewards are stored next
+# to it. The sum of squares uses deviations from the mean, so that large, close rewards keep their digits. Under labels
+# of rollouts, the attempts at one task may form several groups.
 _GROUPS = f"""
     WITH {{known}}
     SELECT {{label}}, votes, COUNT(*), SUM(total / size), SUM((total - size * n0) * (total - size * n0))
@@ -31,16 +31,19 @@ _GROUPS = f"""
 """  # noqa: S608 (constants alone are formatted in)
 _JOINED = {
     "sqlite": "group_concat(voting || ':' || attempts || ':' || solved, '/')",
-    # Unsorted, as it comes: shapes are put together below.
+    # The order does not matter: equal outcomes are merged below.
     "postgresql": "string_agg(voting || ':' || attempts || ':' || solved, '/')",
 }
 
 
 @dataclass(slots=True)
 class Groups:
-    """Those under one label. `solved` counts them by (size, solved attempts), `votes` by the shape of their answers;
-    `means` has the number of groups and the sum of their mean rewards by size; `squares` is the sum over groups of
-    their squared deviation, for the clustered standard error."""
+    """Groups with one label.
+
+    `solved` counts groups by (size, solved attempts), `votes` by how often each answer was given. `means` maps the
+    group size to the number of groups and the sum of their mean rewards. `squares` is the sum of squared deviations
+    over all groups, for the clustered standard error.
+    """
 
     solved: Counter[tuple[int, int]] = field(default_factory=Counter)
     votes: Counter[tuple[Answers, ...]] = field(default_factory=Counter)
@@ -52,7 +55,7 @@ class Groups:
         return self.solved.total()
 
     def add(self, answers: tuple[Answers, ...], *, groups: int, mean_sum: float, squares: float) -> None:
-        """So many groups with these answers."""
+        """Add `groups` groups with these answers."""
         size = sum(each.attempts for each in answers)
         self.votes[answers] += groups
         self.solved[size, sum(each.solved for each in answers)] += groups
@@ -62,7 +65,7 @@ class Groups:
 
 
 def read_groups(collection_id: int, labels: Labels, means: Mapping[str, float]) -> defaultdict[str, Groups]:
-    """Of the rewarded attempts of a collection, by label, given the mean reward under each: one pass over them."""
+    """Return the groups of rewarded attempts by label, in one pass. `means` is the mean reward of each label."""
     found: defaultdict[str, Groups] = defaultdict(Groups)
     if not means:
         return found

@@ -1,4 +1,4 @@
-"""What became of each attempt at a rollout, from what its events say and what the row does."""
+"""Find out how each attempt at a rollout ended, from its events and its row."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,11 @@ OUTCOMES = ("running", "completed", "failed", "cancelled", "cut_off")
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """`outcome` is one of OUTCOMES; `cut_off` left no end: its worker was lost, or gave it back as it left."""
+    """A previous attempt.
+
+    `outcome` is one of OUTCOMES. `cut_off` means that it has no final event: its worker was lost, or returned it to the
+    queue on shutdown.
+    """
 
     attempt: int
     events: int
@@ -22,18 +26,18 @@ class PastAttempt:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in a few words."""
+        """Return a short explanation of how the attempt ended."""
         if self.outcome == "cut_off":
-            return "its worker was lost" if self.error_kind else "its worker was lost or gave it back"
+            return "its worker was lost" if self.error_kind else "its worker was lost or released it"
         return self.error_kind or self.outcome
 
 
 def read_attempts(rollout: Rollout) -> list[PastAttempt]:
-    """Every attempt that was claimed, the first one first; one that was lost before it said anything has no events."""
+    """Return all attempts in order. An attempt whose worker was lost early has no events."""
     counts = dict(rollout.events.order_by().values_list("attempt").annotate(events=Count("seq")))
     ends = rollout.events.filter(kind__in=["error", "verification"]).order_by("attempt", "seq")
-    # A verification may be large, and that there is one says all.
-    # The last word counts: a reverification may have given a reward to what had failed.
+    # Verifications may be large, so only their existence is read. The last event counts: a reverification may have
+    # rewarded a failed attempt.
     kinds = dict(ends.values_list("attempt", "kind"))
     said: dict[int, ErrorRaised | None] = dict.fromkeys(kinds)
     for attempt, payload in ends.filter(kind="error").values_list("attempt", "payload"):
@@ -42,7 +46,7 @@ def read_attempts(rollout: Rollout) -> list[PastAttempt]:
     last = max([rollout.attempt, *counts])
     past = [number for number in range(1, last + 1) if number != rollout.attempt]
     silent = sum(number not in said for number in past) + (_is_latest_silent(rollout, said))
-    # As many as the row counts of lost workers, and no other way to end without a word.
+    # The row counts lost workers. If that equals the attempts without a final event, all of those lost their worker.
     all_lost = rollout.lost > 0 and silent == rollout.lost
     return [_read(rollout, number, counts.get(number, 0), said, all_lost) for number in range(1, last + 1)]
 

@@ -1,12 +1,13 @@
-"""Keep the figures of large collections and models: pages show the latest ones while a worker measures newer ones.
+"""Cache the figures of large collections and models: pages show the cached figures while a worker computes new ones.
 
-Small collections are measured on each request. Kept figures are fresh while the engine's counters, which change with
-every figure, are the same as when they were measured.
+Small collections are measured on each request. Cached figures are fresh while the engine's counters are unchanged;
+every change of a figure also changes a counter.
 """
 
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from django.db import Error
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import when_database_answers
 from apps.policies.models import PolicyModel
 from apps.rollouts.engine.worker_leases import live_workers
@@ -26,19 +28,22 @@ Figures = TypeVar("Figures")
 Owner = Collection | PolicyModel
 
 AT_ONCE = 2_000
-"""Rollouts of a collection that are measured while somebody waits."""
+"""Maximum rollouts of a collection to measure within a request."""
 VERSIONS_AT_ONCE = 20_000
-"""Rewards of a policy model that are."""
+"""Maximum rewards of a policy model to measure within a request."""
 SHARE = 4
-"""What goes on is measured anew after so many times what it took: no more than a fifth of the time."""
-_FORM = 2  # raise it when a figure of the same name means something else
+"""Figures of running collections are computed again after this multiple of the time they took.
+
+Computing thus takes at most a fifth of the time.
+"""
+_FORM = 2  # increase it if the meaning of a figure changes
 _FORSAKEN = timedelta(minutes=10)
 _PATIENCE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[Figures]):
-    """`figures` is None while nothing was ever measured; `is_fresh` says that they are of now."""
+    """Cached figures. `figures` is None if they were never measured; `is_fresh` means that they are up to date."""
 
     figures: Figures | None
     is_fresh: bool
@@ -51,9 +56,9 @@ def is_measured_at_once(collection: Collection) -> bool:
 
 
 def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Kept[PageFigures]:
-    """Return the figures of a collection's page, and give `collection` their counters and its current state.
+    """Return the figures of a collection's page. Sets the cached counters and the current state on `collection`.
 
-    `facets` are the breakdowns that the page shows. `may_wait` allows measuring in this process where no worker does.
+    `facets` are the breakdowns that the page shows. `may_wait` allows measuring in this process if no worker does it.
     """
     if is_measured_at_once(collection):
         return Kept(measure_page(collection, facets), is_fresh=True)
@@ -65,7 +70,7 @@ def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Kept
 
 
 def fresh_figures(collection: Collection) -> PageFigures:
-    """Return the figures of now, measured in this process unless kept ones are fresh."""
+    """Return up-to-date figures, measured in this process unless the cached ones are fresh."""
     if is_measured_at_once(collection):
         return measure_page(collection, ())
     row, _ = KeptFigures.objects.get_or_create(collection=collection)
@@ -78,8 +83,10 @@ def fresh_figures(collection: Collection) -> PageFigures:
 
 
 def _show(collection: Collection, kept: Kept[PageFigures]) -> Kept[PageFigures]:
-    """Set the kept counters and the current state on `collection`. Fresh figures get the current number of running
-    rollouts: a claim changes no counter."""
+    """Set the cached counters and the current state on `collection`.
+
+    Fresh figures get the current number of running rollouts, because a claim changes no counter.
+    """
     collection.refresh_from_db(fields=STATE)
     if kept.figures is None:
         return kept
@@ -101,12 +108,13 @@ def read_versions(policy_model: PolicyModel) -> Kept[list[VersionReward]]:
 def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
     kept = _decode(row, kind)
     fresh = _as_of_now(row, owner, kept)
-    if fresh is not None and _has_facets(fresh, row):
+    has_facets = not isinstance(fresh, PageFigures) or set(row.facets) <= set(fresh.breakdowns)
+    if fresh is not None and has_facets:
         return Kept(fresh, is_fresh=True, measured_at=row.measured_at)
     if not live_workers() or _waits_in_vain(row):
         if not may_wait:
             return Kept(kept, is_fresh=False, measured_at=row.measured_at)
-        # Nobody else would measure them.
+        # No background job would compute them.
         _measure(row, owner)
         return Kept(_decode(row, kind), is_fresh=True, measured_at=row.measured_at)
     KeptFigures.objects.filter(pk=row.pk, wanted_at__isnull=True).update(wanted_at=timezone.now())
@@ -121,18 +129,14 @@ def _as_of_now(row: KeptFigures, owner: Owner, kept: Any) -> Any:
     return replace(kept, as_of=now) if isinstance(kept, PageFigures) else kept
 
 
-def _has_facets(kept: Any, row: KeptFigures) -> bool:
-    return not isinstance(kept, PageFigures) or set(row.facets) <= set(kept.breakdowns)
-
-
 def _waits_in_vain(row: KeptFigures) -> bool:
-    """Workers may live that do no background jobs."""
+    """Return True if no worker has started in time. There may be workers that run no background jobs."""
     patience = _PATIENCE + SHARE * timedelta(seconds=row.seconds)
     return row.claimed_at is None and row.wanted_at is not None and row.wanted_at < timezone.now() - patience
 
 
 def _decode(row: KeptFigures, kind: Any) -> Any:
-    """None for what is not there, or was kept by a version that knew other figures."""
+    """Return None if nothing is cached or the cache has an older format."""
     try:
         return msgspec.json.decode(row.content, type=kind) if row.content else None
     except msgspec.DecodeError:
@@ -143,7 +147,7 @@ _COUNTERS = ("total", "completed", "failed", "cancelled", "retried", "rewarded",
 
 
 def _count(owner: Owner) -> str:
-    """What changes with every figure: the engine's counters, and the rewards that verifying again has changed."""
+    """Return a fingerprint that changes with every figure: the engine's counters and the applied reverifications."""
     collections = Collection.objects.filter(pk=owner.pk) if isinstance(owner, Collection) else owner.collections.all()
     sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
     applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
@@ -151,8 +155,9 @@ def _count(owner: Owner) -> str:
     return " ".join([f"v{_FORM}", *(f"{name}={value!r}" for name, value in sums.items())])[:300]
 
 
+@background_job(thread="figures", waiting=lambda: KeptFigures.objects.filter(wanted_at__isnull=False))
 def measure_wanted() -> bool:
-    """Background job: measure what somebody waits for the longest; says whether there was any."""
+    """Background job: compute the figures that were requested first. Return True if there were any."""
     now = timezone.now()
     free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _FORSAKEN)
     waiting = KeptFigures.objects.filter(free, wanted_at__isnull=False).select_related("collection", "policy_model")
@@ -165,27 +170,17 @@ def measure_wanted() -> bool:
             try:
                 _measure(row, owner)
             except Error:
-                _give_back(row)
+                # Release the claim so that any worker can try again at once.
+                when_database_answers(partial(KeptFigures.objects.filter(pk=row.pk).update, claimed_at=None))
                 raise
             return True
     return False
 
 
-def _measure_owner(owner: Owner, row: KeptFigures) -> Any:
-    if isinstance(owner, Collection):
-        return measure_page(owner, row.facets)
-    return track_versions(policy_model=owner)
-
-
-def _give_back(row: KeptFigures) -> None:
-    """Let any worker measure them at once."""
-    when_database_answers(lambda: KeptFigures.objects.filter(pk=row.pk).update(claimed_at=None))
-
-
 def _measure(row: KeptFigures, owner: Owner) -> None:
-    # Counted before: what ends meanwhile makes them old, never wrongly fresh.
+    # The counters are read first: rollouts that end meanwhile make the figures stale, never wrongly fresh.
     counted, began = _count(owner), time.monotonic()
-    figures = _measure_owner(owner, row)
+    figures = measure_page(owner, row.facets) if isinstance(owner, Collection) else track_versions(policy_model=owner)
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()
     row.seconds, row.measured_at = time.monotonic() - began, timezone.now()
     row.wanted_at = row.claimed_at = None

@@ -1,4 +1,4 @@
-"""Contrast two collections task by task: which settings differ, is one better, and on which tasks."""
+"""Compare two collections task by task: settings that differ, mean difference, and the tasks that changed."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from apps.tasks.models import Task
 SHOWN = 10
 BINS = 10
 SOLVES = 0.5
-"""A task counts as solved by a collection where at least this share of its rewarded attempts has full marks."""
+"""A collection solves a task if at least this share of its rewarded attempts has full marks."""
 
 # The same task is the same row within one version of a dataset, and the same key across versions.
 _PAIRED = """
@@ -35,9 +35,9 @@ _PAIRED = """
         WHERE one.collection_id = %s AND other.collection_id = %s
     )
 """
-# All figures in one statement, since pairing a million rollouts takes most of its time: rows of a name and numbers.
-# Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 places each way, centred on
-# round values; rewards within 0–1 take all of it.
+# All figures in one statement, because pairing a million rollouts takes most of the time. Each row has a name and
+# numbers. Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 positions on each
+# axis, centred on round values; rewards within 0–1 span all of it.
 _FIGURES = """,
     ends AS (
         SELECT AVG(difference) AS mean, CASE WHEN MIN(one_mean) < MIN(other_mean) THEN MIN(one_mean)
@@ -77,7 +77,7 @@ _DIFFERENCES = "SELECT difference FROM pairs ORDER BY one_task"
 
 
 class GridCell(NamedTuple):
-    """How many tasks have about these mean rewards: `x` and `y` are the middles of a cell."""
+    """The number of tasks in one cell of the grid. `x` and `y` are the mean rewards at its centre."""
 
     x: float
     y: float
@@ -86,7 +86,7 @@ class GridCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A task that both collections attempted; `difference` is the mean reward of the second less that of the first."""
+    """A task that both collections attempted. `difference` is the second mean reward minus the first."""
 
     task: int
     other_task: int
@@ -98,12 +98,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Of the tasks that both collections have rewards for. Differences are those of the second from the first.
+    """Comparison over tasks with rewards in both collections. Differences are second minus first.
 
-    `differs` has the settings that are not the same, as (first, second) by their path. `grid` counts the tasks by the
-    mean rewards of both. `interval` is the mean
-    difference by task with its 95 % interval, None for fewer than two tasks. `newly_solved` and `no_longer_solved`
-    tasks are what `p_value` (McNemar, exact) is of.
+    `differs` maps the paths of different settings to (first, second). `grid` counts tasks by both mean rewards.
+    `interval` is the mean difference by task with its 95 % interval, None for fewer than two tasks. `p_value` is the
+    exact McNemar test of `newly_solved` against `no_longer_solved`.
     """
 
     tasks: int
@@ -122,20 +121,20 @@ class Contrast:
 
 
 class CannotContrast(Refusal, status=409, code="cannot-contrast"):
-    """The two collections have no task in common that could be compared."""
+    """Raised if the two collections have no task in common."""
 
 
 def check_contrast(one: Collection, other: Collection) -> None:
-    """Raises CannotContrast for collections of different datasets."""
+    """Raise CannotContrast for collections of different datasets."""
     if one.dataset_id != other.dataset_id:
         raise CannotContrast(
-            f"{one.label} and {other.label} are of different datasets ({one.dataset.slug} and {other.dataset.slug}): "
-            "choose two of the same."
+            f"{one.label} and {other.label} use different datasets ({one.dataset.slug} and "
+            f"{other.dataset.slug}). Choose two collections of one dataset."
         )
 
 
 def contrast_collections(one: Collection, other: Collection) -> Contrast:
-    """Raises CannotContrast for collections of different datasets."""
+    """Raise CannotContrast for collections of different datasets."""
     check_contrast(one, other)
     pairs, given = pair_tasks(one, other)
     rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
@@ -163,7 +162,7 @@ def contrast_collections(one: Collection, other: Collection) -> Contrast:
 
 
 def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
-    """The values that are not the same in two nested mappings, by their dotted path; None where one has none."""
+    """Return the values that differ between two nested mappings, by dotted path; None stands for a missing value."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in sorted({*one, *other}):
         where, left, right = f"{path}{name}", one.get(name), other.get(name)
@@ -175,7 +174,7 @@ def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str
 
 
 def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
-    """A common table expression `pairs` of the tasks that both have rewards for, and what is given to it."""
+    """Return the common table expression `pairs` of tasks with rewards in both collections, and its parameters."""
     if one.version_id == other.version_id:
         parts = {"same": "r.task_id", "join": "", "known": ""}
     else:
@@ -206,7 +205,7 @@ def _change(row: Sequence[Any], excerpts: Mapping[int, str]) -> Change:
 
 
 def _by_difference(change: Change) -> tuple[float, int]:
-    """The largest first, whichever way."""
+    """Sort key: largest absolute difference first."""
     return -abs(change.difference), change.task
 
 

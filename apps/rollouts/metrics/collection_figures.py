@@ -1,9 +1,8 @@
-"""The figures of a collection, from a handful of aggregate queries: no rollout is loaded to measure it."""
+"""Compute the figures of a collection with a few aggregate queries, without loading rollouts."""
 
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import connection
 from django.db.models import Avg, Count, F, Max, Min
@@ -37,8 +36,10 @@ _TOOLS = {
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionMetrics(Figures):
-    """The figures of all rollouts, and what there is of a whole collection alone: `judge` is None where none was asked,
-    `by_length` are bars of the output tokens with the mean reward in each."""
+    """Figures of a whole collection.
+
+    `judge` is None if no judge was called. `by_length` has the mean reward by number of output tokens.
+    """
 
     histogram: list[dict[str, float | int]]
     tools: list["ToolFigures"]
@@ -48,9 +49,11 @@ class CollectionMetrics(Figures):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeFigures:
-    """What a judge did for a collection. `failed` rollouts have no reward because of it, those among them whose judge
-    contradicted itself are `contradicted`. `agreement` is how often both orders were answered alike, of all
-    comparisons that both were answered in; None where nothing was compared."""
+    """Figures of the judge of a collection.
+
+    `failed` rollouts have no reward because of the judge; `contradicted` of them had contradictory verdicts.
+    `agreement` is the share of comparisons with the same verdict in both orders, or None without comparisons.
+    """
 
     calls: int
     tokens: int
@@ -61,7 +64,7 @@ class JudgeFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolFigures:
-    """The calls of one tool over all completed rollouts; `mean_duration` is seconds a call."""
+    """Calls of one tool over all completed rollouts. `mean_duration` is in seconds per call."""
 
     name: str
     rollouts: int
@@ -72,7 +75,7 @@ class ToolFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class LengthBar:
-    """Rewarded rollouts whose output tokens are in [low, high]."""
+    """Rewarded rollouts with output tokens in [low, high]."""
 
     low: int
     high: int
@@ -82,19 +85,15 @@ class LengthBar:
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
     with consistent_reads():
-        return _measure(collection)
-
-
-def _measure(collection: Collection) -> CollectionMetrics:
-    (part,) = figure(collection, all_under_one())
-    figures = part.figures
-    return CollectionMetrics(
-        **{field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)},
-        histogram=_histogram(collection, figures.min_reward, figures.max_reward),
-        tools=_read_tools(collection),
-        judge=_judge_figures(collection, part.outcomes, rewarded=figures.rewarded),
-        by_length=_read_lengths(collection, max((row["longest"] or 0 for row in part.outcomes), default=0)),
-    )
+        (part,) = figure(collection, all_under_one())
+        figures = part.figures
+        return CollectionMetrics(
+            **{field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)},
+            histogram=_histogram(collection, figures.min_reward, figures.max_reward),
+            tools=_read_tools(collection),
+            judge=_judge_figures(collection, part.outcomes, rewarded=figures.rewarded),
+            by_length=_read_lengths(collection, max((row["longest"] or 0 for row in part.outcomes), default=0)),
+        )
 
 
 def _judge_figures(collection: Collection, outcomes: list[Outcome], *, rewarded: int) -> JudgeFigures | None:
@@ -122,7 +121,7 @@ def _histogram(collection: Collection, low: float | None, high: float | None) ->
         return []
     edges = histogram_edges(low, high)
     width = (edges[-1] - edges[0]) / (len(edges) - 1)
-    # The tolerance keeps a reward that is an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
+    # The tolerance keeps a reward on an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
     place = Floor((F("reward") - edges[0]) / width + 1e-9)
     counts: Counter[int] = Counter()
     rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
@@ -132,7 +131,7 @@ def _histogram(collection: Collection, low: float | None, high: float | None) ->
 
 
 def _read_lengths(collection: Collection, longest: int) -> list[LengthBar]:
-    """The rewarded rollouts in bars of equal width by output tokens; bars that hold none are left out."""
+    """Return rewarded rollouts in bars of equal width by output tokens, without empty bars."""
     if not longest:
         return []
     rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
@@ -145,14 +144,10 @@ def _read_lengths(collection: Collection, longest: int) -> list[LengthBar]:
 
 
 def _read_tools(collection: Collection) -> list[ToolFigures]:
-    """The most called first."""
-    return [
-        ToolFigures(name=name, rollouts=rollouts, calls=calls, errors=errors, mean_duration=seconds / calls)
-        for name, rollouts, calls, errors, seconds in _rows(_TOOLS, collection)
-    ]
-
-
-def _rows(queries: dict[str, str], collection: Collection) -> list[tuple[Any, ...]]:
+    """Return the tools, most called first."""
     with connection.cursor() as cursor:
-        cursor.execute(queries[connection.vendor], [collection.pk])
-        return list(cursor.fetchall())
+        cursor.execute(_TOOLS[connection.vendor], [collection.pk])
+        return [
+            ToolFigures(name=name, rollouts=rollouts, calls=calls, errors=errors, mean_duration=seconds / calls)
+            for name, rollouts, calls, errors, seconds in cursor.fetchall()
+        ]

@@ -1,4 +1,4 @@
-"""The figures of each component of the reward, under each label."""
+"""Figures of each reward component, by label."""
 
 import math
 import statistics
@@ -14,8 +14,8 @@ from apps.gym.metrics.pass_at_k import confidence_interval, sample_std, standard
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.models import Collection
 
-# Verifiers give few different sets of components, so the database counts sets, not their values one by one. Where they
-# are many after all, as with times among them, it is a row for each that comes back.
+# Verifiers usually produce few different sets of components, so the database counts sets instead of single values.
+# Where components vary, as times do, this returns a row per rollout.
 _COMPONENT_SETS = """
     WITH {known}
     SELECT {label}, components, SUM(size) FROM (
@@ -36,12 +36,12 @@ _COMPONENTS_A_QUERY = 20
 _MEANS_A_QUERY = 400
 
 Values = Mapping[str, Counter[float]]
-"""By name of the component, how often each value was given."""
+"""How often each value occurs, by component name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentFigures:
-    """A named component of the reward over all completed rollouts that have it. `confidence` as for the reward."""
+    """A reward component over all completed rollouts that have it. `confidence` is computed as for the reward."""
 
     name: str
     count: int
@@ -52,13 +52,17 @@ class ComponentFigures:
 
 
 def read_components(collection: Collection, labels: Labels) -> dict[str, list[ComponentFigures]]:
-    """By label, in the order of their names."""
+    """Return the figures by label, each list sorted by component name."""
     values: dict[str, dict[str, Counter[float]]] = {label: defaultdict(Counter) for label in labels.names}
     for label, found, count in read_by_label(_COMPONENT_SETS, labels, [collection.pk]):
         for name, value in (orjson.loads(found) if isinstance(found, str) else found).items():
             values[label][name][float(value)] += int(count)
     means = {
-        label: {name: _mean(counted) for name, counted in components.items()} for label, components in values.items()
+        label: {
+            name: math.fsum(value * times for value, times in counted.items()) / counted.total()
+            for name, counted in components.items()
+        }
+        for label, components in values.items()
     }
     clustered = _read_clustered(collection, labels, means)
     return {
@@ -83,12 +87,8 @@ def _component(name: str, values: Counter[float], mean: float, groups: int, squa
     )
 
 
-def _mean(values: Counter[float]) -> float:
-    return math.fsum(value * times for value, times in values.items()) / values.total()
-
-
 def _median(values: Counter[float]) -> float:
-    """Of counted values."""
+    """Return the median of counted values."""
     low, high = (values.total() - 1) // 2, values.total() // 2
     passed, found = 0, []
     for value in sorted(values):
@@ -100,7 +100,7 @@ def _median(values: Counter[float]) -> float:
 def _read_clustered(
     collection: Collection, labels: Labels, means: Mapping[str, Mapping[str, float]]
 ) -> dict[tuple[str, str], tuple[int, float]]:
-    """For each label and component how many tasks have it, and the sum of their squared deviations from its mean."""
+    """Return, by label and component, the number of tasks and the sum of their squared deviations from the mean."""
     names = sorted({name for known in means.values() for name in known})
     found: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     together = max(1, min(_COMPONENTS_A_QUERY, _MEANS_A_QUERY // max(1, len(means))))
@@ -124,13 +124,13 @@ def _read_clustered(
 
 
 def _member(name: str) -> tuple[str, str, str]:
-    """How the database reads a component, how it tells that there is one, and what it is to be given for each."""
+    """Return the SQL for a component's value, the SQL that tests whether it exists, and the parameter of both."""
     if connection.vendor == "postgresql":
         return "(r.components->>%s)::float8", "CASE WHEN jsonb_exists(r.components, %s) THEN 1 END", name
     quoted = orjson.dumps(name).decode()
     if name.isascii() and quoted == f'"{name}"':
         value = "json_extract(r.components, %s)"
         return value, value, f"$.{quoted}"
-    # A quote, a backslash or a line end has no form in SQLite's paths that every version of it reads.
+    # Not all SQLite versions support quotes, backslashes or line ends in JSON paths.
     value = "(SELECT part.value FROM json_each(r.components) AS part WHERE part.key = %s)"
     return value, value, name

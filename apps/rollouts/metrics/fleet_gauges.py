@@ -1,4 +1,4 @@
-"""Read what the fleet does now, for monitoring: as cheap with a million queued rollouts as with none."""
+"""Read the current state of all workers and queues for monitoring. The cost does not grow with the queue."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -11,14 +11,14 @@ from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
 
 KEPT = timedelta(minutes=15)
-"""How long a worker that has ended is still shown, so that its last counts are not missed between two looks."""
+"""How long a stopped worker is still shown, so that a scrape does not miss its last counts."""
 
 OPEN_STATES = (Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED)
 ENDS = ("completed", "failed", "cancelled")
 
 
 class Queue(NamedTuple):
-    """Collections of one state and priority together."""
+    """All collections with the same state and priority."""
 
     state: str
     priority: int
@@ -27,7 +27,10 @@ class Queue(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """`ended` counts rollouts by status, over all collections; `oldest_queued` is in seconds, 0 with none queued."""
+    """State of all workers.
+
+    `ended` counts rollouts by status over all collections. `oldest_queued` is in seconds, 0 if the queue is empty.
+    """
 
     queues: list[Queue]
     oldest_queued: float
@@ -56,11 +59,14 @@ def read_fleet() -> Fleet:
 
 
 def _read_queues() -> list[Queue]:
-    """Queued is what the collections' counters leave: nobody counts the queue's rows. Running rows are few.
+    """Return the queues.
 
-    The counters and the running rows are read one after the other, so a row may for a moment be in neither or in both.
+    Queued rollouts are computed from the counters of collections, because counting queue rows is slow. Running rows are
+    few.
+
+    Counters and running rows are read one after the other, so a row may briefly be counted in neither or both.
     """
-    # By the index of leases, which holds running rows alone; an order, a group or a join would tempt planners elsewhere
+    # Uses the index of leases, which holds only running rows. Ordering, grouping or joining would change the plan.
     held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0).order_by()
     running = Counter(held.values_list("collection_id", flat=True))
     ended = F("completed") + F("failed") + F("cancelled")
@@ -74,9 +80,12 @@ def _read_queues() -> list[Queue]:
 
 
 def _oldest_queued(now: datetime) -> float:
-    """Since its collection was planned. What is paused waits because somebody wants it to, and is not counted."""
+    """Return the age of the oldest queued rollout in seconds since its collection was planned.
+
+    Ignores paused collections.
+    """
     queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
-    # In the order of the index of queued rows, so that planners take it: as claiming does.
+    # The order of the index of queued rows, so that the planner uses it, as claiming does.
     first = Subquery(queued.order_by("lost", "id").values("pk")[:1])
     waiting = Collection.objects.filter(state=Collection.State.RUNNING).annotate(first=first).exclude(first=None)
     since = waiting.aggregate(since=Min("created_at"))["since"]

@@ -1,5 +1,6 @@
-"""The figures of the rollouts under each label, which are all of a collection or a share: made in one way for both."""
+"""Figures of the rollouts under each label. A whole collection is measured as a single label."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,22 +15,26 @@ from apps.gym.metrics.pass_at_k import (
 )
 from apps.rollouts.metrics.attempt_groups import Groups, read_groups
 from apps.rollouts.metrics.components import ComponentFigures, read_components
-from apps.rollouts.metrics.labels import Labels
+from apps.rollouts.metrics.consistent_reads import consistent_reads
+from apps.rollouts.metrics.labels import Facet, Labels, find_labels
 from apps.rollouts.metrics.outcomes import Outcome, Spread, add_up, count_by, mean_over, read_outcomes, read_spreads
 from apps.rollouts.models import Collection, Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Rewards count where there is one: a failed rollout has none and is no zero. Durations are seconds.
+    """Figures of rollouts with one label.
 
-    `tasks` are those with a reward. `confidence` is the 95 % interval of the mean reward, clustered by task;
-    `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never, sometimes, always solved; `tokens` by input and output.
-    Every figure that cannot be known yet is None.
+    Means cover rewarded rollouts only; a failed rollout has no reward and does not count as zero. Durations are in
+    seconds.
 
-    `average_of_k` and `majority_at_k` are keyed like `pass_at_k` (apps.gym.metrics). `components` has the
-    mean of each reward component, `component_figures` the rest of what is known of it. `latency` is the mean of a
-    completed rollout's seconds by phase: model, tools, verify.
+    `tasks` counts tasks with a reward. `confidence` is the 95 % interval of the mean reward, clustered by task.
+    `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never, sometimes and always solved; `tokens` by input and
+    output. A figure is None if it cannot be computed yet.
+
+    `average_of_k` and `majority_at_k` have the same keys as `pass_at_k` (apps.gym.metrics). `components` has the mean
+    of each reward component, `component_figures` its other figures. `latency` has the mean seconds of a completed
+    rollout by phase: model, tools, verify.
     """
 
     rollouts: int
@@ -41,9 +46,9 @@ class Figures:
     mean_reward: float | None
     std: float | None
     median: float | None
-    confidence: tuple[float, float] | None
     min_reward: float | None
     max_reward: float | None
+    confidence: tuple[float, float] | None
     pass_at_1: float | None
     pass_at_k: dict[int, float]
     average_of_k: dict[int, float]
@@ -56,13 +61,13 @@ class Figures:
     tokens: dict[str, int]
     cost: float
     mean_turns: float | None
-    mean_tool_calls: float | None
     mean_duration: float | None
+    mean_tool_calls: float | None
     latency: dict[str, float]
 
 
 class Part(NamedTuple):
-    """The rollouts under one label, and what its figures were counted from."""
+    """Figures of the rollouts with one label, and the counts behind them."""
 
     label: str
     figures: Figures
@@ -70,7 +75,10 @@ class Part(NamedTuple):
 
 
 def figure(collection: Collection, labels: Labels) -> list[Part]:
-    """In the order of the labels. Each kind of figure is a query or two, however many labels there are."""
+    """Return a Part per label, in the order of the labels.
+
+    The number of queries does not depend on the number of labels.
+    """
     outcomes = read_outcomes(collection, labels)
     spreads = read_spreads(collection, labels, outcomes)
     means = {label: spread.mean for label, spread in spreads.items() if spread.mean is not None}
@@ -118,3 +126,35 @@ def _figures(outcomes: list[Outcome], spread: Spread, groups: Groups, components
         mean_duration=mean("duration_sum"),
         latency={phase: mean(f"{phase}_sum") or 0.0 for phase in ("model", "tools", "verify")} if completed else {},
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share(Figures):
+    """Figures of the rollouts with one label. The label is empty for tasks or rollouts without one.
+
+    A group is all attempts at one task; by model version, all attempts that started with the same version.
+    """
+
+    label: str
+
+
+class Breakdown(NamedTuple):
+    """Shares, largest first, and the number of shares left out."""
+
+    shares: list[Share]
+    left_out: int
+
+
+def break_down(collection: Collection, facet: Facet) -> Breakdown:
+    """Return the figures by label. By tag, a task counts once for each of its tags."""
+    with consistent_reads():
+        labels = find_labels(collection, facet)
+        parts = figure(collection, labels)
+    shares = [
+        Share(
+            label=part.label,
+            **{field.name: getattr(part.figures, field.name) for field in dataclasses.fields(part.figures)},
+        )
+        for part in parts
+    ]
+    return Breakdown(sorted(shares, key=lambda share: (-share.rollouts, share.label)), labels.left_out)

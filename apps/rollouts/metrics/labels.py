@@ -1,4 +1,4 @@
-"""Under which labels the rollouts of a collection are counted: all under one, or by split, tag or model version."""
+"""Labels by which the rollouts of a collection are counted: one for all, or split, tag or model version."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -10,11 +10,11 @@ from apps.rollouts.models import Collection
 Facet = Literal["split", "tag", "model_version"]
 FACETS: tuple[Facet, ...] = ("split", "tag", "model_version")
 MAX_LABELS = 100
-"""Labels that one breakdown has: those with the most rollouts."""
+"""Maximum labels of a breakdown; the most frequent are kept."""
 
 _TASK = "JOIN tasks_task t ON t.id = r.task_id"
-# Several tags stand in one text, each on a line. SQLite has no such function, but takes JSON apart: a line end in it is
-# \n, and what looks like one, after a backslash of the text itself, is written otherwise first.
+# Several tags are stored in one text, one a line. SQLite cannot split text, so the text is turned into a JSON array
+# first: backslashes are escaped, and line ends become separators.
 _LINES = {
     "postgresql": """CROSS JOIN LATERAL unnest(
         CASE WHEN btrim(raw, chr(10)) = '' THEN ARRAY[''] ELSE string_to_array(btrim(raw, chr(10)), chr(10)) END
@@ -23,7 +23,7 @@ _LINES = {
         '[' || replace(replace(json_quote(trim(raw, char(10))), '\\', '\u005c'), '\n', '","') || ']'
     ) AS part""",
 }
-# Rollouts are counted by what is stored, before that is taken apart into labels: of that there is less.
+# Rollouts are counted by stored value before values are split into labels, because there are fewer values.
 _LARGEST = """
     SELECT label, rollouts, COUNT(*) OVER () FROM (
         SELECT {label} AS label, SUM(size) AS rollouts FROM (
@@ -35,9 +35,11 @@ _LARGEST = """
 
 
 class Labelling(NamedTuple):
-    """SQL that finds labels. `raw` is what is stored of rollouts `r` once `join` is made, which are grouped `by` it and
-    what follows; `label` is one of those that it holds, once rows with it are joined with their `parts`. Rollouts of
-    one task are grouped by their `version` as well: then `r` may be those groups, too."""
+    """SQL to find labels.
+
+    `raw` is the stored value of rollouts `r` after `join`, grouped by `by`. `label` is one label in it, after joining
+    `parts`. Rollouts of a task are also grouped by `version`; then `r` may be these groups.
+    """
 
     raw: str
     by: str
@@ -48,7 +50,7 @@ class Labelling(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Those that are measured, the largest first, and how many there are besides."""
+    """The measured labels, most frequent first, and the number of other labels."""
 
     labelling: Labelling
     names: Sequence[str]
@@ -79,8 +81,10 @@ def _labelling(facet: Facet) -> Labelling:
 def read_by_label(
     query: str, labels: Labels, given: Sequence[Any], known: Mapping[str, Sequence[float]] | None = None, **parts: str
 ) -> list[tuple[Any, ...]]:
-    """The rows of a query with the places of a Labelling, and with {known}: rows of a label and the numbers `known` of
-    it, called n0, n1 and so on. Without them every label is there, else those that something is known of."""
+    """Return the rows of a query with the placeholders of a Labelling and {known}.
+
+    `known` are rows of a label and its numbers, called n0, n1 and so on; without it, all labels are returned.
+    """
     rows = [(name, *numbers) for name, numbers in (known or dict.fromkeys(labels.names, ())).items()]
     if not rows:
         return []

@@ -1,4 +1,4 @@
-"""Half the 95 % interval of the mean reward of several collections at once, in one query."""
+"""Half-widths of the 95 % intervals of the mean reward of several collections, in one query."""
 
 import time
 from collections import OrderedDict
@@ -10,15 +10,18 @@ from apps.gym.metrics.pass_at_k import Z_95, standard_error_from
 from apps.rollouts.models import Collection
 
 MEASURED = 20_000
-"""Rewards that are read at most: an overview has to be quick. What is larger shows its interval on its own page."""
+"""Maximum number of rewards to read, so that an overview is fast.
+
+Larger collections show the interval on their own page.
+"""
 
 _REMEMBERED = 500
 _SECONDS = 600.0
-# What was measured, by whatever tells a collection's rewards apart. Two rewards that changed places leave their sum as
-# it was, so nothing is believed for ever.
+# The cache key covers all values that change with the rewards of a collection. Two swapped rewards keep the sum, so
+# entries also expire.
 _known: OrderedDict[tuple[object, ...], tuple[float, float | None]] = OrderedDict()
 
-# Deviations are taken from each collection's own mean before they are squared, as in the measuring of one collection.
+# Deviations are taken from each collection's own mean before they are squared, as for a single collection.
 _SPREADS = """
     SELECT groups.collection_id, COUNT(*), SUM((total - size * mean) * (total - size * mean))
     FROM (
@@ -35,8 +38,11 @@ _SPREADS = """
 
 
 def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
-    """By id, clustered by task. Those with rewards of fewer than two tasks are left out, and, from the first on, those
-    that would make it more than MEASURED rewards in all."""
+    """Return the half-widths by collection id, clustered by task.
+
+    Collections with rewards of fewer than two tasks are left out, and, in order, collections that would exceed MEASURED
+    rewards in total.
+    """
     now = time.monotonic()
     margins: dict[int, float | None] = {}
     chosen: dict[int, int] = {}
@@ -46,7 +52,7 @@ def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
             margins[collection.pk] = known
         elif collection.rewarded and sum(chosen.values()) + collection.rewarded <= MEASURED:
             chosen[collection.pk] = collection.rewarded
-    # None at all is asked for as well: a page takes the same queries whatever it shows.
+    # Queried even without ids, so that every page needs the same number of queries.
     ids = list(chosen) or [0]
     with connection.cursor() as cursor:
         cursor.execute(_SPREADS.format(places=", ".join(["%s"] * len(ids))), [*ids, *ids])

@@ -1,4 +1,4 @@
-"""Track the rewards of a policy model from version to version: one aggregate query, however many rollouts there are."""
+"""Rewards of a policy model by version, in one aggregate query."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +10,8 @@ from apps.gym.metrics.pass_at_k import SOLVED, confidence_interval, standard_err
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
-# Deviations are taken from each version's own mean before they are squared: the one-pass formula loses its digits
-# where rewards are large and close.
+# Deviations are taken from each version's own mean before they are squared: the one-pass formula loses precision where
+# rewards are large and close together.
 _VERSIONS = """
     WITH task_groups AS (
         SELECT rollouts_rollout.model_version AS version, rollouts_rollout.task_id AS task, COUNT(*) AS size,
@@ -35,10 +35,10 @@ _VERSIONS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionReward:
-    """What the rollouts that began with one version were worth. `version` is empty where none was said.
+    """Figures of the rollouts that started with one model version. `version` is empty if the model reported none.
 
-    `confidence` is the 95 % interval of the mean, clustered by task; None for fewer than two tasks. `solved` of the
-    `rollouts` have full marks. `first_at` and `last_at` are when the earliest and latest of them ended.
+    `confidence` is the 95 % interval of the mean, clustered by task; None for fewer than two tasks. `solved` counts the
+    rollouts with full marks. `first_at` and `last_at` are the end times of the earliest and the latest.
     """
 
     version: str
@@ -52,7 +52,7 @@ class VersionReward:
 
 
 def track_versions(*, policy_model: PolicyModel, collection: Collection | None = None) -> list[VersionReward]:
-    """The versions in the order in which they were first seen; only those of one collection where it is given."""
+    """Return the versions of a model, optionally within one collection, in order of first appearance."""
     chosen = "rollouts_collection.id = %s AND" if collection else ""
     with connection.cursor() as cursor:
         given = [policy_model.pk, *([collection.pk] if collection else [])]

@@ -1,4 +1,4 @@
-"""How the rollouts under each label ended, what they used, and how their rewards spread."""
+"""How rollouts ended, what they used, and how their rewards spread, by label."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.models import Collection
 
 Outcome = dict[str, Any]
-"""Rollouts that ended alike: `status`, `stop_reason`, `error_kind`, and the figures of _FIGURES."""
+"""Rollouts with the same end: `status`, `stop_reason`, `error_kind`, and the figures of _FIGURES."""
 
 _FIGURES: dict[str, tuple[str, str]] = {
     "count": ("COUNT(*)", "SUM"),
@@ -37,7 +37,7 @@ _FIGURES: dict[str, tuple[str, str]] = {
     ),
     "longest": ("MAX(CASE WHEN r.reward IS NOT NULL THEN r.output_tokens END)", "MAX"),
 }
-"""Each as it is counted of rollouts, and put together of several counts."""
+"""How each figure is counted over rollouts, and how partial counts are combined."""
 _OUTCOMES = f"""
     WITH {{known}}
     SELECT {{label}}, status, stop_reason, error_kind,
@@ -50,8 +50,8 @@ _OUTCOMES = f"""
     ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1, 2, 3, 4
 """  # noqa: S608 (constants alone are formatted in)
 # Equal rewards are counted first. Deviations are taken from each label's own mean before they are squared: the one-pass
-# formula loses its digits where rewards are large and close. The two in the middle are the first that have as many at
-# or below them.
+# formula loses precision where rewards are large and close together. The two middle values are the first ones with at
+# least as many values at or below them.
 _SPREADS = """
     WITH {known}
     SELECT label, SUM(size * (reward - mean) * (reward - mean)),
@@ -70,7 +70,7 @@ _SPREADS = """
 
 
 class Spread(NamedTuple):
-    """Of the rewards under one label."""
+    """Spread of the rewards with one label."""
 
     size: int
     mean: float | None = None
@@ -81,7 +81,7 @@ class Spread(NamedTuple):
 
 
 def read_outcomes(collection: Collection, labels: Labels) -> dict[str, list[Outcome]]:
-    """By label, one for each way in which rollouts ended: one pass over the collection."""
+    """Return the outcomes by label, in one pass over the collection."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     names = ("status", "stop_reason", "error_kind", *_FIGURES)
     for label, *values in read_by_label(_OUTCOMES, labels, [f"%{CONTRADICTION}%", collection.pk]):
@@ -92,7 +92,7 @@ def read_outcomes(collection: Collection, labels: Labels) -> dict[str, list[Outc
 def read_spreads(
     collection: Collection, labels: Labels, outcomes: dict[str, list[Outcome]]
 ) -> defaultdict[str, Spread]:
-    """A second pass over the rewards of these outcomes."""
+    """Return the spread of rewards by label, in a second pass over the rewards."""
     spreads: defaultdict[str, Spread] = defaultdict(lambda: Spread(0))
     for label, rows in outcomes.items():
         if size := add_up(rows, "rewarded"):
@@ -122,7 +122,7 @@ def add_up(rows: Sequence[Outcome], field: str) -> int:
 
 
 def count_by(rows: Sequence[Outcome], field: str) -> dict[str, int]:
-    """The most frequent first."""
+    """Return the number of rollouts by `field`, most frequent first."""
     counts: Counter[str] = Counter()
     for row in sorted(rows, key=lambda row: str(row[field])):
         counts[row[field]] += int(row["count"])

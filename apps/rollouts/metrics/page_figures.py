@@ -1,17 +1,47 @@
-"""All figures of a collection's page, read from one state of the database."""
+"""Compute all figures of a collection's page from one state of the database."""
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.rollouts.metrics.breakdowns import Breakdown, break_down
 from apps.rollouts.metrics.collection_figures import CollectionMetrics, measure_collection
 from apps.rollouts.metrics.consistent_reads import consistent_reads
+from apps.rollouts.metrics.label_figures import Breakdown, break_down
 from apps.rollouts.metrics.labels import Facet
-from apps.rollouts.metrics.reward_sample import Scattered, scatter_rewards
 from apps.rollouts.models import Collection, Rollout
+
+SHOWN = 400
+_MOST_LOOKED_UP = 8_000
+
+
+class Scattered(NamedTuple):
+    rollout: int
+    reward: float
+    output_tokens: int
+
+
+def scatter_rewards(collection: Collection, *, most: int = SHOWN) -> list[Scattered]:
+    """Return up to about `most` rewarded rollouts, drawn at random if there are more, ordered by id."""
+    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by("pk")
+    columns: QuerySet[Any, Any] = rewarded.values_list("pk", "reward", "output_tokens")
+    if collection.rewarded <= most:
+        return [Scattered(*row) for row in columns[:most]]
+    mine = Rollout.objects.filter(collection=collection)
+    first = mine.order_by("pk").values_list("pk", flat=True).first() or 0
+    last = mine.order_by("-pk").values_list("pk", flat=True).first() or 0
+    # Ids that belong to other collections or have no reward do not count, so more are drawn.
+    among = last - first + 1
+    wanted = min(_MOST_LOOKED_UP, among, 1 + round(1.3 * most * among / collection.rewarded))
+    draw = random.Random(collection.pk)
+    ids = draw.sample(range(first, last + 1), wanted)
+    found = [Scattered(*row) for row in columns.filter(pk__in=ids)]
+    return sorted(draw.sample(found, most)) if len(found) > most else found
+
 
 COUNTERS = (
     "total",
@@ -32,10 +62,10 @@ STATE = ("state", "pause_reason", "started_at", "finished_at")
 
 @dataclass(frozen=True, kw_only=True)
 class PageFigures:
-    """Figures that agree with each other. They count everything that was stored before `as_of`.
+    """Consistent figures of everything that was stored before `as_of`.
 
-    `counters` holds the collection's counters by name, `running` is the number of its running rollouts, `points` is the
-    sample that the scatter plot draws.
+    `counters` holds the collection's counters by name, `running` the number of running rollouts, and `points` the
+    sample for the scatter plot.
     """
 
     as_of: datetime
@@ -47,8 +77,10 @@ class PageFigures:
 
 
 def measure_page(collection: Collection, facets: Iterable[Facet]) -> PageFigures:
-    """Measure the figures now, with a breakdown by each of `facets`. Updates the counters and the state of
-    `collection`."""
+    """Measure the figures now, with a breakdown by each of `facets`.
+
+    Updates the counters and the state of `collection`.
+    """
     with consistent_reads():
         as_of = timezone.now()
         collection.refresh_from_db(fields=[*COUNTERS, *STATE])
@@ -63,5 +95,5 @@ def measure_page(collection: Collection, facets: Iterable[Facet]) -> PageFigures
 
 
 def count_running(collection: Collection) -> int:
-    """Return the number of running rollouts. Uses the index of leases, which holds only those."""
+    """Return the number of running rollouts, using the index of leases, which holds only those."""
     return Rollout.objects.filter(collection=collection, status=Rollout.Status.RUNNING, lease__gt=0).count()

@@ -1,4 +1,4 @@
-"""The tasks of two collections by how their rewards differ: lists page by page, and rollouts that show it."""
+"""List the tasks of two collections by reward difference, page by page, with a typical rollout of each side."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from apps.rollouts.models import Collection, Rollout
 Which = Literal["regressed", "improved", "lost", "gained", "same", "all"]
 WHICH: tuple[Which, ...] = ("regressed", "improved", "lost", "gained", "same", "all")
 
-# `lost` and `gained` flipped: solved by one of the two in at least half of its attempts, and not by the other.
+# `lost` and `gained` tasks flipped: one collection solved them in at least half of its attempts, the other did not.
 _CHOSEN: dict[Which, tuple[str, str]] = {
     "regressed": ("difference < -1e-9", "ASC"),
     "improved": ("difference > 1e-9", "DESC"),
@@ -33,7 +33,7 @@ _AFTER = {
 
 
 class Cursor(NamedTuple):
-    """The last change of the page before."""
+    """The last change of the previous page."""
 
     difference: float
     task: int
@@ -55,7 +55,7 @@ class Cursor(NamedTuple):
 def list_changes(
     one: Collection, other: Collection, which: Which, *, after: Cursor | None = None, limit: int = 50
 ) -> list[Change]:
-    """The largest differences first; those that are the same by task; all from the worst to the best."""
+    """Return a page of changes: largest differences first, unchanged tasks by task, all tasks from worst to best."""
     pairs, given = pair_tasks(one, other)
     chosen, order = _CHOSEN[which]
     query = pairs + _LISTED.format(chosen=chosen, order=order, after=_AFTER[order] if after else "")
@@ -74,7 +74,7 @@ def list_changes(
 
 
 def find_witnesses(one: Collection, other: Collection, changes: Sequence[Change]) -> list[tuple[int, int] | None]:
-    """For each task two rollouts that show it: the best one of the better collection, the worst one of the other."""
+    """Return two rollouts for each task: the best of the better collection and the worst of the other."""
     mine = _extremes(one, [change.task for change in changes])
     theirs = _extremes(other, [change.other_task for change in changes])
     witnesses: list[tuple[int, int] | None] = []
@@ -90,7 +90,7 @@ def find_witnesses(one: Collection, other: Collection, changes: Sequence[Change]
 
 
 def _extremes(collection: Collection, tasks: list[int]) -> dict[int, tuple[int, int]]:
-    """The rollouts with the worst and the best reward of each task."""
+    """Return the rollouts with the worst and the best reward of each task."""
     rows = Rollout.objects.filter(collection=collection, task__in=tasks or [0]).rewarded()
     found: dict[int, tuple[int, int]] = {}
     for task, rollout in rows.order_by("task", F("reward"), "pk").values_list("task", "pk"):

@@ -1,4 +1,4 @@
-"""Collections and what becomes of them."""
+"""Collections and their deletion."""
 
 import hashlib
 import json
@@ -9,29 +9,29 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.policies.typed_texts import TypedCharField
+from apps.tasks.deletion_jobs import DeletionJob
 from apps.tasks.models import Dataset, DatasetVersion
 
 LARGEST = 1e308
-"""Both databases can compare with it: what is between it and its negative is neither infinite nor NaN."""
+"""Largest number that both databases can compare. Values within ± LARGEST are neither infinite nor NaN."""
 
 
 class CollectionQuerySet(models.QuerySet["Collection"]):
     def present(self) -> "CollectionQuerySet":
-        """Those that are not on their way out."""
+        """Exclude collections that are being deleted."""
         return self.filter(is_being_deleted=False)
 
     def listed(self) -> "CollectionQuerySet":
-        """Of them, those that nobody has put into the archive."""
+        """Exclude archived collections too."""
         return self.present().filter(archived_at__isnull=True)
 
 
 class Collection(models.Model):
-    """One rollout collection: dataset version × agent × policy model × repeats. Its counters are kept by the engine."""
+    """One rollout collection: dataset version × agent × policy model × repeats. The engine maintains its counters."""
 
     class State(models.TextChoices):
         PLANNING = "planning", "planning"
@@ -42,9 +42,9 @@ class Collection(models.Model):
 
     class PauseReason(models.TextChoices):
         ASKED = "asked", "paused by a user"
-        MAX_SECONDS = "max_seconds", "its time is used up"
-        MAX_TOKENS = "max_tokens", "its tokens are used up"
-        MAX_COST = "max_cost", "its budget is used up"
+        MAX_SECONDS = "max_seconds", "the time limit is reached"
+        MAX_TOKENS = "max_tokens", "the token limit is reached"
+        MAX_COST = "max_cost", "the cost limit is reached"
         QUOTA = "quota", "the quota of a model is exhausted"
 
     name = TypedCharField(max_length=200)
@@ -54,23 +54,23 @@ class Collection(models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="collections")
     policy_model = models.ForeignKey(PolicyModel, on_delete=models.PROTECT, related_name="collections")
     repeats = models.PositiveIntegerField(default=1)
-    limit = models.PositiveIntegerField(null=True, blank=True, help_text="Only the first so many tasks")
+    limit = models.PositiveIntegerField(null=True, blank=True, help_text="Use only the first tasks")
     seed = models.PositiveIntegerField(default=0)
     sampling = models.JSONField(default=dict, blank=True)
     split_repeats = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Rollouts of each task by its split, e.g. {"train": 8}; others get `repeats`',
+        help_text='Rollouts per task by split, e.g. {"train": 8}; other splits use `repeats`',
     )
-    splits = models.JSONField(default=list, blank=True, help_text="Only tasks of one of these splits")
+    splits = models.JSONField(default=list, blank=True, help_text="Only tasks of these splits")
     tags = models.JSONField(default=list, blank=True, help_text="Only tasks that have all of these tags")
     search = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Only tasks with these words in their id or in the beginning of their prompt",
+        help_text="Only tasks with these words in the id or at the start of the prompt",
     )
     prompt_template = models.JSONField(
-        default=dict, blank=True, help_text="In place of the tasks' own prompts: {system, user}, with {gaps}"
+        default=dict, blank=True, help_text="Replaces the task prompts: {system, user}, with {gaps}"
     )
     resume_from = models.ForeignKey(
         "self",
@@ -78,13 +78,13 @@ class Collection(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="resumed_by",
-        help_text="Only what failed, was cancelled or is missing in this earlier collection",
+        help_text="Run only rollouts that failed, were cancelled or are missing in this collection",
     )
-    only_failed = models.BooleanField(default=False, help_text="Of that, only the rollouts that failed there")
+    only_failed = models.BooleanField(default=False, help_text="Run only its failed rollouts")
     priority = models.SmallIntegerField(
         default=0,
         validators=[MinValueValidator(-1000), MaxValueValidator(1000)],
-        help_text="Smaller is claimed first",
+        help_text="Smaller numbers run first",
     )
     concurrency = models.PositiveIntegerField(
         null=True,
@@ -100,33 +100,34 @@ class Collection(models.Model):
     max_attempts = models.PositiveSmallIntegerField(
         default=2,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Attempts at one rollout while models or environments fail; lost workers are counted apart",
+        help_text="Maximum attempts per rollout after failures of models or environments; lost "
+        "workers count separately",
     )
     max_seconds = models.PositiveIntegerField(
         null=True,
         blank=True,
         default=7 * 86_400,
         validators=[MinValueValidator(1)],
-        help_text="Seconds from its first rollout on, after which it is paused",
+        help_text="Seconds from the first rollout until it is paused",
     )
     max_tokens = models.PositiveBigIntegerField(
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Tokens of all its rollouts and their judge, after which it is paused; empty: no limit",
+        help_text="Tokens of rollouts and judge until it is paused; empty: no limit",
     )
     max_cost = models.FloatField(
         null=True,
         blank=True,
         validators=[MinValueValidator(0)],
-        help_text="USD by the prices of its models, after which it is paused; empty: no limit",
+        help_text="USD at the prices of its models until it is paused; empty: no limit",
     )
-    archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="When it was archived")
     is_being_deleted = models.BooleanField(
         default=False, help_text="A worker is deleting it; pages and API no longer show it"
     )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
-    # Null, since two plans without a key have none in common.
+    # Null without a key, so that plans without a key do not collide.
     idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001
     plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the request with that key")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
@@ -136,23 +137,23 @@ class Collection(models.Model):
     completed = models.PositiveIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)
     cancelled = models.PositiveIntegerField(default=0)
-    retried = models.PositiveIntegerField(default=0, help_text="Attempts that failed and were queued again")
+    retried = models.PositiveIntegerField(default=0, help_text="Attempts retried after a failure")
     rewarded = models.PositiveIntegerField(default=0, help_text="Completed with a reward")
     reward_sum = models.FloatField(default=0.0)
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
-    judge_tokens = models.BigIntegerField(default=0, help_text="Read and written by its judge model")
+    judge_tokens = models.BigIntegerField(default=0, help_text="Input and output tokens of the judge model")
     calls_without_usage = models.BigIntegerField(
-        default=0, help_text="Replies of its models that did not tell their tokens: no limit and no cost counts them"
+        default=0, help_text="Replies without token counts; limits and cost leave them out"
     )
-    cost = models.FloatField(default=0.0, help_text="USD of every attempt that ended, its judge included")
+    cost = models.FloatField(default=0.0, help_text="USD of all finished attempts, judge included")
 
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
     )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of its planning")
-    reader = models.UUIDField(null=True, editable=False, help_text="Who came last to read it as a stream")
+    reader = models.UUIDField(null=True, editable=False, help_text="Last reader of its stream")
     left_at = models.DateTimeField(null=True, editable=False, help_text="When the reader of its stream disconnected")
     started_at = models.DateTimeField(null=True, blank=True, help_text="When its first rollout was claimed")
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -162,7 +163,7 @@ class Collection(models.Model):
     class Meta:
         ordering = ["-id"]
         constraints = [
-            # A key is its person's own. Commands have no person, and share one set of keys.
+            # A key belongs to its user. Commands have no user and share one set of keys.
             models.UniqueConstraint(fields=["idempotency_key", "created_by"], name="collection_key_of_a_person"),
             models.UniqueConstraint(
                 fields=["idempotency_key"], condition=Q(created_by__isnull=True), name="collection_key_of_commands"
@@ -186,7 +187,7 @@ class Collection(models.Model):
                 & (Q(max_cost__isnull=True) | Q(max_cost__gte=0, max_cost__lte=LARGEST))
                 & Q(priority__gte=-1000, priority__lte=1000),
                 name="collection_limits_are_possible",
-                violation_error_message="One of its limits cannot be.",
+                violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(
                 condition=Q(cost__gte=0, cost__lte=LARGEST) & Q(reward_sum__gte=-LARGEST, reward_sum__lte=LARGEST),
@@ -207,7 +208,7 @@ class Collection(models.Model):
 
     @property
     def label(self) -> str:
-        """Names are not unique: wherever one of several is meant, the number says which."""
+        """Return a label with the number of the collection, because names are not unique."""
         return f"#{self.pk} {self.name}"
 
     @property
@@ -220,7 +221,7 @@ class Collection(models.Model):
 
     @property
     def snapshot_digest(self) -> str:
-        """SHA-256 of the resolved configuration: the same where two collections ran the same in the same way."""
+        """Return the SHA-256 of the resolved configuration: equal for collections that ran with the same settings."""
         written = json.dumps(self.snapshot, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(written.encode()).hexdigest()
 
@@ -234,37 +235,20 @@ class Collection(models.Model):
 
     @property
     def may_go_on(self) -> bool:
-        """Something of it may still run: of a completed one, what failed may be tried again."""
+        """Return True if rollouts may still run: failed rollouts of a completed collection can be retried."""
         return not self.is_finished or (self.state == self.State.COMPLETED and self.failed > 0)
 
 
-class CollectionDeletion(RetriedJob):
-    """A collection on its way out, with its rollouts and their traces, or only some of its rollouts; the row stays and
-    says how that ended."""
-
-    class State(models.TextChoices):
-        QUEUED = "queued", "waiting for a worker"
-        DELETING = "deleting", "deleting"
-        DONE = "done", "done"
-        FAILED = "failed", "failed"
+class CollectionDeletion(DeletionJob):
+    """The deletion of a collection with its rollouts and traces, or of some of its rollouts."""
 
     collection = models.ForeignKey(Collection, null=True, on_delete=models.SET_NULL, related_name="deletions")
-    chosen = models.JSONField(
-        default=dict, blank=True, help_text="Which of its rollouts; empty: all of them, and the collection with them"
-    )
+    chosen = models.JSONField(default=dict, blank=True, help_text="Rollouts to delete; empty: all, and the collection")
     name = models.CharField(max_length=220, help_text="Name of the deleted object")
-    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    total = models.PositiveIntegerField(default=0, help_text="Rollouts there were")
-    deleted = models.PositiveIntegerField(default=0)
-    message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
+    total = models.PositiveIntegerField(default=0, help_text="Number of rollouts")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
 
-    class Meta:
-        ordering = ["-id"]
+    class Meta(DeletionJob.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["collection"],
@@ -272,14 +256,3 @@ class CollectionDeletion(RetriedJob):
                 name="deletion_of_a_collection_once_at_a_time",
             ),
         ]
-
-    def __str__(self) -> str:
-        return f"deletion of {self.name} ({self.state})"
-
-    @property
-    def is_going_on(self) -> bool:
-        return self.state in {self.State.QUEUED, self.State.DELETING}
-
-    @property
-    def share(self) -> float:
-        return min(1.0, self.deleted / self.total) if self.total else 0.0

@@ -1,4 +1,4 @@
-"""Figures that took long to measure, as they were measured last."""
+"""Cached figures that take long to compute."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,17 +8,17 @@ from apps.rollouts.models.collections import Collection
 
 
 class KeptFigures(models.Model):
-    """Of a collection, or of a policy model by its versions. A worker measures what is `wanted_at`."""
+    """Figures of a collection, or of a policy model by version. A worker computes rows with `wanted_at`."""
 
     collection = models.OneToOneField(Collection, null=True, on_delete=models.CASCADE, related_name="kept_figures")
     policy_model = models.OneToOneField(PolicyModel, null=True, on_delete=models.CASCADE, related_name="kept_figures")
-    facets = models.JSONField(default=list, blank=True, help_text="Breakdowns of a collection that pages have shown")
+    facets = models.JSONField(default=list, blank=True, help_text="Cached breakdowns of a collection")
     counted = models.CharField(max_length=300, blank=True, help_text="Counters at the time of the measurement")
     content = models.TextField(blank=True, help_text="The figures as JSON; empty: never measured")
-    seconds = models.FloatField(default=0.0, help_text="How long measuring took")
+    seconds = models.FloatField(default=0.0, help_text="Duration of the measurement")
     measured_at = models.DateTimeField(null=True, blank=True)
     wanted_at = models.DateTimeField(null=True, blank=True, help_text="When newer ones were requested")
-    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Since when a worker measures them")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker started measuring")
 
     class Meta:
         ordering = ["id"]

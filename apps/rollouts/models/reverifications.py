@@ -1,4 +1,4 @@
-"""Rollouts verified again, and what came of it."""
+"""Reverifications and their results."""
 
 from django.conf import settings
 from django.db import models
@@ -12,7 +12,7 @@ from apps.rollouts.models.rollouts import Rollout
 
 
 class Reverification(RetriedJob):
-    """Rollouts of a collection verified again from their traces, without inference; applied only when somebody asks."""
+    """Reverification of a collection from its traces, without inference. A user applies the results."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -25,22 +25,23 @@ class Reverification(RetriedJob):
 
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="reverifications")
     filters = models.JSONField(default=dict, blank=True, help_text='e.g. {"judge_failures": true}; none: all')
-    forced = models.BooleanField(default=False, help_text="Although its verifier may need the state of the attempt")
-    replays = models.BooleanField(default=False, help_text="The recorded tool calls are made again in a new session")
+    forced = models.BooleanField(
+        default=False, help_text="Re-verify even if the verifier may need the state of the attempt"
+    )
+    replays = models.BooleanField(default=False, help_text="Replay the recorded tool calls in a new session")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far: the fence against a lost worker")
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     total = models.PositiveIntegerField(default=0)
-    verified = models.PositiveIntegerField(default=0, help_text="Rollouts that have a new reward")
-    changed = models.PositiveIntegerField(default=0, help_text="Of them, those whose reward or components are others")
-    failed = models.PositiveIntegerField(default=0, help_text="Rollouts whose verification failed")
+    verified = models.PositiveIntegerField(default=0, help_text="Rollouts with a new reward")
+    changed = models.PositiveIntegerField(default=0, help_text="Rollouts whose reward or components changed")
+    failed = models.PositiveIntegerField(default=0, help_text="Failed verifications")
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so left unchanged")
+    stale = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so not updated")
     cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
     message = models.CharField(max_length=500, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="reverifications"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -56,32 +57,32 @@ class Reverification(RetriedJob):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing happens to it unless somebody asks."""
+        """Return True if verification has ended and the results can be applied."""
         return self.state not in {self.State.QUEUED, self.State.VERIFYING, self.State.APPLYING}
 
 
 class ReverifiedReward(models.Model):
-    """Old and new reward of one rollout; kept as its history. Either the new one is there, or why it is not."""
+    """Old and new reward of one rollout, kept as history. Has either a new reward or the reason why there is none."""
 
     class Fate(models.TextChoices):
         APPLIED = "applied", "applied"
-        STALE = "stale", "the rollout was changed meanwhile"
+        STALE = "stale", "the rollout changed in the meantime"
 
     reverification = models.ForeignKey(Reverification, on_delete=models.CASCADE, related_name="rewards")
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="reverified_rewards")
-    attempt = models.PositiveSmallIntegerField(help_text="The rollout's attempt that was verified again")
+    attempt = models.PositiveSmallIntegerField(help_text="The re-verified attempt of the rollout")
     old_status = models.CharField(max_length=16, choices=Rollout.Status.choices)
     old_reward = models.FloatField(null=True, blank=True)
     old_components = StoredJSONField(default=dict, blank=True)
     new_reward = models.FloatField(null=True, blank=True)
     new_components = StoredJSONField(default=dict, blank=True)
-    difference = models.FloatField(null=True, blank=True, help_text="New − old, where both are there")
+    difference = models.FloatField(null=True, blank=True, help_text="New − old; null unless both exist")
     changed = models.BooleanField(default=False)
     fate = models.CharField(max_length=16, choices=Fate.choices, blank=True, help_text="Empty until it is applied")
     stop_reason = models.CharField(max_length=32, blank=True)
-    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
-    # Text, as in the trace: what a model wrote may hold a zero byte, which no JSON column of PostgreSQL takes.
-    events = models.TextField(blank=True, help_text="Appended to the trace, one event a line: judge calls, verdict")
+    answer = models.CharField(max_length=200, blank=True, help_text="Normalised final answer")
+    # Text, as in the trace: model output may contain a NUL character, which PostgreSQL's JSON rejects.
+    events = models.TextField(blank=True, help_text="Events to append to the trace, one per line: judge calls, verdict")
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
 

@@ -1,4 +1,4 @@
-"""The rows that are the queue, and the events of their attempts."""
+"""Rollouts, whose rows are the queue, and the events of their attempts."""
 
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from apps.tasks.models import Task
 from apps.tasks.parent_spans import span
 
 ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
-"""Read and written together; the two largest numbers that a column takes have a sum that it would not."""
+"""Input and output tokens; capped, because the sum of two maximum values exceeds the column."""
 HAS_ENDED = Q(finished_at__isnull=False)
 UNUSUAL_STOP = ~Q(stop_reason="") & ~Q(stop_reason="answered")
 
@@ -27,20 +27,25 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         return self.filter(status=Rollout.Status.COMPLETED)
 
     def rewarded(self) -> "RolloutQuerySet":
-        """Only what is completed has a reward: to ask for that too would keep the database from the rewards' index."""
+        """Return rollouts with a reward; all of them are completed.
+
+        An extra filter on status would keep the database from using the index on rewards.
+        """
         return self.filter(reward__isnull=False)
 
     def lacking_usage(self) -> "RolloutQuerySet":
-        """Those with replies that did not tell their tokens."""
+        """Return rollouts with replies without token counts."""
         return self.filter(calls_without_usage__gt=0)
 
     def run_by(self, worker_id: int) -> "RolloutQuerySet":
-        """What this worker runs now. The status lets the database use the index of leases."""
+        """Return rollouts running on this worker. Filtering by status lets the database use the lease index."""
         return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
 
     def of_collections(self, collections: QuerySet[Collection], *, version: str = "") -> "RolloutQuerySet":
-        """Those of these collections, for a page in the order of ids; where only those of one version of the policy
-        model are wanted, between the first and the last of them."""
+        """Return rollouts of these collections ordered by id.
+
+        With a version filter, restrict the id range to the first and last rollout of that version.
+        """
         if version:
             return span(self, "collection_id", collections, model_version=version).filter(model_version=version)
         return span(self, "collection_id", collections)
@@ -66,16 +71,16 @@ class Rollout(models.Model):
         db_index=False,  # `rollout_page` begins with it
     )
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="rollouts")
-    repeat = models.PositiveIntegerField(help_text="Which attempt at the task, from 0")
+    repeat = models.PositiveIntegerField(help_text="Repeat number, from 0")
     seed = models.PositiveBigIntegerField(default=0)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far; with `lease`, the fence")
-    failures = models.PositiveSmallIntegerField(default=0, help_text="Attempts that failed and counted")
-    lost = models.PositiveSmallIntegerField(default=0, help_text="How many workers were lost while they ran it")
-    # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims; with `lease`, a fencing token")
+    failures = models.PositiveSmallIntegerField(default=0, help_text="Counted failed attempts")
+    lost = models.PositiveSmallIntegerField(default=0, help_text="Number of workers lost while running it")
+    # No foreign key: a fencing token is compared, never followed, and the hot table needs one index less.
     lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
 
-    model_version = models.CharField(max_length=200, blank=True, help_text="The policy model's version it began with")
+    model_version = models.CharField(max_length=200, blank=True, help_text="Version of the policy model at the start")
     reward = models.FloatField(null=True, blank=True)
     components = StoredJSONField(default=dict, blank=True)
     stop_reason = models.CharField(max_length=32, blank=True)
@@ -86,24 +91,20 @@ class Rollout(models.Model):
     tool_errors = models.PositiveIntegerField(default=0)
     input_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
-    judge_calls = models.PositiveIntegerField(default=0, help_text="Questions to its judge model")
-    judge_tokens = models.PositiveIntegerField(default=0, help_text="Read and written by its judge model")
+    judge_calls = models.PositiveIntegerField(default=0, help_text="Calls of the judge model")
+    judge_tokens = models.PositiveIntegerField(default=0, help_text="Input and output tokens of the judge model")
     calls_without_usage = models.PositiveIntegerField(
-        default=0, help_text="Replies of its models that did not tell their tokens: no limit and no cost counts them"
+        default=0, help_text="Replies without token counts; limits and cost leave them out"
     )
-    cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model and its judge")
-    duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
-    model_time = models.FloatField(
-        default=0.0, help_text="Seconds of it in calls of the policy model, retries included"
-    )
-    tool_time = models.FloatField(default=0.0, help_text="Seconds in tool calls; side by side, they add up to more")
+    cost = models.FloatField(default=0.0, help_text="USD at the prices of policy model and judge")
+    duration = models.FloatField(default=0.0, help_text="Duration of the attempt in seconds")
+    model_time = models.FloatField(default=0.0, help_text="Seconds in calls of the policy model, retries included")
+    tool_time = models.FloatField(default=0.0, help_text="Seconds in tool calls; parallel calls are added")
     verify_time = models.FloatField(default=0.0, help_text="Seconds of verification, judges included")
-    tools = models.JSONField(default=dict, blank=True, help_text="By name of the tool: calls, errors, seconds")
-    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
-    redactions = models.JSONField(
-        default=dict, blank=True, help_text="Credentials that were taken out of its trace, by kind"
-    )
-    flagged = models.BooleanField(default=False, help_text="It had credentials and has not been reviewed since")
+    tools = models.JSONField(default=dict, blank=True, help_text="By tool: calls, errors, seconds")
+    answer = models.CharField(max_length=200, blank=True, help_text="Normalised final answer")
+    redactions = models.JSONField(default=dict, blank=True, help_text="Number of redacted credentials by kind")
+    flagged = models.BooleanField(default=False, help_text="Redacted and not reviewed")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -149,8 +150,8 @@ class Rollout(models.Model):
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
-            # Pages of lists, in the order of ids or of rewards. Of columns in which most rows have the same value only
-            # the others are kept, so that what ends as most do costs the engine few of them.
+            # Pages of lists, ordered by id or reward. Partial indexes on columns with one dominant value exclude it, so
+            # that typical rollouts cost the engine few index entries.
             models.Index(fields=["collection", "id"], name="rollout_page"),
             models.Index(fields=["reward", "id"], condition=Q(reward__isnull=False), name="rollout_best"),
             models.Index(
@@ -170,7 +171,7 @@ class Rollout(models.Model):
             models.Index(
                 fields=["collection", "model_version", "id"], condition=~Q(model_version=""), name="rollout_version_of"
             ),
-            # Orders of the table, and filters by these numbers; within a collection, too.
+            # Sort orders and filters by these numbers, also within a collection.
             models.Index(fields=["turns", "id"], condition=HAS_ENDED, name="rollout_by_turns"),
             models.Index(fields=["tool_calls", "id"], condition=HAS_ENDED, name="rollout_by_calls"),
             models.Index(fields=["duration", "id"], condition=HAS_ENDED, name="rollout_by_duration"),
@@ -183,11 +184,11 @@ class Rollout(models.Model):
 
     @property
     def repeat_number(self) -> int:
-        """Which attempt at its task, as people count: from 1. Programs get `repeat`, from 0."""
+        """Attempt number as shown to users, from 1. `repeat` counts from 0."""
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
-        """The decoded events of the latest attempt, in order; model calls have their packed tokens where asked."""
+        """Return the decoded events of the latest attempt in order; model calls include packed tokens on request."""
         columns = ("payload", "tokens") if tokens else ("payload",)
         rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list(*columns)
         return [decode_event(*row) for row in rows]

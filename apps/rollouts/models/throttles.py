@@ -1,4 +1,4 @@
-"""What is known about endpoints that throttle."""
+"""State of endpoints that throttle."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from apps.policies.models import PolicyModel
 
 
 class Throttle(models.Model):
-    """The flow control of one endpoint, for all workers. An endpoint that never throttled a call has no row."""
+    """Flow control of one endpoint for all workers. An endpoint that never throttled has no row."""
 
     policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""The words of finished rollouts, apart from their traces, so that a text is found in a million of them."""
+"""Words of finished rollouts, separate from traces, for text search in millions of rollouts."""
 
 from typing import Any
 
@@ -9,8 +9,11 @@ from apps.rollouts.models.rollouts import Rollout
 
 
 class DocumentField(models.TextField):  # type: ignore[type-arg]
-    """Words with their places: a tsvector in PostgreSQL; in SQLite the words themselves, in their order, of which a
-    table of FTS5 beside it keeps the index (migration 0017). apps/rollouts/search/word_index.py writes both."""
+    """Words with positions, which the database indexes.
+
+    In PostgreSQL a tsvector; in SQLite the words in order, separated by spaces, indexed by an FTS5 table (see the
+    migration). apps/rollouts/search/word_index.py writes both.
+    """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         return "tsvector" if connection.vendor == "postgresql" else super().db_type(connection)
@@ -18,29 +21,40 @@ class DocumentField(models.TextField):  # type: ignore[type-arg]
 
 @DocumentField.register_lookup
 class Finds(models.Lookup):
-    """`document__finds`: takes what the database's own search takes; see search/filters/text_search.py."""
+    """`document__finds`: the words of a phrase stand next to each other, in this order."""
 
     lookup_name = "finds"
     prepare_rhs = False
+    postgresql = "phraseto_tsquery('simple', %s)"
+    sqlite = '"{}"'
 
     def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
         left, parameters = self.process_lhs(compiler, connection)
-        return f"{left} @@ %s::tsquery", [*parameters, self.rhs]
+        return f"{left} @@ {self.postgresql}", [*parameters, self.rhs]
 
     def as_sqlite(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
         table = compiler.quote_name_unless_alias(self.lhs.alias)
         match = "SELECT rowid FROM rollouts_rolloutwords_fts WHERE rollouts_rolloutwords_fts MATCH %s"
-        return f'{table}."id" IN ({match})', [self.rhs]
+        return f'{table}."id" IN ({match})', [self.sqlite.format(self.rhs)]
+
+
+@DocumentField.register_lookup
+class FindsStart(Finds):
+    """`document__finds_start`: the same, and the last word is a prefix."""
+
+    lookup_name = "finds_start"
+    postgresql = "(phraseto_tsquery('simple', %s)::text || ':*')::tsquery"
+    sqlite = '"{}"*'
 
 
 class RolloutWords(models.Model):
-    """Some of the words of one attempt; a long one has several parts, which overlap."""
+    """Words of one attempt; long texts have several overlapping parts."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="words", db_index=False)
     part = models.PositiveSmallIntegerField(default=0)
     attempt = models.PositiveSmallIntegerField()
     document = DocumentField()
-    is_cut = models.BooleanField(default=False, help_text="There was more than is kept; the last part says so")
+    is_cut = models.BooleanField(default=False, help_text="The text was truncated")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["rollout", "part"], name="words_once_a_part")]
@@ -50,7 +64,7 @@ class RolloutWords(models.Model):
 
 
 class UnindexedRollout(models.Model):
-    """A rollout that ended and whose words no search finds yet. Written with its end, deleted with its words."""
+    """A finished rollout that is not indexed yet. Written with its end, deleted when indexed."""
 
     rollout = models.OneToOneField(Rollout, primary_key=True, on_delete=models.CASCADE, related_name="+")
     attempt = models.PositiveSmallIntegerField()

@@ -1,4 +1,4 @@
-"""Who runs rollouts, and what keeps rollouts from an endpoint that fails."""
+"""Workers, and circuit breakers of failing endpoints."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from apps.policies.models import PolicyModel
 
 
 class Worker(models.Model):
-    """A claimer's identity and lease. A worker that loses its lease takes a new row."""
+    """Identity and lease of a worker. A worker that loses its lease takes a new row."""
 
     class State(models.TextChoices):
         ACTIVE = "active", "active"
@@ -21,15 +21,13 @@ class Worker(models.Model):
 
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
-    group = models.SlugField(max_length=64, blank=True, help_text="Which models and environments it may use")
+    group = models.SlugField(max_length=64, blank=True, help_text="Worker group; selects models and environments")
     seats = models.PositiveIntegerField()
     busy = models.PositiveIntegerField(default=0)
-    backlog = models.PositiveIntegerField(default=0, help_text="Ended rollouts that wait to be stored")
-    trouble = models.CharField(max_length=500, blank=True, help_text="Why it claims nothing, where it cannot")
-    refuses = models.JSONField(default=dict, blank=True, help_text="Collections that it cannot run, by id, and why not")
-    meters = models.JSONField(
-        default=dict, help_text="Its counters since it began, as apps.rollouts.engine.worker_counters has them"
-    )
+    backlog = models.PositiveIntegerField(default=0, help_text="Rollouts waiting to be stored")
+    trouble = models.CharField(max_length=500, blank=True, help_text="Why it cannot claim rollouts")
+    refuses = models.JSONField(default=dict, blank=True, help_text="Collections that it cannot run: id and reason")
+    meters = models.JSONField(default=dict, help_text="Counters since its start (apps.rollouts.engine.worker_counters)")
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     started_at = models.DateTimeField(auto_now_add=True)
     heartbeat_at = models.DateTimeField(default=timezone.now)
@@ -49,18 +47,21 @@ class Worker(models.Model):
 
     @property
     def rate(self) -> float | None:
-        """Attempts ended a second, between its last two beats; None before the second and once it is gone."""
+        """Return finished attempts per second between the last two heartbeats.
+
+        None before the second heartbeat and after the worker stopped.
+        """
         is_going = self.state in {self.State.ACTIVE, self.State.DRAINING}
         rate: float | None = self.meters.get("rate") if is_going else None
         return rate
 
     def is_overdue(self, now: datetime) -> bool:
-        """Says that it lives, but its lease has run out: the next worker to look will declare it lost."""
+        """Return True if the lease expired without a stop: the next check declares the worker lost."""
         return self.state in {self.State.ACTIVE, self.State.DRAINING} and self.lease_expires_at < now
 
 
 class Breaker(models.Model):
-    """What keeps rollouts from an endpoint that fails. No row, or a closed one, lets everything through."""
+    """The circuit breaker of an endpoint. Without a row, or when closed, it allows all calls."""
 
     class State(models.TextChoices):
         CLOSED = "closed", "closed"
@@ -71,10 +72,10 @@ class Breaker(models.Model):
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
     state = models.CharField(max_length=16, choices=State.choices, default=State.CLOSED)
     failures = models.PositiveIntegerField(default=0, help_text="Calls that failed in a row")
-    message = models.CharField(max_length=500, blank=True, help_text="What the last one said")
+    message = models.CharField(max_length=500, blank=True, help_text="Last error message")
     opened_at = models.DateTimeField(null=True, blank=True)
-    retry_at = models.DateTimeField(null=True, blank=True, help_text="When one rollout may try again")
-    cooldown = models.FloatField(default=0.0, help_text="Seconds between the last two such tries")
+    retry_at = models.DateTimeField(null=True, blank=True, help_text="When one rollout may test it")
+    cooldown = models.FloatField(default=0.0, help_text="Seconds between the last two tests")
 
     class Meta:
         constraints = [

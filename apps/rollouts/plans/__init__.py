@@ -1,1 +1,1 @@
-"""Plan collections: which tasks, how often, with what limits."""
+"""Plan collections: tasks, repeats and limits."""

@@ -1,4 +1,4 @@
-"""What a plan would take: rollouts, tokens, cost, time; from earlier collections like it or from its tasks' words."""
+"""Estimate rollouts, tokens, cost and time of a plan, from similar collections or from the words of its tasks."""
 
 from typing import NamedTuple
 
@@ -13,18 +13,18 @@ from apps.rollouts.plans.validation import check_plan
 from apps.tasks.models import DatasetVersion
 
 EARLIER = 5
-"""The latest collections like it that are measured."""
+"""Maximum number of similar collections to measure."""
 MEASURED = 1_000
-"""Of each, the latest rollouts whose duration is looked at."""
+"""Maximum number of latest rollouts per collection whose duration is used."""
 SAMPLED = 200
-"""Tasks whose words are counted, evenly over the version."""
+"""Number of tasks whose words are counted, spread evenly over the version."""
 TOKENS_A_WORD = 1.4
 REPLY_TOKENS = 256
-"""Guessed for a reply where nothing is known, unless its sampling allows fewer."""
+"""Assumed tokens of a reply without data, unless the sampling allows fewer."""
 
 
 class Estimate(NamedTuple):
-    """Tokens and seconds are None where nothing is known of them. `based_on` are ids of collections."""
+    """Tokens and seconds are None if unknown. `based_on` are ids of collections."""
 
     version: DatasetVersion
     tasks: int
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
 
 class _Each(NamedTuple):
-    """What one rollout takes."""
+    """Use of one rollout."""
 
     input_tokens: float
     output_tokens: float
@@ -54,15 +54,15 @@ class _Each(NamedTuple):
 
 
 def estimate_plan(plan: Plan) -> Estimate:
-    """Return what a plan would take. Raises what plan_collection raises for a plan that it refuses."""
+    """Return the estimate. Raises like plan_collection for an invalid plan."""
     checked = check_plan(plan)
     choice = choose_rollouts(checked)
     size = choice.size()
     policy_model = checked.policy_model
     each = _measured(checked) or _guessed(checked, choice)
     if each is None or not size.rollouts:
-        nothing = "" if size.rollouts else "Nothing is to be done."
-        return Estimate(choice.version, *size, None, None, None, None, nothing or "Nothing is known of its tasks.", [])
+        nothing = "" if size.rollouts else "No rollouts to run."
+        return Estimate(choice.version, *size, None, None, None, None, nothing or "No task data to estimate from.", [])
     prices: Prices = policy_model.prices
     read, said = round(each.input_tokens * size.rollouts), round(each.output_tokens * size.rollouts)
     return Estimate(
@@ -78,12 +78,12 @@ def estimate_plan(plan: Plan) -> Estimate:
 
 
 def _measured(plan: Plan) -> _Each | None:
-    """By the latest collections of the dataset with this model, those with this agent first."""
+    """Estimate from the latest collections of the dataset with this model, preferring those with this agent."""
     alike = Collection.objects.present().filter(
         dataset=plan.dataset, policy_model=plan.policy_model, completed__gt=0, started_at__isnull=False
     )
     rows = list(alike.filter(agent=plan.agent).order_by("-pk")[:EARLIER]) or list(alike.order_by("-pk")[:EARLIER])
-    # Every attempt that ended has been counted, those that were tried again too.
+    # All finished attempts are counted, including retried ones.
     ended = sum(row.completed + row.failed for row in rows)
     if not ended:
         return None
@@ -101,7 +101,7 @@ def _measured(plan: Plan) -> _Each | None:
         output_tokens=sum(row.output_tokens for row in rows) / ended,
         judge_cost=max(0.0, sum(judged)) / ended,
         seconds=sum(known) / len(known) if known else None,
-        basis=f"As {ended:,} rollouts of the dataset with this model took ({names}).",
+        basis=f"From {ended:,} rollouts of this dataset and model ({names}).",
         based_on=[row.pk for row in rows],
     )
 
@@ -113,7 +113,7 @@ def _mean_duration(collection: Collection) -> float | None:
 
 
 def _guessed(plan: Plan, choice: Choice) -> _Each | None:
-    """By the words of some tasks, and one reply to each."""
+    """Estimate from the words of some tasks, assuming one reply to each."""
     version = choice.version
     step = max(1, version.task_count // SAMPLED)
     sampled = version.tasks.filter(index__in=range(0, step * SAMPLED, step)).values_list("index", "row_json")
@@ -130,13 +130,17 @@ def _guessed(plan: Plan, choice: Choice) -> _Each | None:
         output_tokens=said,
         judge_cost=0.0,
         seconds=None,
-        basis=f"Guessed: nothing like it has run. The words of {len(words):,} tasks, one reply of {said} tokens each.",
+        basis=f"Rough estimate without earlier rollouts: the words of {len(words):,} tasks and "
+        f"one reply of {said} tokens each.",
         based_on=[],
     )
 
 
 def _seconds(each: _Each, size: Size, plan: Plan) -> float | None:
-    """With as many at once as the narrowest limit lets run: of model, environment, collection, and seats of workers."""
+    """Return the expected seconds.
+
+    Assumes the narrowest concurrency limit: of model, environment, collection, and workers.
+    """
     if each.seconds is None:
         return None
     seats = sum(Worker.objects.filter(state=Worker.State.ACTIVE).values_list("seats", flat=True))

@@ -1,10 +1,11 @@
-"""What people may choose when they plan a collection: the one declaration of form, API and commands."""
+"""Options of a collection plan, in one declaration for form, API and commands."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from apps.agents.models import Agent
-from apps.gym.specs import Option, described
+from apps.gym.specs import Option, described, spec_fields
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset
@@ -12,35 +13,38 @@ from apps.tasks.models import Dataset
 MAX_INTEGER = 2**31 - 1
 MAX_REPEATS = 10_000
 MAX_MARKS = 64
-"""Splits or tags that one plan may name."""
+"""Maximum splits or tags of one plan."""
 _MARK = Option("Name", low=1, length=64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What may be set when a collection is planned and while it runs."""
+    """Options that are set at planning time and can be changed while the collection runs."""
 
     priority: Annotated[int, Option("Priority", "Workers claim smaller numbers first", low=-1000, high=1000)] = 0
     concurrency: Annotated[
         int | None,
         Option(
-            "Rollouts at once",
-            "Over all workers",
+            "Concurrency",
+            "Maximum rollouts in flight over all workers",
             low=1,
             high=MAX_INTEGER,
-            none="as many as the model and the environment allow",
+            none="limited by model and environment",
             example=64,
         ),
     ] = None
     rollout_timeout: Annotated[
         float,
-        Option("Attempt time limit", "An attempt that takes longer ends as timed_out", low=0.1, high=86_400, unit="s"),
+        Option("Attempt time limit", "Longer attempts end as timed_out", low=0.1, high=86_400, unit="s"),
     ] = 1800.0
     max_attempts: Annotated[
         int,
         Option(
             "Attempts per rollout",
-            "Tries while the model or the environment fails; attempts lost with a worker do not count",
+            (
+                "First attempt and retries after failures of the model or environment. Attempts lost with a worker "
+                "do not count."
+            ),
             low=1,
             high=20,
         ),
@@ -49,7 +53,7 @@ class Limits:
         int | None,
         Option(
             "Collection time limit",
-            "Counts from its first rollout; then the collection pauses",
+            "From the first rollout. The collection then pauses.",
             low=1,
             high=3650 * 86_400,
             none="no limit",
@@ -60,7 +64,7 @@ class Limits:
         int | None,
         Option(
             "Token limit",
-            "Input and output tokens of all models, judges included; then the collection pauses",
+            "Input and output tokens of all models, judges included. The collection then pauses.",
             low=1,
             high=2**63 - 1,
             none="no limit",
@@ -71,7 +75,7 @@ class Limits:
         float | None,
         Option(
             "Cost limit",
-            "At the prices of its models; then the collection pauses",
+            "At the prices of the models. The collection then pauses.",
             low=0,
             high=1e12,
             none="no limit",
@@ -83,23 +87,23 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSelection:
-    """Which tasks a collection attempts, and how often."""
+    """Tasks and repeats of a collection."""
 
-    dataset: Dataset = field(metadata=described("Dataset", "Its tasks are attempted"))
+    dataset: Dataset = field(metadata=described("Dataset", "Dataset with the tasks"))
     version: Annotated[
         int | None,
-        Option("Version", "Number of the dataset's version", low=1, high=MAX_INTEGER, none="latest"),
+        Option("Version", "Version number", low=1, high=MAX_INTEGER, none="latest"),
     ] = None
-    repeats: Annotated[int, Option("Repeats", "Rollouts of each task", low=1, high=MAX_REPEATS)] = 1
+    repeats: Annotated[int, Option("Repeats", "Rollouts per task", low=1, high=MAX_REPEATS)] = 1
     limit: Annotated[
         int | None,
-        Option("Task limit", "Only the first so many tasks", low=1, high=MAX_INTEGER, none="all tasks", example=100),
+        Option("Task limit", "Use only the first tasks", low=1, high=MAX_INTEGER, none="all tasks", example=100),
     ] = None
     split_repeats: Annotated[
         dict[str, int],
         Option(
             "Repeats by split",
-            "Rollouts of each task of a split; tasks of other splits get the repeats above",
+            "Rollouts per task of a split. Other splits use the repeats above.",
             length=MAX_MARKS,
             each=Option("Repeats", low=1, high=MAX_REPEATS),
             example={"train": 8, "validation": 2},
@@ -116,13 +120,13 @@ class TaskSelection:
         ),
     ] = field(default_factory=list)
     search: Annotated[
-        str, Option("Words", "Only tasks with these words in their id or at the start of their prompt", length=200)
+        str, Option("Words", "Only tasks with these words in the id or at the start of the prompt", length=200)
     ] = ""
     resume_from: Annotated[
         Collection | None,
         Option(
             "Earlier collection",
-            "Only rollouts that failed, were cancelled or are missing in this collection, on the same version",
+            "Run only rollouts that failed, were cancelled or are missing in this collection",
             none="all rollouts",
         ),
     ] = None
@@ -130,12 +134,12 @@ class TaskSelection:
         Collection | None,
         Option(
             "Unsolved in",
-            "Only tasks that no rollout of this collection solved; it must be of the same dataset version",
+            "Only tasks that this collection did not solve (same dataset version)",
             none="all tasks",
         ),
     ] = None
     only_failed: Annotated[
-        bool, Option("Only failed rollouts", "Of the earlier collection, only rollouts that failed")
+        bool, Option("Only failed rollouts", "Run only the failed rollouts of the earlier collection")
     ] = False
 
 
@@ -143,27 +147,48 @@ class TaskSelection:
 class Plan(TaskSelection, Limits):
     """A collection to be planned: tasks × agent × policy model."""
 
-    agent: Agent = field(metadata=described("Agent", "How the model is prompted, and its limits"))
-    policy_model: PolicyModel = field(metadata=described("Policy model", "The model that makes the rollouts"))
+    agent: Agent = field(metadata=described("Agent", "System prompt, examples and limits"))
+    policy_model: PolicyModel = field(metadata=described("Policy model", "The model that attempts the tasks"))
     prompt_template: Annotated[
         dict[str, str],
         Option(
             "Prompt template",
-            "Replaces the prompts of the tasks; {gaps} are fields of the task, {prompt} is its own user message",
+            "Replaces the task prompts. {gaps} insert task fields, {prompt} the original user message.",
             example={"user": "Solve step by step: {prompt}"},
         ),
     ] = field(default_factory=dict)
-    seed: Annotated[
-        int, Option("Seed", "The same seed gives every rollout the same seed again", low=0, high=MAX_INTEGER)
-    ] = 0
+    seed: Annotated[int, Option("Seed", "Rollout seeds derive from this number", low=0, high=MAX_INTEGER)] = 0
     sampling: Annotated[
         dict[str, Any],
         Option(
             "Sampling", "Overrides the settings of the agent and the model", example={"temperature": 1.0, "top_p": 0.95}
         ),
     ] = field(default_factory=dict)
-    name: Annotated[str, Option("Name", "Left empty: dataset × policy model", length=200)] = ""
+    name: Annotated[str, Option("Name", "Default: dataset × policy model", length=200)] = ""
 
 
 LIMITS = tuple(each.name for each in fields(Limits))
 SELECTED = tuple(each.name for each in fields(TaskSelection) if each.name not in {"dataset", "version"})
+
+
+def plan_again(collection: Collection) -> Plan:
+    """Return the plan of a collection on the dataset version it had. The name is left out."""
+    stored, plan = collection.snapshot.get("plan", {}), {}
+    for name, about in spec_fields(Plan).items():
+        if hasattr(collection, name):
+            plan[name] = getattr(collection, name)
+        elif name in stored:
+            value = stored[name]
+            plan[name] = about.type.objects.filter(pk=value).first() if about.is_row else value
+    return Plan(**{**plan, "version": collection.version.number, "name": ""})
+
+
+def plan_rest(collection: Collection, *, only_failed: bool = False) -> Plan:
+    """Return the plan of the rollouts that failed, were cancelled or are missing in a collection."""
+    return replace(plan_again(collection), resume_from=collection, only_failed=only_failed)
+
+
+def change_plan(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    """Return the plan with changes. With another dataset or earlier collection, the version is dropped."""
+    moved = any(name in changes and changes[name] != getattr(plan, name) for name in ("dataset", "resume_from"))
+    return replace(plan, **{**({"version": None} if moved else {}), **changes})

@@ -4,16 +4,18 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.idempotent_requests import KeyReused
+from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
@@ -22,24 +24,59 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import notify_workers
 from apps.rollouts.plans.plan_spec import LIMITS, Plan
-from apps.rollouts.plans.queueing import Planned, insert_rollouts
 from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts, explain_nothing
 from apps.rollouts.plans.validation import check_plan
 from apps.tasks.models import DatasetVersion
 
+
+class Planned(NamedTuple):
+    """A planned rollout: the fields that differ within its collection."""
+
+    task_id: int
+    repeat: int
+    seed: int
+
+
+def insert_rollouts(*, collection_id: int, status: str, chunk: Sequence[Planned]) -> None:
+    """Store the chunk as queued rows of this collection. All other columns have their defaults."""
+    columns, defaults = _defaults(connection.vendor)
+    given = [collection_id, status, *defaults]
+    names = ", ".join(["collection_id", "status", *columns, "task_id", "repeat", "seed"])
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                f"INSERT INTO rollouts_rollout ({names}) SELECT {', '.join(['%s'] * len(given))}, v.*"  # noqa: S608
+                " FROM unnest(%s::bigint[], %s::int[], %s::bigint[]) v",
+                [*given, *map(list, zip(*chunk, strict=True))],
+            )
+        else:
+            places = ", ".join(["%s"] * (len(given) + len(Planned._fields)))
+            insert = f"INSERT INTO rollouts_rollout ({names}) VALUES ({places})"  # noqa: S608
+            cursor.executemany(insert, [(*given, *planned) for planned in chunk])
+
+
+@cache
+def _defaults(vendor: str) -> tuple[list[str], list[Any]]:
+    """Return the other columns with their defaults for this database: the tables have no defaults."""
+    varying = {"id", "collection_id", "status", *Planned._fields}
+    fields = [field for field in Rollout._meta.concrete_fields if field.column not in varying]
+    defaults = [field.get_db_prep_save(field.get_default(), connection) for field in fields]
+    return [f'"{field.column}"' for field in fields], defaults
+
+
 CHUNK = 2_000
-"""Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+"""Rows per transaction: larger ones would delay heartbeats on SQLite."""
 QUIET = timedelta(minutes=5)
-"""A plan that has not grown for so long has lost its planner."""
+"""A plan without progress for this long has lost its planner."""
 QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
-"""The same where somebody asks for the plan again, with its key: they are likely to know."""
+"""The same limit if a plan is requested again with its key."""
 
 
 _COLUMNS = {field.name for field in Collection._meta.concrete_fields} - {"name", "version"}
 
 
 class PlanConflict(KeyReused, status=409, code="idempotency-key-used"):
-    """The idempotency key belongs to another plan of the same person."""
+    """Raised if the idempotency key belongs to another plan of the same user."""
 
 
 def plan_collection(
@@ -52,11 +89,11 @@ def plan_collection(
 ) -> Collection:
     """Create the collection and its queued rollouts, and notify the workers.
 
-    `task_ids` are the tasks of the version to attempt; left out, all. The same plan with the same key gives the
-    collection that exists; `asked` is the digest of the request where the caller knows it better. Resumed rollouts
-    keep their repeat, and with the same seed their own seed.
+    `task_ids` are tasks of the version; default: all. The same plan with the same key returns the existing collection;
+    `asked` is the digest of the request, if the caller has a better one. Resumed rollouts keep their repeat number, and
+    with the same seed their seed.
 
-    Raises NothingToCollect for a plan without rollouts, PlanConflict for a key of another plan, and ValidationError by
+    Raise NothingToCollect for a plan without rollouts, PlanConflict for a key of another plan, and ValidationError by
     field.
     """
     plan = check_plan(plan)
@@ -104,7 +141,7 @@ def plan_collection(
 
 
 def _say_plan(collection: Collection) -> dict[str, Any]:
-    """For the audit log: what is attempted by whom."""
+    """Return the plan's description for the audit log."""
     return {
         "dataset": collection.dataset.slug,
         "version": collection.version.number,
@@ -115,21 +152,22 @@ def _say_plan(collection: Collection) -> dict[str, Any]:
 
 
 def _describe_choice(plan: Plan) -> dict[str, Any]:
-    """Return the choice of rollouts for the snapshot. Options without a column of their own are kept here alone."""
+    """Return the selection for the snapshot. Options without a column are kept only there."""
     elsewhere = {*LIMITS, "dataset", "agent", "policy_model", "version", "name", "sampling"}
-    # Without unset options of later versions: the digest of a plan that does not use them stays the same.
+    # Without unset options of later versions, so that digests of older plans stay valid.
     return {
         name: value for name, value in _plain(plan).items() if name not in elsewhere and (value or name in _COLUMNS)
     }
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
-    """Return the options by name, rows of the database as their numbers."""
+    """Return the options by name, with database rows as their ids."""
     return {name: value.pk if isinstance(value, Model) else value for name, value in vars(plan).items()}
 
 
+@background_job(waiting=lambda: Collection.objects.filter(state=Collection.State.PLANNING))
 def sweep_plans() -> bool:
-    """Delete one plan whose planner died half-way; True when there was one. A background job."""
+    """Delete one plan whose planner died; return True if there was one. A background job."""
     quiet_since = timezone.now() - QUIET
     dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=quiet_since).first()
     if dead is None:
@@ -139,7 +177,7 @@ def sweep_plans() -> bool:
 
 
 def delete_plan(collection: Collection) -> None:
-    """Delete a collection none of whose rollouts was ever claimed, in chunks as it was made."""
+    """Delete a collection without claimed rollouts, in chunks."""
     while ids := list(collection.rollouts.values_list("pk", flat=True)[:CHUNK]):
         Rollout.objects.filter(pk__in=ids).delete()
         process_exit.check()
@@ -147,7 +185,7 @@ def delete_plan(collection: Collection) -> None:
 
 
 def _queue(collection: Collection, chunk: list[Planned]) -> None:
-    """Store a chunk and count it; once the collection is cancelled, chunks are cancelled from the start."""
+    """Store a chunk and count it. Chunks of a cancelled collection are stored as cancelled."""
     with transaction.atomic():
         state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
         cancelled = state == Collection.State.CANCELLED
@@ -160,14 +198,16 @@ def _queue(collection: Collection, chunk: list[Planned]) -> None:
 
 
 def find_planned(idempotency_key: str | None, digest: str, user: User | None) -> Collection | None:
-    """The collection that stands for this person's key. A plan whose planner died is deleted, so that it can be made
-    anew."""
+    """Return the collection of this user's idempotency key.
+
+    If its planning process died, the plan is deleted so that it can be repeated.
+    """
     mine = Collection.objects.filter(idempotency_key=idempotency_key, created_by=user)
     earlier = mine.first() if idempotency_key else None
     if earlier is None:
         return None
     if earlier.plan_digest and earlier.plan_digest != digest:
-        raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan: choose a new one.")
+        raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan. Use a new key.")
     if earlier.state != Collection.State.PLANNING:
         return earlier
     if earlier.touched_at < timezone.now() - QUIET_TO_ASK_AGAIN:
@@ -177,12 +217,12 @@ def find_planned(idempotency_key: str | None, digest: str, user: User | None) ->
 
 
 def _digest(plan: Plan) -> str:
-    """Return the digest of what was asked for. The limits of the collection may change while it runs."""
+    """Return the digest of the request. The limits of the collection may change while it runs."""
     return hashlib.sha256(orjson.dumps(_plain(plan), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def rollout_seed(seed: int, index: int, repeat: int) -> int:
-    """A 31-bit seed that depends on the collection's seed, the task's position and the repeat alone."""
+    """Return a 31-bit seed that depends only on the collection's seed, the task's position and the repeat."""
     return zlib.crc32(f"{seed}:{index}:{repeat}".encode()) & 0x7FFFFFFF
 
 
@@ -193,7 +233,7 @@ def take_snapshot(
     version: DatasetVersion,
     sampling: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return everything that decides how the rollouts run, as it is now, without secrets."""
+    """Return the current settings that decide how the rollouts run, without secrets."""
     return {
         "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
         "agent": {

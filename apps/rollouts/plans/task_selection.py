@@ -1,4 +1,4 @@
-"""Which tasks of a version a collection attempts, and how often each: read by the chunk, counted by the database."""
+"""Tasks of a version and their repeats: read in chunks, counted by the database."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from apps.rollouts.plans.plan_spec import TaskSelection
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
 
 CHUNK = 2_000
-"""Rollouts that are looked up in an earlier collection at once."""
+"""Number of rollouts to look up in an earlier collection per query."""
 
 
 class Chosen(NamedTuple):
-    """A rollout to be made: which task, its position in the version, and which attempt at it."""
+    """A planned rollout: task, position in the version, and repeat number."""
 
     task_id: int
     position: int
@@ -34,7 +34,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The rollouts that a selection stands for on one version. Retired tasks are never among them."""
+    """The rollouts that a selection describes on one version, without retired tasks."""
 
     selection: TaskSelection
     version: DatasetVersion
@@ -49,7 +49,7 @@ class Choice:
         return bool(chosen.splits or chosen.tags or chosen.search or chosen.unsolved_in)
 
     def tasks(self) -> TaskQuerySet:
-        """In their order."""
+        """Yield the words of a text in order."""
         found = self._unlimited()
         return found[: self.selection.limit] if self.selection.limit else found
 
@@ -71,7 +71,7 @@ class Choice:
         return found
 
     def unknown_splits(self) -> dict[str, list[str]]:
-        """By what names them, splits that no task is in: a typing error would run with other tasks or numbers."""
+        """Return splits without tasks, by option: a typing error would run other tasks or repeats."""
         named = {"splits": set(self.selection.splits), "split_repeats": set(self.selection.split_repeats)}
         if not any(named.values()):
             return {}
@@ -79,7 +79,7 @@ class Choice:
         return {name: sorted(splits - known) for name, splits in named.items() if splits - known}
 
     def rollouts(self) -> Iterator[Chosen]:
-        """In the order of tasks and repeats. Constant memory, however many."""
+        """Yield the rollouts in the order of tasks and repeats, with constant memory."""
         columns = self._unlimited().values_list("index", "pk", "split")
         rows = islice(read_by_key(columns, by="index", size=CHUNK), self.selection.limit)
         most = max([1, self.selection.repeats, *self.selection.split_repeats.values()])
@@ -91,20 +91,20 @@ class Choice:
                         yield Chosen(task_id, index, repeat)
 
     def _left(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
-        """Of the earlier collection: what failed, or else what needs not be made again."""
+        """Return (task, repeat) of the earlier collection's rollouts to repeat with `only_failed`, else to skip."""
         if self.selection.resume_from is None:
             return None
         found = self._earlier().filter(task_id__in=task_ids)
         return set(found.values_list("task_id", "repeat"))
 
     def _earlier(self) -> "RolloutQuerySet":
-        """What waits or runs there is still to come, so it is not made again either."""
+        """Return the rollouts to repeat with `only_failed`, else the ones to skip, with queued and running ones."""
         kept = [Rollout.Status.COMPLETED, Rollout.Status.RUNNING, Rollout.Status.QUEUED]
         statuses = [Rollout.Status.FAILED] if self.selection.only_failed else kept
         return Rollout.objects.filter(collection=self.selection.resume_from, status__in=statuses).order_by()
 
     def size(self) -> Size:
-        """Counted without reading them."""
+        """Return the number of tasks and rollouts, counted by the database."""
         by_split = self._count_by_split()
         tasks = sum(by_split.values())
         planned = sum(count * self.repeats_of(split) for split, count in by_split.items())
@@ -134,11 +134,11 @@ class Choice:
 
 
 NAMED = 20
-"""Versions that a refusal names."""
+"""Maximum number of versions in an error message."""
 
 
 def find_version(dataset: Dataset, number: int) -> DatasetVersion:
-    """Raises ValidationError with the versions there are."""
+    """Return the version. Raise ValidationError with the available versions if it does not exist."""
     ready = DatasetVersion.objects.filter(dataset=dataset, state=DatasetVersion.State.READY).select_related("dataset")
     if version := ready.filter(number=number).first():
         return version
@@ -148,24 +148,24 @@ def find_version(dataset: Dataset, number: int) -> DatasetVersion:
 
 
 class NothingToCollect(Refusal, code="nothing-to-collect"):
-    """The plan has no rollouts: the dataset has no ready version, or no task is left."""
+    """Raised if the plan has no rollouts: no ready version, or no matching task."""
 
 
 def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None = None) -> Choice:
     """Return the rollouts of a selection.
 
-    Raises NothingToCollect for a dataset without a version, and ValidationError by field for an unknown version or
+    Raise NothingToCollect for a dataset without a version, and ValidationError by field for an unknown version or
     unknown splits.
     """
     dataset, earlier = selection.dataset, selection.resume_from
     version = find_version(dataset, selection.version) if selection.version is not None else None
     if earlier and version and version != earlier.version:
-        raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
+        raise ValidationError({"version": [f"{earlier.label} uses {earlier.version}. Leave the version empty."]})
     version = earlier.version if earlier else version or dataset.latest_version()
     if (solver := selection.unsolved_in) and solver.version != version:
-        raise ValidationError({"unsolved_in": [f"{solver.label} is of {solver.version}, this plan of {version}."]})
+        raise ValidationError({"unsolved_in": [f"{solver.label} uses {solver.version}, but this plan uses {version}."]})
     if version is None:
-        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
+        raise NothingToCollect(f"Dataset {dataset.slug} has no version. Upload tasks first.")
     choice = Choice(selection, version, task_ids)
     if unknown := choice.unknown_splits():
         told = {name: [f"{version} has no split {', '.join(splits)}."] for name, splits in unknown.items()}
@@ -174,10 +174,10 @@ def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None 
 
 
 def explain_nothing(choice: Choice) -> str:
-    """Why it holds no rollout."""
+    """Return the reason for an empty selection."""
     if choice.selection.resume_from is not None and choice.tasks().exists():
         what = "failed" if choice.selection.only_failed else "is left to do"
         return f"Nothing of {choice.selection.resume_from.label} {what} among these tasks."
     if choice.is_filtered:
-        return f"No task of {choice.version} has what the filters ask for."
-    return f"{choice.version} × {choice.selection.repeats} repeats holds no rollout."
+        return f"No task of {choice.version} matches the filters."
+    return f"{choice.version} × {choice.selection.repeats} repeats gives no rollouts."

@@ -1,4 +1,4 @@
-"""Refuse impossible plans of collections by field, before anything is stored."""
+"""Reject invalid plans by field before anything is stored."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ def check_limits(limits: Mapping[str, Any]) -> None:
 
 
 def check_plan(plan: Plan) -> Plan:
-    """Return the plan with its texts cleaned and duplicates removed. Raises ValidationError by field."""
+    """Return the plan with its texts cleaned and duplicates removed. Raise ValidationError by field."""
     plan = replace(
         plan,
         sampling=clean_typed_value(plan.sampling) or {},
@@ -40,7 +40,7 @@ def check_plan(plan: Plan) -> Plan:
 
 
 def _find_problems(plan: Plan) -> dict[str, str]:
-    """What concerns several fields, or more than limits."""
+    """Return problems of field combinations and of values other than limits."""
     errors: dict[str, str] = {}
     if problems := find_default_problems(plan.sampling):
         errors["sampling"] = " ".join(problems)
@@ -48,15 +48,16 @@ def _find_problems(plan: Plan) -> dict[str, str]:
     if len(wanted) > 1:
         groups = " and ".join(sorted(wanted))
         errors["policy_model"] = (
-            f"No worker may run this: the model and the environment belong to different worker groups ({groups})."
+            "No worker can run this, because the model and the environment belong to "
+            f"different worker groups ({groups})."
         )
     if problem := _find_template_problem(plan.prompt_template):
         errors["prompt_template"] = problem
     earlier = plan.resume_from
     if earlier is None and plan.only_failed:
-        errors["only_failed"] = "Name the earlier collection whose failed rollouts are meant."
+        errors["only_failed"] = "Give the earlier collection whose failed rollouts to run."
     elif earlier is not None and earlier.dataset_id != plan.dataset.pk:
-        errors["resume_from"] = f"{earlier.label} is of another dataset, {earlier.dataset.slug}."
+        errors["resume_from"] = f"{earlier.label} uses another dataset, {earlier.dataset.slug}."
     elif earlier is not None and (earlier.is_being_deleted or earlier.version.state != DatasetVersion.State.READY):
         errors["resume_from"] = f"{earlier.label} or its tasks are being deleted."
     return errors
@@ -66,7 +67,7 @@ def _find_template_problem(parts: Mapping[str, Any]) -> str:
     try:
         template = msgspec.convert(parts, PromptTemplate)
     except msgspec.ValidationError as wrong:
-        return f"{wrong}. It has the parts system and user, each a text."
+        return f"{wrong}. A prompt template has the texts system and user."
     if problems := find_template_problems(template):
         return " ".join(f"{part}: {problem}" for part, problem in problems.items())
-    return "It holds a zero byte or half a surrogate pair." if find_unstorable(parts) is not None else ""
+    return "It contains a NUL character or an unpaired surrogate." if find_unstorable(parts) is not None else ""

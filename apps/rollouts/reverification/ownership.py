@@ -1,103 +1,75 @@
-"""Who works at a reverification: one worker at a time, fenced by its attempt, and another one when it is lost."""
+"""Ownership of a reverification: one worker at a time works on it, and another takes over if it is lost."""
 
-import logging
 import math
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import claimed, put_back
 from apps.gym import process_exit
 from apps.gym.errors import GymError
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Reverification
+from apps.tasks import fenced_jobs
 
-logger = logging.getLogger(__name__)
-
-MAX_ATTEMPTS = 3
-QUIET = timedelta(minutes=5)
 REFUSED_WAIT = timedelta(minutes=1)
-"""How long a reverification waits whose judge or environment takes no calls for now."""
+"""Wait before continuing a reverification whose judge or environment accepts no calls for now."""
 
 State = Reverification.State
 
 
-class FencedOut(Exception):
-    """Somebody else has taken it over, or cancelled it."""
-
-
 class _TimeIsUp(Exception):
-    """Others wait for this worker: the rest is done later, from where it stopped."""
+    """Raised at the end of a worker's turn, so that its other background jobs can run. Work continues later."""
 
 
 class Owner(NamedTuple):
-    """Whoever works at it now. `write` fails where somebody else does, or it was cancelled.
+    """The worker's ownership of a reverification.
 
-    `until` is a monotonic time after which it is put back between two pieces.
+    `until` is the monotonic time at which the work returns to the queue.
     """
 
     reverification: Reverification
-    attempt: int
-    state: str
+    attempt: fenced_jobs.Attempt
     until: float = math.inf
 
     def pause_here(self) -> None:
-        """Between two pieces: whether to go on. Raises Leaving, or what puts it back."""
+        """Check between two pieces whether to continue. Raise Leaving on shutdown, _TimeIsUp at the end of the turn."""
         process_exit.check()
         if time.monotonic() >= self.until:
             raise _TimeIsUp
 
     def write(self, **fields: Any) -> None:
-        mine = Reverification.objects.filter(pk=self.reverification.pk, attempt=self.attempt, state=self.state)
-        if not mine.update(**{"touched_at": timezone.now(), **fields}):
-            raise FencedOut
+        """Update the row. Raise FencedOut if another worker owns the work or it was cancelled."""
+        self.attempt.write(**fields)
 
 
 def as_owner(reverification: Reverification, state: str, work: Callable[[Owner], None], *, seconds: float) -> None:
-    """Do the work for at most so many seconds; what is left goes back into `state`."""
+    """Run `work` for at most `seconds`, and return unfinished work to `state`."""
     doing = State.VERIFYING if state == State.QUEUED else State.APPLYING
-    attempt = reverification.attempt + 1
-    waiting = Reverification.objects.filter(pk=reverification.pk, state=state, attempt=reverification.attempt)
-    if not waiting.update(state=doing, attempt=attempt, **claimed()):
+    waiting = Reverification.objects.filter(state=state, attempt=reverification.attempt)
+    attempt = fenced_jobs.claim(waiting, reverification.pk, doing=doing, queued=state)
+    if attempt is None:
         return
-    owner = Owner(reverification, attempt, doing, time.monotonic() + seconds)
-    mine = Reverification.objects.filter(pk=reverification.pk, attempt=attempt, state=doing)
-    try:
-        work(owner)
-    except process_exit.Leaving:
-        mine.update(state=state, attempt=attempt - 1)
-        logger.info("reverification %s is left to another worker", reverification.pk)
-    except _TimeIsUp:
-        mine.update(state=state, attempt=attempt - 1)
-    except FencedOut:
-        logger.info("reverification %s was taken over or cancelled", reverification.pk)
-    except Exception as problem:
-        if put_back(mine, problem, state=state, attempt=attempt - 1):
-            return
-        if isinstance(problem, GymError) and problem.refused_by:
-            again = {"retry_at": timezone.now() + REFUSED_WAIT, "message": cut_clean(str(problem), 500)}
-            mine.update(state=state, attempt=attempt - 1, **again)
-            return
-        # The row is where people look for what went wrong; the log keeps the traceback of what is no expected failure.
-        if not isinstance(problem, GymError):
-            logger.exception("reverification %s failed", reverification.pk)
-        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
-        mine.update(state=State.FAILED, message=message, finished_at=timezone.now())
+    with attempt.at_work():
+        try:
+            work(Owner(reverification, attempt, time.monotonic() + seconds))
+        except _TimeIsUp:
+            attempt.hand_back()
+        except GymError as problem:
+            # An expected failure: it is shown on the row.
+            if problem.refused_by:
+                attempt.hand_back(retry_at=timezone.now() + REFUSED_WAIT, message=cut_clean(str(problem), 500))
+            else:
+                attempt.fail(problem)
 
 
 def requeue_quiet() -> None:
-    """Give what lost its worker to another."""
-    quiet = Reverification.objects.filter(touched_at__lt=timezone.now() - QUIET)
-    lost = quiet.filter(Q(state=State.VERIFYING) | Q(state=State.APPLYING, attempt__gt=0))
-    if not lost.exists():
-        return
-    lost.filter(attempt__gte=MAX_ATTEMPTS).update(
-        state=State.FAILED, message=f"Its worker was lost {MAX_ATTEMPTS} times.", finished_at=timezone.now()
-    )
-    lost.filter(state=State.VERIFYING).update(state=State.QUEUED)
-    # An application goes on where it stopped: each rollout is changed in one transaction with its mark.
-    lost.filter(state=State.APPLYING).update(attempt=0)
+    """Requeue reverifications whose worker was lost."""
+    fenced_jobs.requeue_quiet(Reverification.objects.filter(state=State.VERIFYING), queued=State.QUEUED)
+    # Applying continues where it stopped: each rollout is marked in the transaction that changes it.
+    quiet = timezone.now() - fenced_jobs.QUIET
+    lost = Reverification.objects.filter(state=State.APPLYING, attempt__gt=0, touched_at__lt=quiet)
+    if lost.exists():
+        lost.update(attempt=0)

@@ -1,4 +1,4 @@
-"""Verify the rollouts of a reverification again, chunk by chunk, and keep old and new reward of each."""
+"""Verify the rollouts of a reverification again in chunks, and store the old and new reward of each."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ from apps.rollouts.models import Collection, Reverification, ReverifiedReward, R
 from apps.rollouts.reverification.ownership import Owner
 
 CHUNK = 100
-"""Rollouts verified together, and stored in one transaction."""
+"""Rollouts that are verified together and stored in one transaction."""
 IN_FLIGHT = 32
 SIGN_OF_LIFE_SECONDS = 2.0
 GIVEN_UP = 50
-"""Failures of the environment in a row after which the rest is not tried."""
+"""Consecutive failures of the environment after which the reverification fails."""
 SAME = 1e-9
 FAILED_BY_VERIFIER = ("judge_error", "verifier_error")
 
@@ -45,7 +45,7 @@ State = Reverification.State
 
 
 def select_rollouts(collection: Collection, filters: dict[str, Any]) -> QuerySet[Rollout]:
-    """The rollouts that pass: attempts that reached their verifier, whatever it said."""
+    """Return the rollouts that match the filters and reached their verifier, even if it failed."""
     reached = Q(status=Rollout.Status.COMPLETED) | Q(status=Rollout.Status.FAILED, error_kind__in=FAILED_BY_VERIFIER)
     rollouts = Rollout.objects.filter(reached, collection=collection)
     if filters.get("judge_failures"):
@@ -69,13 +69,13 @@ class _Piece(NamedTuple):
 
 
 def rescore_rollouts(owner: Owner) -> None:
-    """Raises FencedOut, Leaving, and GymError where the environment cannot be used."""
+    """Verify all selected rollouts. Raise FencedOut, Leaving, or GymError if the environment cannot be used."""
     reverification = Reverification.objects.select_related("collection__environment__judge_model").get(
         pk=owner.reverification.pk
     )
     environment = reverification.collection.environment
     throttles = Throttles()
-    # One loop for all of it, since connections belong to a loop; the database is asked outside of it.
+    # One event loop for all chunks, because connections belong to a loop. Database queries run outside the loop.
     with asyncio.Runner() as runner:
         outbound, server = runner.run(_connect(environment, throttles, replays=reverification.replays))
         try:
@@ -111,8 +111,9 @@ def _verify_chunks(
     while chunk := list(chosen.filter(pk__gt=last)[:CHUNK]):
         pieces = [_piece(rollout, template) for rollout in chunk]
         verdicts = _verify_chunk(owner, reverification, server, runner, pieces)
-        refused = next((place for place, verdict in enumerate(verdicts) if _is_refused(verdict)), len(verdicts))
-        # Neither a long pause nor an exhausted quota says anything about these rollouts: they are verified again later.
+        held = [isinstance(one.error, GymError) and bool(one.error.refused_by) for one in verdicts]
+        refused = [*held, True].index(True)
+        # A long pause or an exhausted quota is no result: these rollouts are verified again later.
         _store(owner, reverification, pieces[:refused], verdicts[:refused])
         if refused < len(verdicts):
             raise verdicts[refused].error or AssertionError
@@ -120,16 +121,12 @@ def _verify_chunks(
         for verdict in verdicts:
             broken = broken + 1 if isinstance(verdict.error, EnvironmentFault) else 0
             if broken >= GIVEN_UP:
-                raise EnvironmentFault(f"given up after {GIVEN_UP} failures in a row: {verdict.error}")
+                raise EnvironmentFault(f"stopped after {GIVEN_UP} failures in a row: {verdict.error}")
         owner.pause_here()
 
 
-def _is_refused(verdict: Verdict) -> bool:
-    return isinstance(verdict.error, GymError) and bool(verdict.error.refused_by)
-
-
 def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:
-    # What stands behind the attempt's own end is of earlier reverifications.
+    # Events after the end of the attempt belong to earlier reverifications.
     events = rollout.trace()
     row = ask_as_planned(template, rollout.task.row)
     return _Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
@@ -142,8 +139,10 @@ def _verify_chunk(
     runner: asyncio.Runner,
     pieces: Sequence[_Piece],
 ) -> list[Verdict]:
-    """The verdicts, in order. A judge may take minutes: the row is told that somebody is at it, and asked whether it
-    still shall be."""
+    """Return the verdicts in the order of the rollouts.
+
+    A judge may take minutes, so this renews the heartbeat and checks for cancellation meanwhile.
+    """
     tasks = runner.run(_start(pieces, server, reverification))
     try:
         while runner.run(_wait(tasks)):
@@ -177,7 +176,7 @@ async def _start(
 
 
 async def _wait(tasks: Sequence[asyncio.Task[Verdict]]) -> bool:
-    """Whether some go on after a sign of life is due."""
+    """Wait until the next heartbeat is due. Return True if some tasks are still running."""
     _, going_on = await asyncio.wait(tasks, timeout=SIGN_OF_LIFE_SECONDS)
     return bool(going_on)
 
@@ -238,6 +237,6 @@ def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> 
 
 
 def _differ(rollout: Rollout, components: dict[str, float]) -> bool:
-    """Whether components that both have are others; one that only one side names is no change of the reward."""
+    """Return True if a component that both rewards have differs. Components of one side only do not count."""
     old = rollout.components or {}
     return any(abs(float(old[name]) - value) > SAME for name, value in components.items() if name in old)

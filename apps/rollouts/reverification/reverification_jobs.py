@@ -1,6 +1,5 @@
-"""Verify stored rollouts again, without inference: ask for it, drop it, apply it, and do what waits."""
+"""Queue, cancel, apply and run reverifications: verify stored rollouts again, without inference."""
 
-import math
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -9,96 +8,84 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
+from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due
 from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.errors import EnvironmentFault
-from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.request_refusals import Refusal
 from apps.gym.resources.protocol import ReverifyMode
+from apps.gym.specs import spec_fields, spec_problems
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.models import Collection, Reverification
 from apps.rollouts.reverification.ownership import as_owner, requeue_quiet
 from apps.rollouts.reverification.rescoring import rescore_rollouts, select_rollouts
+from apps.rollouts.reverification.reverification_spec import ReverificationFilters, ReverificationOrder
 from apps.rollouts.reverification.reward_application import write_rewards
 
-FILTERS = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind", "ids")
-MAX_IDS = 1_000
 TURN_SECONDS = 20.0
-"""How long a worker stays with one while its other background jobs wait."""
+"""How long a worker works on one reverification while other background jobs wait."""
 
 State = Reverification.State
 
 
 class ReverifyRefused(Refusal, code="reverify-refused"):
-    """This cannot be verified again as it was asked; `argument` is the one to change."""
+    """Raised if this reverification is not possible. `argument` is the field to change."""
 
 
 class CannotApply(Refusal, status=409, code="cannot-apply"):
-    """The reverification is in no state for what was asked."""
+    """Raised if the reverification cannot be applied in its current state."""
 
 
-def queue_reverification(
-    *,
-    collection: Collection,
-    filters: dict[str, Any] | None = None,
-    force: bool = False,
-    replay: bool = False,
-    user: User | None = None,
-) -> Reverification:
-    """A reverification that a worker does. Its rollouts are those that were verified, and those whose verifier failed.
+def queue_reverification(order: ReverificationOrder, *, user: User | None = None) -> Reverification:
+    """Queue a reverification and return it.
 
-    Filters: `judge_failures` (only what failed with `judge_error`), `min_reward`, `max_reward`, `stop_reason`,
-    `error_kind`, `ids`. Raises ReverifyRefused: for an environment that verifies nothing, whose verifier needs the
-    state of the attempt (unless forced, or its tool calls are replayed), or where no rollout is left.
+    Raise ReverifyRefused if the environment has no verifier, if its verifier needs the state of the attempt (unless
+    forced, or its tool calls are replayed), or if no rollout matches.
     """
-    given = _checked_filters(filters or {})
+    given, collection = _checked_filters(order.filters), order.collection
     environment = collection.environment
     if not environment.verifies:
-        raise ReverifyRefused(f"{environment} leaves the judgement to people: there is no verifier to ask.")
+        raise ReverifyRefused(f"{environment} has no verifier. Its rollouts are reviewed by people.")
     if collection.state == Collection.State.PLANNING:
         raise ReverifyRefused(f"{collection.label} is still being planned.")
     total = select_rollouts(collection, given).count()
     if not total:
-        raise ReverifyRefused("No rollout of this collection passes these filters.", "filters")
-    if not (force or replay):
+        raise ReverifyRefused("No rollout of this collection matches these filters.", "filters")
+    if not (order.force or order.replay):
         _check_mode(environment)
     with transaction.atomic():
         reverification = Reverification.objects.create(
-            collection=collection, filters=given, forced=force, replays=replay, total=total, created_by=user
+            collection=collection,
+            filters=given,
+            forced=order.force,
+            replays=order.replay,
+            total=total,
+            created_by=user,
         )
         record(user=user, action="reverification.create", target=f"collection {collection.pk}", rollouts=total)
     return reverification
 
 
 def _checked_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    if unknown := sorted(set(filters) - set(FILTERS)):
-        raise ReverifyRefused(f"There is no filter {', '.join(unknown)}: {', '.join(FILTERS)}.", "filters")
-    for name in ("min_reward", "max_reward"):
-        value = filters.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if value is not None and not is_number:
-            raise ReverifyRefused(f"{name} is a finite number.", "filters")
-    for name in ("stop_reason", "error_kind"):
-        if not isinstance(filters.get(name, ""), str):
-            raise ReverifyRefused(f"{name} is text.", "filters")
-    if not isinstance(filters.get("judge_failures", False), bool):
-        raise ReverifyRefused("judge_failures is true or false.", "filters")
-    ids = filters.get("ids", [])
-    if not isinstance(ids, list) or len(ids) > MAX_IDS or not all(type(one) is int and 0 < one < 2**63 for one in ids):
-        raise ReverifyRefused(f"ids are a list of at most {MAX_IDS:,} numbers of rollouts.", "filters")
-    return {name: value for name, value in filters.items() if value not in (None, "", False, [])}
+    known = spec_fields(ReverificationFilters)
+    if unknown := sorted(set(filters) - set(known)):
+        raise ReverifyRefused(f"Unknown filter: {', '.join(unknown)}. Choose from: {', '.join(known)}.", "filters")
+    given = {name: value for name, value in filters.items() if value is not None}
+    for name, problem in spec_problems(ReverificationFilters, given).items():
+        raise ReverifyRefused(f"{name}: {problem}", "filters")
+    return {name: value for name, value in given.items() if value is not False and value not in ("", [])}
 
 
 def _check_mode(environment: Environment) -> None:
     mode = async_to_sync(_ask_mode)(environment)
     if mode == "stateless":
         return
-    why = "needs the state of the attempt" if mode == "unsupported" else "does not say that it needs no state"
+    why = "needs the state of the attempt" if mode == "unsupported" else "does not declare that it needs no state"
     raise ReverifyRefused(
-        f"The verifier of {environment} {why}: verified from the trace alone, attempts may get rewards that they did "
-        "not earn. Replay the tool calls, or force it.",
+        f"The verifier of {environment} {why}, so rewards from the trace alone can be wrong. Replay "
+        "the tool calls, or force re-verification.",
         "force",
     )
 
@@ -106,15 +93,18 @@ def _check_mode(environment: Environment) -> None:
 async def _ask_mode(environment: Environment) -> ReverifyMode:
     outbound = open_outbound()
     try:
-        return await ask_reverify_mode(connect_environment(environment, outbound))
+        return await connect_environment(environment, outbound).reverify_mode()
     except EnvironmentFault as fault:
         raise ReverifyRefused(str(fault)) from None
     finally:
         await outbound.close()
 
 
+@background_job(
+    waiting=lambda: Reverification.objects.filter(state__in=[State.QUEUED, State.VERIFYING, State.APPLYING])
+)
 def continue_reverification() -> bool:
-    """Background job: verify or apply what waits, the longest untouched first. Return whether there was any."""
+    """Background job: verify or apply the reverification that has waited longest. Return True if there was one."""
     requeue_quiet()
     waiting = Reverification.objects.filter(is_due(), Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
     reverification = waiting.order_by("touched_at", "id").first()
@@ -126,7 +116,7 @@ def continue_reverification() -> bool:
 
 
 def cancel_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:
-    """Drop it, while it is verified or before it is applied. Cancelling twice is once."""
+    """Cancel a reverification that is not applied yet. Idempotent."""
     open_ones = Reverification.objects.filter(
         pk=reverification.pk, state__in=[State.QUEUED, State.VERIFYING, State.READY]
     )
@@ -140,7 +130,7 @@ def cancel_reverification(*, reverification: Reverification, user: User | None =
 
 
 def apply_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:
-    """Let a worker write the new rewards onto the rollouts. Applying twice is once."""
+    """Queue the new rewards to be written to the rollouts. Idempotent."""
     ready = Reverification.objects.filter(pk=reverification.pk, state=State.READY)
     with transaction.atomic():
         if ready.update(state=State.APPLYING, attempt=0, touched_at=timezone.now()):

@@ -1,4 +1,4 @@
-"""Give rollouts the new rewards of a reverification, each in one step with its trace and its collection's counters."""
+"""Write the new rewards of a reverification to the rollouts, each in one transaction with its trace and counters."""
 
 from django.db import transaction
 from django.db.models import F, Max
@@ -14,13 +14,13 @@ from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.search.word_index import mark_unindexed
 
 CHUNK = 100
-"""Rollouts a transaction."""
+"""Rollouts per transaction."""
 
 Fate = ReverifiedReward.Fate
 
 
 def write_rewards(owner: Owner) -> None:
-    """Raises FencedOut and Leaving."""
+    """Write all new rewards. Raise FencedOut or Leaving."""
     collection_id = owner.reverification.collection_id
     left = owner.reverification.rewards.filter(changed=True, fate="").order_by("pk")
     while chunk := list(left[:CHUNK]):
@@ -34,7 +34,7 @@ def write_rewards(owner: Owner) -> None:
 
 
 def _apply_one(reward: ReverifiedReward, collection_id: int) -> str:
-    """Give the rollout its new reward, unless it is no longer as it was verified."""
+    """Set the new reward, unless the rollout changed since it was verified."""
     as_it_was = Rollout.objects.filter(pk=reward.rollout_id, attempt=reward.attempt, status=reward.old_status)
     was = {"reward__isnull": True} if reward.old_reward is None else {"reward": reward.old_reward}
     changed = as_it_was.filter(**was).update(

@@ -1,4 +1,4 @@
-"""What a reverification would change, or has: counts, means and a histogram, from a few aggregate queries."""
+"""Summarize what a reverification changes: counts, means and a histogram, from a few aggregate queries."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ BINS = 10
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """`histogram` counts the differences new − old of the changed rewards. Means are over what has both rewards."""
+    """`histogram` counts the differences new − old of changed rewards. Means cover rollouts with both rewards."""
 
     total: int
     verified: int
@@ -59,7 +59,7 @@ def _histogram(changed: QuerySet[ReverifiedReward]) -> list[dict[str, float | in
     ends = changed.aggregate(low=Min("difference"), high=Max("difference"))
     if ends["low"] is None:
         return []
-    # Zero is always in sight, so that better and worse are told by their side of it.
+    # Zero is always visible, so that readers see which side is better.
     low, high = min(ends["low"], 0.0), max(ends["high"], 0.0)
     width = (high - low or 1.0) / BINS
     place = Floor((F("difference") - low) / width + 1e-9)

@@ -1,10 +1,17 @@
-"""Keyset paging: a page is found by the last row of the one before, so the millionth row is as near as the first."""
+"""Keyset pagination of rollouts, and the list of sort orders for pages and API.
+
+Each page continues after the last row of the previous one, so every page takes the same time.
+"""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
+
+from apps.rollouts.models import ALL_TOKENS, Rollout
+from apps.rollouts.search.filters.filter_grammar import Term, Text
 
 Row = TypeVar("Row", bound=Model)
 PAGE_ROWS = 50
@@ -18,11 +25,12 @@ class Page(Generic[Row]):
 
 
 def page_by_id(rows: QuerySet[Row], after: str, *, descending: bool = True, size: int = PAGE_ROWS) -> Page[Row]:
-    """Pages in the order of ids. A cursor that is none starts at the first page."""
+    """Return a page in the order of ids. An invalid cursor returns the first page."""
     last = _number(after)
     if last is not None:
         rows = rows.filter(pk__lt=last) if descending else rows.filter(pk__gt=last)
-    return _page(rows.order_by("-pk" if descending else "pk"), size, last is None, lambda row: str(row.pk))
+    found = list(rows.order_by("-pk" if descending else "pk")[: size + 1])
+    return _cut(found, size, last is None, lambda row: str(row.pk))
 
 
 def page_by_column(
@@ -36,10 +44,10 @@ def page_by_column(
     without_values: bool = True,
     size: int = PAGE_ROWS,
 ) -> Page[Row]:
-    """Pages in the order of a column of numbers, rows without a value last; ids break ties. Cursor: `value~id`.
+    """Return a page sorted by a number column, rows without a value last; ids break ties. Cursor: `value~id`.
 
-    A row has no value where the column `marker` is null, which is the same column unless another is named.
-    `with_values=False` says that none of the rows has a value, `without_values=False` that all of them have one.
+    A row has no value if the column `marker` is null; by default this is the same column. `with_values=False` means
+    that no row has a value, `without_values=False` that all rows have one.
     """
     value_text, _, id_text = after.partition("~")
     last, value = _number(id_text), _float(value_text)
@@ -48,7 +56,7 @@ def page_by_column(
     marker = marker or column
     valued = rows.filter(**{f"{marker}__isnull": False}).order_by(f"{sign}{column}", f"{sign}pk")
     parts: list[QuerySet[Row]] = []
-    # Each part is one range of an index; said in one condition with OR, it would be a walk over all that came before.
+    # Each part is one range of an index. A single condition with OR would scan all earlier rows.
     if last is None:
         parts += [valued]
     elif value is not None:
@@ -63,10 +71,6 @@ def page_by_column(
         if len(found) <= size:
             found += part[: size + 1 - len(found)]
     return _cut(found, size, last is None, lambda row: _cursor(row, column, marker))
-
-
-def _page(rows: QuerySet[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
-    return _cut(list(rows[: size + 1]), size, is_first, cursor)
 
 
 def _cut(found: list[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
@@ -89,3 +93,47 @@ def _float(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+_ENDED = {Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """A sort order. `values` are the compared values; `marker` is null for rows without a value, which come last."""
+
+    values: Any
+    marker: str = "finished_at"
+
+
+SORTS: dict[str, Sort] = {
+    "reward": Sort(F("reward"), "reward"),
+    "steps": Sort(F("turns")),
+    "calls": Sort(F("tool_calls")),
+    "tokens": Sort(ALL_TOKENS),
+    "seconds": Sort(F("duration")),
+    "cost": Sort(F("cost")),
+}
+"""Sort orders besides `id`, by filter key. Each has its own index: see Rollout.Meta."""
+
+
+def expect_values(sort: Sort, terms: Iterable[Term]) -> tuple[bool, bool]:
+    """Return whether a filter can match rows with a value, and rows without one.
+
+    Searching for rows that do not exist costs a scan.
+    """
+    some, none = True, True
+    for term in terms:
+        if term.negated:
+            continue
+        statuses = {value.text for value in term.values if isinstance(value, Text)}
+        if term.key == "reward":
+            none = False
+        elif term.key == "error":
+            some = some and sort.marker != "reward"
+        elif term.key == "status" and sort.marker == "reward":
+            some = some and Rollout.Status.COMPLETED in statuses
+        elif term.key == "status":
+            some = some and bool(statuses & _ENDED)
+            none = none and not statuses <= _ENDED
+    return some, none

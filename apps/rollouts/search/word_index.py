@@ -1,14 +1,14 @@
-"""Index the words of rollouts that ended, in the background: their ends only leave a row that says so.
+"""Build the full-text index in the background, in chunks. Finishing a rollout only queues it.
 
-Redacted text alone is read, since no other is stored. Of each rollout the first SEARCH_WORDS words are kept.
+Only redacted text is indexed, because no other is stored. The first SEARCH_WORDS words of each rollout are kept.
 """
 
 import itertools
 import logging
 from collections.abc import Collection as Some
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from django.conf import settings
@@ -16,39 +16,77 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import when_database_answers
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.outages import is_transient
 from apps.gym import process_exit
 from apps.gym.traces.event_texts import texts_of
 from apps.gym.traces.events import decode_event
-from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
-from apps.rollouts.search.filters.search_words import BREAK, split_words
+from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
+from apps.rollouts.search.word_splitting import BREAK, split_words
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 50
-"""Rollouts that a worker takes at once."""
+CHUNK = 100
+"""Rollouts that a worker claims at once."""
 PART = 4_000
-"""Words of a part: PostgreSQL keeps 256 places of a word in one document, and 16,383 places in all."""
+"""Words of an index part: PostgreSQL keeps 256 positions of a word in one document, and 16,383 positions in all."""
+LARGE = 256 * 1024
+"""Most characters of traces that are read together. A larger trace is read a few events at a time."""
 PIECE = 256 * 1024
 """Characters of a text that are split into words at once."""
 MAX_TRIES = 3
 QUIET = timedelta(minutes=5)
-"""What a worker took and did not bring back for so long, another takes."""
+"""Claims older than this are taken over by another worker."""
+
+
+# Values are never formatted in.
+_AMONG = "IN (SELECT value FROM json_each(%s))"
+_TAKE = "UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id {rollouts}"
+_SIZES = """
+    SELECT rollout_id, SUM(LENGTH(payload)) FROM rollouts_traceevent WHERE rollout_id {rollouts} GROUP BY rollout_id
+"""
+_EVENTS = """
+    SELECT rollout_id, attempt, payload FROM rollouts_traceevent
+    WHERE rollout_id {rollouts} AND kind <> 'session' ORDER BY rollout_id, attempt, seq
+"""
+"""The opening of a session has no texts."""
+_DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
+_FORGET = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
+_ADD = {
+    # A separator of texts needs no entry in the index, only its position.
+    "postgresql": f"""
+        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
+        SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
+        FROM jsonb_to_recordset(%s::jsonb)
+            AS v(rollout_id bigint, part int2, attempt int2, is_cut boolean, document text)
+    """,  # noqa: S608 - BREAK is a constant
+    "sqlite": """
+        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
+        SELECT value->>'rollout_id', value->>'part', value->>'attempt', value->>'is_cut', value->>'document'
+        FROM json_each(%s)
+    """,
+}
 
 
 class Words(NamedTuple):
-    """Of one attempt. `texts` are lists of words: no phrase reaches from one into the next."""
+    """The words of one attempt, with BREAK between two texts."""
 
-    texts: list[list[str]]
+    words: list[str]
     is_cut: bool
 
 
+Part = dict[str, object]
+"""The columns of a RolloutWords."""
+
+
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
-    """Say that these have ended, or ended anew; in the transaction that ends them. One statement, whatever their
-    number. Such as never began have no words."""
+    """Queue finished rollouts for indexing, in the transaction that ends them, with one statement.
+
+    Skips rollouts that never started, because they have no words.
+    """
     if not isinstance(rollouts, QuerySet) and not rollouts:
         return
     chosen = rollouts if isinstance(rollouts, QuerySet) else Rollout.objects.filter(pk__in=rollouts)
@@ -63,19 +101,21 @@ def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
 
 
 def _with_tries(query: str) -> str:
-    # SQLite wants a WHERE between a SELECT and ON CONFLICT; without one it takes ON for that of a join.
+    # SQLite needs a WHERE between SELECT and ON CONFLICT; otherwise it parses ON as part of a join.
     return f"SELECT found.*, 0 FROM ({query}) found WHERE true"  # noqa: S608 - the query that Django wrote
 
 
+@background_job(thread="words", waiting=lambda: UnindexedRollout.objects.filter(tries__lt=MAX_TRIES))
 def index_next_rollouts() -> bool:
-    """Background job: index a chunk of what waits; says whether there was any."""
+    """Background job: index a chunk of queued rollouts. Return True if there were any."""
     taken_at = timezone.now()
     taken = _take(taken_at)
     if not taken:
         return False
-    # Read without a lock: what is written below is only what still waits as it was taken.
+    # Read without a lock: the write below affects only rows that are still claimed as before.
     try:
-        _store(taken, _read(taken), taken_at)
+        for group in _group(taken):
+            _store(_read(group), taken_at)
     except Exception as problem:
         if isinstance(problem, process_exit.Leaving) or is_transient(problem):
             when_database_answers(lambda: _give_back(taken_at))
@@ -83,27 +123,13 @@ def index_next_rollouts() -> bool:
     return True
 
 
-def _read(taken: dict[int, int]) -> dict[int, Words]:
-    found = {}
-    for rollout_id, attempt in taken.items():
-        process_exit.check()
-        try:
-            found[rollout_id] = read_words(rollout_id, attempt)
-        except Exception as problem:
-            if is_transient(problem):
-                raise
-            # It is tried again, and counted as not indexed in the end: one trace must not hold up the others.
-            logger.exception("the words of rollout %s could not be read", rollout_id)
-    return found
-
-
 def _give_back(taken_at: datetime) -> None:
-    """Return what was taken to the queue, as if it had not been tried."""
+    """Return claimed rollouts to the queue without counting a try."""
     UnindexedRollout.objects.filter(taken_at=taken_at, tries__gt=0).update(taken_at=None, tries=F("tries") - 1)
 
 
 def index_all() -> Iterator[int]:
-    """Index everything that waits here and now; gives how many were done after each chunk."""
+    """Index everything that is queued, in this process. Yield the number of rollouts done after each chunk."""
     UnindexedRollout.objects.filter(tries__gte=MAX_TRIES).update(tries=0, taken_at=None)
     while True:
         before = UnindexedRollout.objects.count()
@@ -113,42 +139,82 @@ def index_all() -> Iterator[int]:
 
 
 def _take(now: datetime) -> dict[int, int]:
+    """Return the attempts of the next rollouts, by rollout."""
     free = Q(taken_at__isnull=True) | Q(taken_at__lt=now - QUIET)
     waiting = UnindexedRollout.objects.filter(free, tries__lt=MAX_TRIES)
+    skips = connection.features.has_select_for_update_skip_locked
     with transaction.atomic():
-        locked = waiting.order_by("tries", "taken_at", "pk").select_for_update(skip_locked=_skips())
+        locked = waiting.order_by("tries", "taken_at", "pk").select_for_update(skip_locked=skips)
         taken = dict(locked.values_list("pk", "attempt")[:CHUNK])
-        UnindexedRollout.objects.filter(pk__in=taken).update(taken_at=now, tries=F("tries") + 1)
+        if taken:
+            _run(_TAKE, taken, connection.ops.adapt_datetimefield_value(now))
     return taken
 
 
-def _skips() -> bool:
-    return connection.features.has_select_for_update_skip_locked
+def _group(taken: dict[int, int]) -> Iterator[dict[int, int]]:
+    """Yield the attempts in groups whose traces are small enough together. A large trace has a group of its own."""
+    sizes = dict(_run(_SIZES, taken))
+    group: dict[int, int] = {}
+    total = 0
+    for pk, attempt in taken.items():
+        size = sizes.get(pk, 0)
+        if group and total + size > LARGE:
+            yield group
+            group, total = {}, 0
+        group[pk] = attempt
+        total += size
+    yield group
 
 
-def read_words(rollout_id: int, attempt: int) -> Words:
-    """Those of this attempt, up to the bound."""
-    left = settings.SEARCH_WORDS
-    texts: list[list[str]] = []
+def _read(group: dict[int, int]) -> dict[int, list[Part]]:
+    """Return the words of each attempt, up to the limit. Leaves out attempts that cannot be read."""
+    payloads: dict[int, Iterable[str]]
+    if len(group) == 1:
+        payloads = {pk: _pages(pk, attempt) for pk, attempt in group.items()}
+    else:
+        read: dict[int, list[str]] = {pk: [] for pk in group}
+        for pk, attempt, payload in _run(_EVENTS, group):
+            if attempt == group[pk]:
+                read[pk].append(payload)
+        payloads = {**read}
+    found = {}
+    for pk, attempt in group.items():
+        process_exit.check()
+        try:
+            found[pk] = list(_parts(pk, attempt, read_words(payloads[pk])))
+        except Exception as problem:
+            if is_transient(problem):
+                raise
+            # Retried up to MAX_TRIES times, then left unindexed: one trace must not block the others.
+            logger.exception("the words of rollout %s could not be read", pk)
+    return found
+
+
+def _pages(rollout_id: int, attempt: int) -> Iterator[str]:
     events = TraceEvent.objects.filter(rollout=rollout_id, attempt=attempt).values_list("seq", "payload")
-    for _, payload in read_by_key(events, by="seq", size=20):
-        for text in _texts(payload):
-            if left <= 0:
-                return Words(texts, is_cut=True)
-            words: list[str] = []
-            for word in itertools.chain.from_iterable(map(split_words, _pieces(text))):
-                if left <= 0:
-                    texts.append(words)
-                    return Words(texts, is_cut=True)
-                words.append(word)
-                left -= 1
-            if words:
-                texts.append(words)
-    return Words(texts, is_cut=False)
+    return (payload for _, payload in read_by_key(events, by="seq", size=4))
+
+
+def read_words(payloads: Iterable[str]) -> Words:
+    """Return the words of an attempt, up to the limit, from the payloads of its events."""
+    left = settings.SEARCH_WORDS
+    words: list[str] = []
+    for text in itertools.chain.from_iterable(map(_texts, payloads)):
+        is_first = True
+        for piece in _pieces(text):
+            found = split_words(piece)
+            if found and words and is_first:
+                words.append(BREAK)
+            is_first = is_first and not found
+            words += found[:left]
+            left -= len(found)
+            if left < 0:
+                return Words(words, is_cut=True)
+    return Words(words, is_cut=False)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces that end at a space, so that of a large one no more is copied than is indexed."""
+    """Yield the text in pieces that end at a space, so that only the indexed part of a large text is copied."""
     start = 0
     while len(text) - start > PIECE:
         end = text.find(" ", start + PIECE)
@@ -159,51 +225,43 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _texts(payload: str) -> Iterator[str]:
+def _texts(payload: str) -> Iterable[str]:
     try:
         event = decode_event(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        yield payload  # of a kind that this version does not know: as it is stored
-        return
-    yield from texts_of(event)
+        return [payload]  # unknown kind: index it as stored
+    return texts_of(event)
 
 
-def _store(taken: dict[int, int], found: dict[int, Words], taken_at: datetime) -> None:
-    """Replace what is kept of each that still waits as it was taken: one that ended anew meanwhile waits anew."""
+def _store(found: dict[int, list[Part]], taken_at: datetime) -> None:
+    """Replace the words of rollouts that are still claimed as before.
+
+    A rollout that finished again meanwhile stays in the queue.
+    """
     with transaction.atomic():
-        waiting = UnindexedRollout.objects.filter(pk__in=found, taken_at=taken_at).select_for_update()
-        still = list(waiting.values_list("pk", flat=True))
-        RolloutWords.objects.filter(rollout__in=still).delete()
-        RolloutWords.objects.bulk_create(
-            [row for pk in still for row in _parts(pk, taken[pk], found[pk])], batch_size=CHUNK
-        )
-        UnindexedRollout.objects.filter(pk__in=still).delete()
+        still = [pk for (pk,) in _run(_DONE, found, connection.ops.adapt_datetimefield_value(taken_at))]
+        _run(_FORGET, still)
+        parts = [part for pk in still for part in found[pk]]
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
 
 
-def _parts(rollout_id: int, attempt: int, words: Words) -> Iterator[RolloutWords]:
-    placed = list(_place(words.texts))
-    starts = range(0, max(1, len(placed) - MAX_WORDS), PART - MAX_WORDS)
-    for part, start in enumerate(starts):
-        piece = placed[start : start + PART]
-        if piece:
-            is_last = start + PART >= len(placed)
-            yield RolloutWords(
-                rollout_id=rollout_id,
-                part=part,
-                attempt=attempt,
-                document=_document(piece),
-                is_cut=words.is_cut and is_last,
-            )
+def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:
+    words = found.words
+    for part, start in enumerate(range(0, max(1, len(words) - MAX_WORDS), PART - MAX_WORDS)):
+        if words:
+            yield {
+                "rollout_id": rollout_id,
+                "part": part,
+                "attempt": attempt,
+                "document": " ".join(words[start : start + PART]),
+                "is_cut": found.is_cut and start + PART >= len(words),
+            }
 
 
-def _place(texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    for place, text in enumerate(texts):
-        if place:
-            yield BREAK
-        yield from text
-
-
-def _document(words: Sequence[str]) -> str:
-    if connection.vendor != "postgresql":
-        return " ".join(words)
-    return " ".join(f"'{word}':{place}" for place, word in enumerate(words, 1) if word != BREAK)
+def _run(statement: str, rollouts: Some[int], *given: str | None) -> list[tuple[Any, ...]]:
+    """Run a statement on these rollouts. They are one parameter, because Django spends 1 µs on each of many."""
+    one_of, ids = ("= ANY(%s)", list(rollouts)) if connection.vendor == "postgresql" else (_AMONG, str(list(rollouts)))
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(rollouts=one_of), [*given, ids])
+        return list(cursor.fetchall()) if cursor.description else []

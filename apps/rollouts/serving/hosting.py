@@ -1,5 +1,7 @@
-"""Served things inside the web process: one event loop in a thread of its own, which their sessions and connections
-belong to, whichever thread a request comes on."""
+"""Run served agents, environments and models inside the web process.
+
+One event loop in its own thread owns all sessions and connections, whichever thread handles a request.
+"""
 
 import asyncio
 import contextlib
@@ -24,22 +26,24 @@ Result = TypeVar("Result")
 
 
 class Host:
-    """Connects what it is asked for, and keeps it until its rows change."""
+    """Connects served objects on first use, and keeps them until their rows change."""
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hosted: dict[str, tuple[object, Served]] = {}
-        # One for each name that is being connected: a server that does not answer holds up its own requests alone.
+        # One lock per name being connected: a server that hangs delays only its own requests.
         self._connecting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def answer(self, *, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float) -> tuple[Answer, str]:
-        """The answer, and the name of the cookie that its session goes into. `stamp` changes with the rows that `name`
-        is made of. Called in any thread."""
+        """Return the answer and the name of its session cookie.
+
+        `stamp` changes with the rows that `name` depends on. Thread-safe.
+        """
         return self._run(self._answer(name, stamp, connect, asked, seconds), CONNECT_SECONDS + seconds + 5.0)
 
     def close(self) -> None:
-        """End everything that is open, as far as it can be within its time; a further request begins anew."""
+        """Close everything that is open, within a time limit. A later request connects again."""
         if self._loop is not None:
             with contextlib.suppress(TimeoutError):
                 self._run(self._close(), CLOSE_SECONDS)
@@ -53,7 +57,7 @@ class Host:
             raise
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        # At the first request: a process that forks before it has no thread to lose.
+        # Started at the first request, so that a process that forks before has no thread to lose.
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -75,7 +79,7 @@ class Host:
             return json_answer({"detail": str(problem)}, 409), ""
         except TimeoutError:
             return json_answer({"detail": f"{name} was not connected within {CONNECT_SECONDS:g} s"}, 504), ""
-        # What a served agent reads counts until its answer is made.
+        # Memory of a served agent's calls is accounted until its answer is ready.
         with self._outbound.memory.account():
             return await answer_always(served, asked, seconds=seconds), served.cookie
 
@@ -107,4 +111,4 @@ class Host:
 
 
 HOST = Host()
-"""The one of this process."""
+"""The host of this process."""

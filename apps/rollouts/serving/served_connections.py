@@ -1,4 +1,4 @@
-"""Connect environments, agents and policy models of ours to be served to others."""
+"""Connect our environments, agents and policy models so that other programs can use them."""
 
 import asyncio
 
@@ -17,11 +17,11 @@ from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import connect_policy
 
 RUN_SECONDS = 1800.0
-"""For one attempt of a served agent, unless it is said otherwise."""
+"""Default time limit of an attempt by a served agent."""
 
 
 async def connect_served_environment(environment: Environment, outbound: Outbound) -> ServedEnvironment:
-    """Raises CannotServe, and what connecting raises."""
+    """Connect an environment. Raise CannotServe, or the error of connecting."""
     if environment.adapter == Adapter.GYMNASIUM:
         raise CannotServe(f"{environment} is a Gymnasium server: give its own address to whoever shall use it.")
     judge = _connect_judge(environment, outbound)
@@ -45,7 +45,7 @@ def connect_served_agent(
     *,
     run_seconds: float = RUN_SECONDS,
 ) -> ServedAgent:
-    """Raises what connecting raises. Attempts at once are as many as both model and environment allow."""
+    """Connect an agent. Raise the error of connecting. Concurrency is limited by both model and environment."""
     harness = Harness(
         system_prompt=agent.system_prompt,
         examples=agent.examples,
@@ -66,23 +66,23 @@ def connect_served_agent(
 
 
 def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> ServedModel:
-    """Raises what connecting raises."""
+    """Connect a policy model. Raise the error of connecting."""
     return ServedModel(
         name=policy_model.slug, policy=connect_policy(policy_model, outbound), sampling=policy_model.sampling
     )
 
 
 def _connect_judge(environment: Environment, outbound: Outbound) -> Judge | None:
-    """Asked as often at once as its model allows."""
+    """Return the environment's judge, called up to its model's concurrency limit."""
     model = environment.judge_model
     return connect_judge(environment, outbound, seats=asyncio.Semaphore(model.concurrency) if model else None)
 
 
 def answer_seconds(environment: Environment) -> float:
-    """The longest that an answer of this environment may take: its own limits are told apart before."""
+    """Return the maximum seconds for an answer, long enough for the time limits of the environment to apply first."""
     return 2 * environment.call_timeout + environment.verify_timeout + 10.0
 
 
 def model_seconds(policy_model: PolicyModel) -> float:
-    """The same for a model, with its retries."""
+    """Return the maximum seconds for an answer of this model, including retries."""
     return (policy_model.call_timeout + policy_model.connect_timeout) * policy_model.max_tries + 10.0

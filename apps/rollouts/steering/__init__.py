@@ -1,1 +1,1 @@
-"""Change collections and rollouts that exist: pause, resume, limits, archive, delete."""
+"""Change existing collections and rollouts: pause, resume, limits, archive, delete."""

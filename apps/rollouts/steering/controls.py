@@ -1,4 +1,4 @@
-"""Steer a collection that runs: pause, resume, cancel, change its limits, retry what failed."""
+"""Control a collection: pause, resume, cancel, change limits, retry failures, resolve flags, archive."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,6 +9,7 @@ from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
+from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
 from apps.rollouts.engine.collection_limits import spent_limit
@@ -19,15 +20,15 @@ from apps.rollouts.plans.validation import check_limits
 from apps.rollouts.steering.holds import RAISE, REMEDIES
 
 CHUNK = 2_000
-"""Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+"""Rows per transaction: larger ones would delay heartbeats on SQLite."""
 
 
 class CannotSteer(Refusal, status=409, code="cannot-steer"):
-    """The collection, or the worker, is in no state for what was asked."""
+    """Raised if the state of the collection or worker does not allow this."""
 
 
 def pause_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Claim no more of it; what is in flight goes on to its end. Pausing twice is once."""
+    """Stop claiming rollouts; rollouts in flight finish. Idempotent."""
     running = Collection.objects.filter(pk=collection.pk, state=Collection.State.RUNNING)
     with transaction.atomic():
         changed = running.update(state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.ASKED)
@@ -40,7 +41,7 @@ def pause_collection(*, collection: Collection, user: User | None = None) -> Col
 
 
 def resume_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Claim of it again. Resuming twice is once; a limit that is still reached has to be raised first."""
+    """Claim rollouts again. Idempotent. If a limit is reached, raise it first."""
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
         if collection.state == Collection.State.RUNNING:
@@ -48,7 +49,7 @@ def resume_collection(*, collection: Collection, user: User | None = None) -> Co
         if collection.state != Collection.State.PAUSED:
             raise CannotSteer(f"{collection.label} is {collection.state}: only a paused collection can be resumed.")
         if spent := spent_limit(collection):
-            raise CannotSteer(f"{collection.label} stays paused, since {spent.label}: {REMEDIES[spent]}.")
+            raise CannotSteer(f"{collection.label} stays paused because {spent.label}: {REMEDIES[spent]}.")
         collection.state, collection.pause_reason = Collection.State.RUNNING, ""
         collection.save(update_fields=["state", "pause_reason"])
         record(user=user, action="collection.resumed", target=f"collection {collection.pk}")
@@ -58,16 +59,16 @@ def resume_collection(*, collection: Collection, user: User | None = None) -> Co
 def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: User | None = None) -> Collection:
     """Set priority, concurrency and limits (see planning.LIMITS), of a running collection too.
 
-    Raises ValidationError by field, and CannotSteer for a collection that has ended.
+    Raise ValidationError by field, and CannotSteer for a finished collection.
     """
     unknown = sorted(set(changes) - set(LIMITS))
     if unknown:
-        raise TypeError(f"no limit of a collection: {', '.join(unknown)}")
+        raise TypeError(f"unknown limit: {', '.join(unknown)}")
     check_limits(changes)
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
         if not collection.may_go_on:
-            raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to run.")
+            raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to run.")
         before = {name: getattr(collection, name) for name in changes}
         Collection.objects.filter(pk=collection.pk).update(**changes)
         record(
@@ -78,18 +79,18 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
 
 
 def cancel_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Cancel what is queued; workers see it within a second and drop what runs. Cancelling twice is once."""
+    """Cancel queued rollouts; workers drop running ones within a second. Idempotent."""
     unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
     mine = Collection.objects.filter(pk=collection.pk, state__in=unfinished)
     with transaction.atomic():
-        # First, and by itself: from here on nothing of it is claimed or planned.
+        # In a transaction of its own, first: from here on nothing is claimed or planned.
         cancelled = mine.update(state=Collection.State.CANCELLED, pause_reason="", finished_at=timezone.now())
         if cancelled:
             record(user=user, action="collection.cancelled", target=f"collection {collection.pk}")
     collection.refresh_from_db()
     if collection.state != Collection.State.CANCELLED:
-        raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to cancel.")
-    # Workers see it by themselves; the pages are told once, at the end.
+        raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to cancel.")
+    # Workers notice by themselves; pages are notified once, at the end.
     _cancel_queued(collection)
     collection.refresh_from_db()
     return _told(collection)
@@ -99,7 +100,7 @@ def _cancel_queued(collection: Collection) -> None:
     queued = Rollout.objects.filter(collection=collection, status=Rollout.Status.QUEUED).order_by("pk")
     while True:
         with transaction.atomic():
-            # Whoever queues rollouts again locks it too, and finds it cancelled.
+            # Retries lock the collection too, and find it cancelled.
             state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
             if state != Collection.State.CANCELLED:
                 return
@@ -111,8 +112,9 @@ def _cancel_queued(collection: Collection) -> None:
             return
 
 
+@background_job(every=15.0, on_full_disk=True)
 def sweep_cancelled() -> bool:
-    """Cancel what a canceller that died half-way left queued; True when there was something. A background job."""
+    """Background job: cancel queued rollouts of an interrupted cancellation. Return True if there were any."""
     queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
     lately = timezone.now() - timedelta(days=1)
     left = Collection.objects.filter(Exists(queued), state=Collection.State.CANCELLED, finished_at__gte=lately).first()
@@ -123,20 +125,20 @@ def sweep_cancelled() -> bool:
 
 
 def retry_failed(*, collection: Collection, error_kinds: Sequence[str] = (), user: User | None = None) -> int:
-    """Queue the failed rollouts again, all or those of the error kinds; gives their number.
+    """Queue failed rollouts again, all or by error kind. Return their number.
 
-    Their earlier attempts stay readable. Raises CannotSteer for a collection that is cancelled or still planned, and
-    for one that has reached a limit: it would be paused before anything ran.
+    Earlier attempts stay readable. Raise CannotSteer for a collection that is cancelled or being planned, and for one
+    that has reached a limit, because it would pause at once.
     """
     collection.refresh_from_db()
-    # The time of one that has ended begins anew.
+    # The time limit of a finished collection starts again.
     over = collection.state == Collection.State.COMPLETED
     if (spent := spent_limit(collection)) and not (over and spent == Collection.PauseReason.MAX_SECONDS):
-        raise CannotSteer(f"{collection.label} cannot go on, since {spent.label}: {RAISE[spent]}.")
+        raise CannotSteer(f"{collection.label} cannot continue because {spent.label}: {RAISE[spent]}.")
     failed = Rollout.objects.filter(collection=collection, status=Rollout.Status.FAILED).order_by("pk")
     if error_kinds:
         failed = failed.filter(error_kind__in=error_kinds)
-    # Those that fail again meanwhile are not retried twice.
+    # Rollouts that fail again meanwhile are not retried twice.
     last = failed.order_by("-pk").values_list("pk", flat=True).first() or 0
     first, queued = 0, 0
     while ids := list(failed.filter(pk__gt=first, pk__lte=last).values_list("pk", flat=True)[:CHUNK]):
@@ -152,7 +154,10 @@ def retry_failed(*, collection: Collection, error_kinds: Sequence[str] = (), use
 
 
 def _queue_again(collection: Collection, ids: list[int]) -> int:
-    """A chunk in one transaction with its counters and the collection's state, so that neither ends it too early."""
+    """Requeue a chunk.
+
+    Rows, counters and state change in one transaction, so that the collection does not end too early.
+    """
     with transaction.atomic():
         locked = Collection.objects.select_for_update().get(pk=collection.pk)
         if locked.state not in {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}:
@@ -183,7 +188,7 @@ def _queue_again(collection: Collection, ids: list[int]) -> int:
 
 
 def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
-    """Ask a worker to claim no more and to leave when what it runs has ended. Asking twice is once."""
+    """Ask a worker to stop claiming and to leave when its rollouts have finished. Idempotent."""
     with transaction.atomic():
         if Worker.objects.filter(pk=worker.pk, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING):
             record(user=user, action="worker.drained", target=f"worker {worker.pk}")
@@ -196,3 +201,48 @@ def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
 def _told(collection: Collection) -> Collection:
     transaction.on_commit(lambda: announce_and_notify(collection.pk))
     return collection
+
+
+def archive_collection(*, collection: Collection, user: User | None = None) -> Collection:
+    """Hide it from lists. Idempotent. Raise CannotSteer for an unfinished one."""
+    with transaction.atomic():
+        collection = Collection.objects.select_for_update().get(pk=collection.pk)
+        if not collection.is_finished:
+            raise CannotSteer(f"{collection.label} is {collection.state}: only finished collections can be archived.")
+        if not collection.is_archived:
+            collection.archived_at = timezone.now()
+            collection.save(update_fields=["archived_at"])
+            record(user=user, action="collection.archived", target=f"collection {collection.pk}")
+    return collection
+
+
+def restore_collection(*, collection: Collection, user: User | None = None) -> Collection:
+    """Show it in lists again. Idempotent."""
+    with transaction.atomic():
+        collection = Collection.objects.select_for_update().get(pk=collection.pk)
+        if collection.is_archived:
+            collection.archived_at = None
+            collection.save(update_fields=["archived_at"])
+            record(user=user, action="collection.restored", target=f"collection {collection.pk}")
+    return collection
+
+
+def resolve_flag(*, rollout: Rollout, user: User | None = None) -> Rollout:
+    """Resolve the flag, so that exports include the trace again. Idempotent."""
+    with transaction.atomic():
+        if Rollout.objects.filter(pk=rollout.pk, flagged=True).update(flagged=False):
+            record(user=user, action="rollout.flag_resolved", target=f"rollout {rollout.pk}", **rollout.redactions)
+    rollout.refresh_from_db()
+    return rollout
+
+
+def resolve_flags(*, collection: Collection, user: User | None = None) -> int:
+    """Resolve the flags of all finished rollouts of a collection. Return their number."""
+    ended = [Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED]
+    flagged = Rollout.objects.filter(collection=collection, flagged=True, status__in=ended).order_by("pk")
+    total = 0
+    while chunk := list(flagged.values_list("pk", flat=True)[:CHUNK]):
+        total += Rollout.objects.filter(pk__in=chunk, flagged=True).update(flagged=False)
+    if total:
+        record(user=user, action="collection.flags_resolved", target=f"collection {collection.pk}", rollouts=total)
+    return total

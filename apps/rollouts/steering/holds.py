@@ -1,237 +1,221 @@
-"""What holds a collection back and what to do about it, in the words that page, API and command share."""
+"""Explain why a collection waits and what to do about it, in the same words for pages, API and commands."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.disk_space import Place, Shortage, find_shortage
+from apps.accounts.disk_space import Place, find_shortage
 from apps.environments.environment_health import is_held_back
 from apps.environments.models import Environment
-from apps.policies.models import Health, PolicyModel
+from apps.gym.calls.rate_control import LONGEST_PAUSE
+from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import live_workers
-from apps.rollouts.models import Breaker, Collection, Worker
-from apps.rollouts.steering.throttle_notices import Throttled, find_quota_message, find_throttles
+from apps.rollouts.models import Breaker, Collection, Throttle, Worker
 
 RAISE = {
-    Collection.PauseReason.MAX_SECONDS: "raise or remove its limit of seconds",
-    Collection.PauseReason.MAX_TOKENS: "raise or remove its limit of tokens",
-    Collection.PauseReason.MAX_COST: "raise or remove its limit of cost",
+    Collection.PauseReason.MAX_SECONDS: "raise or remove the time limit",
+    Collection.PauseReason.MAX_TOKENS: "raise or remove the token limit",
+    Collection.PauseReason.MAX_COST: "raise or remove the cost limit",
     Collection.PauseReason.QUOTA: "add credit or raise the limit at the provider",
 }
 REMEDIES = {
-    Collection.PauseReason.ASKED: "resume it when it may go on",
+    Collection.PauseReason.ASKED: "resume it when ready",
     **{reason: f"{remedy}, then resume it" for reason, remedy in RAISE.items()},
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """An endpoint whose breaker lets no new rollouts through."""
+    """A reason why rollouts of a collection stay in the queue, or are only slowed down if it does not block.
 
-    breaker: Breaker
-    now: datetime
+    `key` identifies the reason while it lasts. `row` is the breaker or the throttle, `until` the end of a pause.
+    """
 
-    blocks: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        """Tells one hold from another while it lasts."""
-        return f"breaker {self.breaker.pk}"
-
-    @property
-    def endpoint(self) -> str:
-        model = self.breaker.policy_model
-        return f"policy model {model.name}" if model else f"environment {self.breaker.environment}"
-
-    @property
-    def seconds(self) -> float:
-        """Until one rollout may try it again."""
-        assert self.breaker.retry_at is not None  # a constraint of the table
-        return max(0.0, (self.breaker.retry_at - self.now).total_seconds())
-
-    @property
-    def failures(self) -> str:
-        count = self.breaker.failures
-        return f"{count} call{'' if count == 1 else 's'} failed in a row: {self.breaker.message or 'no message'}"
-
-    @property
-    def next_try(self) -> str:
-        """`one rollout is trying it; …` while half open; a try that is due waits for a worker with a free seat."""
-        wait = f"next try in {self.seconds:.0f} s" if self.seconds >= 0.5 else "the next try is due"
-        return f"one rollout is trying it; {wait}" if self.breaker.state == Breaker.State.HALF_OPEN else wait
+    key: str
+    endpoint: str
+    failures: str
+    next_try: str
+    blocks: bool = True
+    row: Any = None
+    until: datetime | None = None
 
     def __str__(self) -> str:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unwell:
-    """An environment whose server does not answer its health checks."""
-
-    environment: Environment
-    now: datetime
-
-    blocks: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        return f"unwell {self.environment.pk}"
-
-    @property
-    def endpoint(self) -> str:
-        return f"environment {self.environment}"
-
-    @property
-    def failures(self) -> str:
-        return f"its server is unwell: {self.environment.health_message or 'no message'}"
-
-    @property
-    def next_try(self) -> str:
-        due = self.environment.probe_due_at
-        seconds = (due - self.now).total_seconds() if due else 0.0
-        return f"next health check in {seconds:.0f} s" if seconds >= 0.5 else "the next health check is due"
-
-    def __str__(self) -> str:
-        return f"{self.endpoint}: {self.failures}; {self.next_try}"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A live worker that cannot run the collection, as it is set up."""
-
-    worker: Worker
-    why: str
-
-    blocks: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        return f"refusal {self.worker.pk}"
-
-    @property
-    def endpoint(self) -> str:
-        return str(self.worker)
-
-    @property
-    def failures(self) -> str:
-        return f"it cannot run this collection: {self.why}"
-
-    @property
-    def next_try(self) -> str:
-        return "it looks again every few seconds, and other workers may run it"
-
-    def __str__(self) -> str:
-        return f"{self.endpoint}: {self.failures}; {self.next_try}"
-
-
-@dataclass(frozen=True, slots=True)
-class NoSpace:
-    """A database whose disk is full. Computed, since nothing can be stored then: see docs/decisions/0010."""
-
-    shortage: Shortage
-
-    blocks: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        return "disk"
-
-    @property
-    def endpoint(self) -> str:
-        return self.shortage.disk
-
-    @property
-    def failures(self) -> str:
-        return f"disk full, {self.shortage.figures}"
-
-    @property
-    def next_try(self) -> str:
-        return "rollouts resume automatically when there is space"
-
-    def __str__(self) -> str:
-        return f"{self.endpoint}: {self.failures}; {self.next_try}"
-
-
-Holds = list[Hold | Unwell | Refusal | NoSpace | Throttled]
+Holds = list[Hold]
 
 
 def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
-    """Of one endpoint; None while its breaker is closed."""
-    mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
-    return next(iter(_find(mine)), None)
+    """Return the reason for one endpoint; None if its breaker is closed."""
+    return next(iter(_find_breakers(_of(endpoint))), None)
 
 
-def find_throttle(endpoint: PolicyModel | Environment) -> Throttled | None:
-    """Of one endpoint; None while it is not throttled."""
-    mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
-    return next(iter(find_throttles(mine)), None)
+def find_throttle(endpoint: PolicyModel | Environment) -> Hold | None:
+    """Return the reason for one endpoint; None if it is not throttled."""
+    return next(iter(_find_throttles(_of(endpoint))), None)
+
+
+def find_quota(endpoint: PolicyModel | Environment) -> Throttle | None:
+    """Return the row of an endpoint whose exhausted quota keeps a collection paused."""
+    uses = _of(endpoint)
+    if isinstance(endpoint, PolicyModel):
+        uses |= Q(environment__judge_model=endpoint)
+    paused = Collection.objects.filter(uses, state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA)
+    return Throttle.objects.filter(_of(endpoint)).exclude(quota_message="").first() if paused.exists() else None
+
+
+def _of(endpoint: PolicyModel | Environment) -> Q:
+    return Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
 
 
 def find_holds(collection: Collection) -> Holds:
-    """Return what holds this collection back; nothing once it has ended.
+    """Return why this collection waits; empty if it is finished.
 
-    Holds are, in this order: a full disk of the database (unless the collection is paused), an environment whose server
-    is unhealthy, open breakers, throttled endpoints, and workers that cannot run the collection.
+    In this order: a full disk of the database (unless the collection is paused), an environment with an unhealthy
+    server, open breakers, throttled endpoints, and workers that cannot run the collection.
     """
     if collection.is_finished:
         return []
     used = _uses(collection)
-    shortage = None if collection.state == Collection.State.PAUSED else find_shortage(Place.DATABASE)
-    full = [NoSpace(shortage)] if shortage else []
-    return [*full, *_find_unwell(collection), *_find(used), *find_throttles(used), *_find_refusals(collection)]
+    shared = [*_find_unwell(collection), *_find_breakers(used), *_find_throttles(used), *_find_refusals(collection)]
+    return shared if collection.state == Collection.State.PAUSED else [*_find_full_disk(), *shared]
 
 
 def _uses(collection: Collection) -> Q:
-    """The endpoints that the collection calls, as a filter of breakers and throttles."""
+    """Return a filter of breakers and throttles: the endpoints that the collection calls."""
     models = [collection.policy_model_id]
     if collection.environment.judge_model_id is not None:
         models.append(collection.environment.judge_model_id)
     return Q(policy_model__in=models) | Q(environment=collection.environment_id)
 
 
-def _find_refusals(collection: Collection) -> list[Refusal]:
+def _find_full_disk() -> Holds:
+    """Return why the database's disk is full.
+
+    Computed on each call, because nothing can be stored then: see docs/decisions/0010.
+    """
+    if (shortage := find_shortage(Place.DATABASE)) is None:
+        return []
+    waits = "rollouts resume automatically when there is space"
+    return [Hold(key="disk", endpoint=shortage.disk, failures=f"disk full, {shortage.figures}", next_try=waits)]
+
+
+def _find_unwell(collection: Collection) -> Holds:
+    now = timezone.now()
+    environment = Environment.objects.get(pk=collection.environment_id)
+    if not is_held_back(environment.adapter, environment.health, environment.health_checked_at, now):
+        return []
+    return [
+        Hold(
+            key=f"unwell {environment.pk}",
+            endpoint=f"environment {environment}",
+            failures=f"its server is unhealthy: {environment.health_message or 'no message'}",
+            next_try=_say_when("next health check", environment.probe_due_at, now),
+        )
+    ]
+
+
+def _find_breakers(which: Q) -> Holds:
+    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(which).order_by("pk")
+    now = timezone.now()
+    return [_of_breaker(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
+
+
+def _of_breaker(breaker: Breaker, now: datetime) -> Hold:
+    count = breaker.failures
+    # A try that is due waits for a worker with a free seat.
+    wait = _say_when("next try", breaker.retry_at, now)
+    return Hold(
+        key=f"breaker {breaker.pk}",
+        endpoint=_name_endpoint(breaker),
+        failures=f"{count} call{'' if count == 1 else 's'} failed in a row: {breaker.message or 'no message'}",
+        next_try=f"one rollout is testing it; {wait}" if breaker.state == Breaker.State.HALF_OPEN else wait,
+        row=breaker,
+    )
+
+
+def _find_throttles(which: Q) -> Holds:
+    now = timezone.now()
+    rows = Throttle.objects.filter(which, limited_until__gt=now).select_related("policy_model", "environment")
+    return [_of_throttle(throttle, now) for throttle in rows.order_by("pk")]
+
+
+def _of_throttle(throttle: Throttle, now: datetime) -> Hold:
+    """Return, for example, `Throttled until 12:30:05 UTC (429: slow down)`, with the rate and any concurrency limit."""
+    until = throttle.paused_until if throttle.is_paused(now) else None
+    rate, asked = throttle.rate or 0.0, throttle.retry_after or 0.0
+    at_once = f", {throttle.concurrency} concurrent" if throttle.concurrency else ""
+    capped = f"; Retry-After was {asked:.0f} s, capped at {LONGEST_PAUSE:.0f} s" if asked > LONGEST_PAUSE else ""
+    return Hold(
+        key=f"throttle {throttle.pk} {until:%H:%M:%S}" if until else f"throttle {throttle.pk}",
+        endpoint=_name_endpoint(throttle),
+        failures=f"Throttled{_say_until(until, now) if until else ''} ({throttle.message or 'no message'})",
+        next_try=f"{rate:{'.2g' if rate < 10 else '.0f'}} requests/s{at_once}{capped}",
+        blocks=False,
+        row=throttle,
+        until=until,
+    )
+
+
+def _find_refusals(collection: Collection) -> Holds:
+    """Return the live workers that, as configured, cannot run the collection."""
     number = str(collection.pk)
     refusing = Worker.objects.filter(
         state=Worker.State.ACTIVE, lease_expires_at__gte=server_now(), refuses__has_key=number
     )
-    return [Refusal(worker, worker.refuses[number]) for worker in refusing.order_by("pk")]
-
-
-def _find_unwell(collection: Collection) -> list[Unwell]:
-    now = timezone.now()
-    environments = Environment.objects.filter(pk=collection.environment_id, health=Health.UNHEALTHY)
     return [
-        Unwell(one, now) for one in environments if is_held_back(one.adapter, one.health, one.health_checked_at, now)
+        Hold(
+            key=f"refusal {worker.pk}",
+            endpoint=str(worker),
+            failures=f"the worker cannot run this collection: {worker.refuses[number]}",
+            next_try="it retries every few seconds, and other workers may run it",
+        )
+        for worker in refusing.order_by("pk")
     ]
 
 
-def _find(which: Q) -> list[Hold]:
-    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(which).order_by("pk")
-    now = timezone.now()
-    return [Hold(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
+def _name_endpoint(row: Breaker | Throttle) -> str:
+    return f"policy model {row.policy_model.name}" if row.policy_model else f"environment {row.environment}"
+
+
+def _say_when(what: str, due: datetime | None, now: datetime) -> str:
+    seconds = (due - now).total_seconds() if due else 0.0
+    return f"{what} in {seconds:.0f} s" if seconds >= 0.5 else f"the {what} is due"
+
+
+def _say_until(moment: datetime, now: datetime) -> str:
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f" until {day}{moment:%H:%M:%S} UTC"
 
 
 def explain_missing_worker(collection: Collection) -> str:
-    """What to start where no live worker may run this collection; empty where one may."""
+    """Return what to start if no live worker can run this collection; otherwise empty."""
     group = collection.policy_model.worker_group or collection.environment.worker_group
     alive = {each for _, each in live_workers()}
     if group in alive:
         return ""
     if group:
-        return f"No worker of the group {group} is alive: start one with manage.py rolloutworker --group {group}"
+        return f"No worker of the group {group} is running. Start one with manage.py rolloutworker --group {group}"
     if alive:
-        return "Every live worker belongs to a group, and this needs one without: start manage.py rolloutworker"
-    return "No worker is alive: start one with manage.py rolloutworker"
+        return (
+            "All live workers belong to groups, but this collection needs a worker without a "
+            "group. Start manage.py rolloutworker"
+        )
+    return "No worker is running. Start one with manage.py rolloutworker"
 
 
 def explain_pause(collection: Collection) -> str:
-    """`its tokens are used up: raise …` for a paused collection; empty for others."""
+    """Return, for example, `the token limit is reached: raise …` for a paused collection; empty for others."""
     if collection.state != Collection.State.PAUSED:
         return ""
     reason = Collection.PauseReason(collection.pause_reason)
-    said = find_quota_message(_uses(collection)) if reason == Collection.PauseReason.QUOTA else ""
+    said: str | None = ""
+    if reason == Collection.PauseReason.QUOTA:
+        told = Throttle.objects.filter(_uses(collection)).exclude(quota_message="").order_by("-quota_at")
+        said = told.values_list("quota_message", flat=True).first()
     return f"{reason.label}{f' ({said})' if said else ''}: {REMEDIES[reason]}"

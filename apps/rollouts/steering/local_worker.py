@@ -1,4 +1,4 @@
-"""Wait for a collection with a worker at hand: what the command line does where no worker process runs."""
+"""Wait for a collection with a local worker: for commands without a worker process."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,10 +24,10 @@ async def finish_collection(
     left: Callable[[list[Worker]], None] | None = None,
     seats: int | None = None,
 ) -> Collection:
-    """Return when the collection has ended or is paused, calling `progress` as it goes.
+    """Wait until the collection has ended or is paused. Calls `progress` meanwhile.
 
-    `held` is told, with every look, which breakers hold it back. Runs a worker unless live ones can run it: `left` is
-    told of those, and again when they or what troubles them are others.
+    `held` is called with the open breakers on every poll. Runs a worker unless live ones can run the collection; `left`
+    is called with these, and when they change.
     """
     group = await sync_to_async(_group_of)(collection)
     worker: RolloutWorker | None = None
@@ -37,7 +37,7 @@ async def finish_collection(
         while not (collection.is_finished or collection.state == Collection.State.PAUSED):
             if working and working.done():
                 await working
-            # Asked again and again: the worker that was live at the start may have died since.
+            # Checked repeatedly: the worker that was live at the start may have stopped.
             if worker is None:
                 others = await sync_to_async(_find_runners)(collection)
                 seen = [(other.pk, other.trouble) for other in others]
@@ -60,12 +60,15 @@ async def finish_collection(
 
 
 def _find_runners(collection: Collection) -> list[Worker]:
-    """The live workers that may run it, but for those that cannot, as they are set up: this process may be able to."""
+    """Return the live workers that may run it, except workers that cannot, as configured.
+
+    This process may be able to.
+    """
     live = live_workers()
     this = Collection.objects.filter(pk=collection.pk)
     mine = {group for group in {group for _, group in live} if this.filter(usable_by(group)).exists()}
     found = Worker.objects.filter(pk__in=[pk for pk, group in live if group in mine])
-    # Not excluded by the query: of a key that is missing JSON gives NULL, which neither is nor is not.
+    # Not excluded in the query: JSON gives NULL for a missing key, which matches neither condition.
     return [worker for worker in found.order_by("pk") if str(collection.pk) not in worker.refuses]
 
 

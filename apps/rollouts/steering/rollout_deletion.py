@@ -1,5 +1,7 @@
-"""Delete some rollouts of a collection that has ended, with their traces and comments: the same visible work as the
-deletion of a whole collection, which stays and counts what is left."""
+"""Delete some rollouts of a finished collection, with traces and comments.
+
+Works like the deletion of a collection; the collection stays and updates its counters.
+"""
 
 import math
 from typing import Any, get_args
@@ -18,10 +20,10 @@ from apps.rollouts.models import Collection, CollectionDeletion, Rollout, Rollou
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
 from apps.rollouts.search.filters.filter_parser import parse_filter
-from apps.rollouts.search.filters.filtered_rollouts import apply_filter
+from apps.rollouts.search.filters.filter_sql import apply_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 from apps.rollouts.steering.controls import CannotSteer
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
+from apps.tasks.deletion_jobs import AlreadyBeingDeleted, find_references, refuse_losses
 
 CHUNK = 200
 MAX_IDS = 1000
@@ -33,23 +35,24 @@ _EXACT: dict[str, tuple[str, ...]] = {
 }
 _BOUNDS = {"min_reward": "reward__gte", "max_reward": "reward__lte"}
 _WORDS = "q"
-"""A filter as people write it (apps/rollouts/search/filters/)."""
+"""A rollout filter (apps/rollouts/search/filters/)."""
 _FLAGS = {"flagged": Q(flagged=True), "lacks_usage": Q(calls_without_usage__gt=0)}
 
 
 class RemovalRefused(Refusal):
-    """These rollouts cannot be chosen; `argument` is the part of the choice that is wrong, or nothing."""
+    """Raised if the selection is invalid; `argument` is the invalid part, or empty."""
 
 
 def queue_rollout_deletion(
     *, collection: Collection, chosen: dict[str, Any], user: User | None = None
 ) -> CollectionDeletion:
-    """A deletion, which a worker carries out, of the rollouts that `chosen` names: `ids`, or any of `status`,
-    `error_kind`, `stop_reason`, `min_reward`, `max_reward`, `flagged`, `lacks_usage` and the filter `q`, all of which
-    have to hold.
+    """Start a deletion of the rollouts that `chosen` selects.
 
-    Raises RemovalRefused, CannotSteer where the collection goes on, StillInUse where pairs or files were made of it,
-    and AlreadyBeingDeleted.
+    It has `ids`, or any of `status`, `error_kind`, `stop_reason`, `min_reward`, `max_reward`, `flagged`, `lacks_usage`
+    and the filter `q`, combined with AND.
+
+    Raise RemovalRefused, CannotSteer for an unfinished collection, StillInUse if pairs or exports use it, and
+    AlreadyBeingDeleted.
     """
     rollouts = chosen_rollouts(collection, chosen)
     try:
@@ -57,16 +60,16 @@ def queue_rollout_deletion(
             number = rollouts.count()
     except FilterTooSlow:
         raise RemovalRefused(
-            "Counting what passes this filter took too long, so nothing is deleted: choose fewer, or otherwise.", _WORDS
+            "Counting the matches took too long, so nothing was deleted. Use a narrower filter.", _WORDS
         ) from None
     if not number:
-        raise RemovalRefused("No rollout of this collection that has ended is chosen by that.")
+        raise RemovalRefused("No finished rollouts of this collection match.")
     refuse_made_of(collection)
     try:
         with transaction.atomic():
             locked = Collection.objects.select_for_update().get(pk=collection.pk)
             if not locked.is_finished:
-                raise CannotSteer(f"{locked.label} is {locked.state}: cancel it before rollouts of it are deleted.")
+                raise CannotSteer(f"{locked.label} is {locked.state}. Cancel it before deleting rollouts.")
             what = f"{number:,} rollout{'' if number == 1 else 's'} of {locked.label}"
             deletion = CollectionDeletion.objects.create(
                 collection=locked, name=what[:220], total=number, chosen=chosen, created_by=user
@@ -74,17 +77,17 @@ def queue_rollout_deletion(
             target = f"collection {locked.pk}"
             record(user=user, action="collection.rollouts_deleted", target=target, rollouts=number, chosen=chosen)
     except IntegrityError:
-        raise AlreadyBeingDeleted(f"Something of {collection.label} is being deleted already.") from None
+        raise AlreadyBeingDeleted(f"A deletion in {collection.label} is already in progress.") from None
     return deletion
 
 
 def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQuerySet:
-    """Those that have ended and pass. Raises RemovalRefused."""
+    """Return the finished rollouts that match. Raise RemovalRefused."""
     known = ["ids", *_EXACT, *_BOUNDS, *_FLAGS, _WORDS]
     if unknown := sorted(set(chosen) - set(known)):
-        raise RemovalRefused(f"Rollouts are not chosen by {', '.join(unknown)}: by {', '.join(known)}.", unknown[0])
+        raise RemovalRefused(f"Unknown selection: {', '.join(unknown)}: by {', '.join(known)}.", unknown[0])
     if not chosen:
-        raise RemovalRefused("Say which rollouts. All of them go with the collection: delete that.")
+        raise RemovalRefused("Select rollouts. To delete all of them, delete the collection.")
     rollouts: RolloutQuerySet = Rollout.objects.filter(collection=collection, status__in=ENDED)
     for name, value in chosen.items():
         if name == "ids":
@@ -93,7 +96,7 @@ def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQu
             rollouts = _in_words(rollouts, collection, value)
         elif name in _FLAGS:
             if not isinstance(value, bool):
-                raise RemovalRefused(f"{name} is true or false.", name)
+                raise RemovalRefused(f"{name} must be true or false.", name)
             rollouts = rollouts.filter(_FLAGS[name]) if value else rollouts.exclude(_FLAGS[name])
         elif name in _EXACT:
             if value not in _EXACT[name]:
@@ -101,43 +104,42 @@ def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQu
             rollouts = rollouts.filter(**{name: value})
         else:
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise RemovalRefused(f"{name} is a finite number.", name)
+                raise RemovalRefused(f"{name} must be a finite number.", name)
             rollouts = rollouts.filter(**{_BOUNDS[name]: value})
     return rollouts
 
 
 def _in_words(rollouts: RolloutQuerySet, collection: Collection, value: object) -> RolloutQuerySet:
     if not isinstance(value, str) or not value.strip():
-        raise RemovalRefused("q is a filter, like reward:<0.1: an empty one would choose everything.", _WORDS)
+        raise RemovalRefused("q must not be empty. Give a filter, for example reward:<0.1.", _WORDS)
     try:
         parsed = parse_filter(value)
     except FilterRefused as refusal:
         raise RemovalRefused(f"At character {refusal.start + 1}: {refusal}", _WORDS) from None
     if parsed.asks_for("text") and UnindexedRollout.objects.filter(rollout__collection=collection).exists():
-        # A text that must not stand there does not stand in what nobody has indexed.
-        raise RemovalRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", _WORDS)
+        # A text that is excluded cannot be checked in rollouts that are not indexed.
+        raise RemovalRefused(
+            "The text index of this collection is not complete. Wait, or use a filter without text search.", _WORDS
+        )
     return apply_filter(rollouts, parsed)
 
 
 def _ids(value: object) -> list[int]:
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_IDS:
-        raise RemovalRefused(f"ids are a list of 1 to {MAX_IDS:,} numbers of rollouts.", "ids")
+        raise RemovalRefused(f"ids must be a list of 1 to {MAX_IDS:,} rollout numbers.", "ids")
     if not all(isinstance(one, int) and not isinstance(one, bool) and 0 < one < 2**63 for one in value):
-        raise RemovalRefused("ids are numbers of rollouts.", "ids")
+        raise RemovalRefused("ids must be rollout numbers.", "ids")
     return value
 
 
 def refuse_made_of(collection: Collection) -> None:
-    """Raise StillInUse where files or pairs were made of it: they would lose some of their rollouts."""
+    """Raise StillInUse if exports or pairs use rollouts of the collection."""
     references = {**find_references(collection), **_pair_sets(collection)}
-    if references:
-        counted = " and ".join(f"{count:,} {name}" for name, count in references.items())
-        them = "it" if sum(references.values()) == 1 else "them"
-        raise StillInUse(f"{counted} made of {collection.label} would lose their rollouts: delete {them} first.")
+    refuse_losses(references, collection.label)
 
 
 def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> None:
-    """Carry the deletion out: each chunk is one short transaction, after which the collection's figures are right."""
+    """Carry out the deletion in short transactions; after each, the figures of the collection are correct."""
     refuse_made_of(collection)
     mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
@@ -149,7 +151,7 @@ def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> Non
 
 def _remove(collection: Collection, ids: list[int]) -> int:
     with transaction.atomic():
-        # What was queued again in the moment before is no longer among them.
+        # Exclude rollouts that were queued again just before.
         ended = Rollout.objects.select_for_update().filter(pk__in=ids, status__in=ENDED)
         rows = list(ended.values_list("pk", "status", "reward"))
         Rollout.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
@@ -165,8 +167,12 @@ def _remove(collection: Collection, ids: list[int]) -> int:
 
 
 def _pair_sets(collection: Collection) -> dict[str, int]:
-    """Sets of pairs go with a collection, but not one rollout of a pair without the other. They belong to an app above,
-    so they are found by what refers to here."""
+    """Return the number of pair sets by name.
+
+    They are deleted with a collection, but not one rollout of a pair without the other.
+
+    They belong to a higher app, so they are found through foreign keys.
+    """
     for relation in Collection._meta.related_objects:
         if relation.related_model._meta.model_name == "pairset":
             either = Q(collection=collection) | Q(further=collection)

@@ -1,1 +1,1 @@
-"""Stream the rollouts of a collection to readers as they end."""
+"""Stream the rollouts of a collection as they end."""

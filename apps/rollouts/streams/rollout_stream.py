@@ -1,17 +1,21 @@
-"""Follow a collection: each rollout as one line of NDJSON as soon as it has ended, one of them in memory at a time."""
+"""Stream each ended rollout of a collection as a line of NDJSON, with one rollout in memory at a time."""
 
 import asyncio
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
+from django.db.models import Q
+from django.utils import timezone
 
+from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import dump_json
@@ -22,14 +26,57 @@ from apps.gym.traces.tokens import TokensUnreadable
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.steering.holds import explain_pause
-from apps.rollouts.streams.stream_readers import begin_reading, expect_reader, is_last_reader, leave_unread
+
+COME_BACK = timedelta(seconds=10)
+"""How long a stream requested with a key waits for its reader to request it again after losing the response.
+"""
+UNFINISHED = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
+
+
+def expect_reader(*, collection: Collection) -> None:
+    """Announce a reader. Until reading starts, it counts as absent, because the response may never arrive."""
+    unread = Q(reader__isnull=True) | Q(left_at__isnull=False)
+    Collection.objects.filter(unread, pk=collection.pk).update(left_at=timezone.now())
+
+
+def begin_reading(*, collection: Collection) -> uuid.UUID:
+    """Return the token of a new reader. Only the latest reader counts; earlier ones lost their connection."""
+    reader = uuid.uuid4()
+    Collection.objects.filter(pk=collection.pk).update(reader=reader, left_at=None)
+    return reader
+
+
+def leave_unread(*, collection: Collection, reader: uuid.UUID) -> None:
+    """Record that this reader left. The collection is cancelled if no reader returns or replaces it."""
+    mine = Collection.objects.filter(pk=collection.pk, reader=reader, state__in=UNFINISHED)
+    mine.update(left_at=timezone.now())
+
+
+def is_last_reader(*, collection: Collection, reader: uuid.UUID) -> bool:
+    return Collection.objects.filter(pk=collection.pk, reader=reader).exists()
+
+
+@background_job(waiting=lambda: Collection.objects.filter(left_at__isnull=False, state__in=UNFINISHED))
+def sweep_left() -> bool:
+    """Background job: cancel one collection whose reader did not return. Return True if there was one."""
+    gone = Collection.objects.filter(left_at__lt=timezone.now() - COME_BACK, state__in=UNFINISHED)
+    left = gone.select_related("created_by").first()
+    if left is None:
+        return False
+    try:
+        cancel_collection(collection=left, user=left.created_by)
+    except CannotSteer:
+        # It ended meanwhile.
+        return True
+    return True
+
 
 LOOK_SECONDS = 0.2
 HEARTBEAT_SECONDS = 10.0
-"""After so long without a rollout comes an empty line, before proxies take the connection for dead."""
+"""Seconds without a rollout after which an empty line is sent, before proxies close the connection."""
 AWAY_SECONDS = 1.0
 ACCESS_SECONDS = 2.0
-"""How often it is asked whether the reader may still read."""
+"""Seconds between two checks that the reader still has permission."""
 ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED)
 HEARTBEAT = b"\n"
 
@@ -43,11 +90,12 @@ class _Look(NamedTuple):
 
 
 class RolloutStream:
-    """The lines of one collection, from its first ended rollout on. Iterate `lines()` once; then, or where the reader
-    went away, call `leave()`.
+    """The lines of one collection, from its first ended rollout on.
 
-    `may_return` is for a reader who can ask for the same collection again, and is waited for a while. `may_read` says
-    whether they still may, while the stream is open.
+    Iterate `lines()` once, then call `leave()`, also if the reader disconnected.
+
+    `may_return` is for a reader who can request the same collection again; the stream waits for them for a while.
+    `may_read` checks their permission while the stream is open.
     """
 
     def __init__(
@@ -73,7 +121,7 @@ class RolloutStream:
             expect_reader(collection=collection)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """First the collection, then rollouts (or groups of them) in the order in which they end, then the end."""
+        """Yield the collection, then rollouts (or groups of them) in the order in which they end, then the end line."""
         until = time.monotonic() + self._seconds
         quiet_since = time.monotonic()
         self._reader = await sync_to_async(begin_reading)(collection=self._collection)
@@ -101,8 +149,10 @@ class RolloutStream:
         yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_end)()})
 
     def leave(self) -> None:
-        """Nobody reads on: cancel what is left of the collection, unless it is to be kept or its reader may come back.
-        Leaving twice is once."""
+        """Cancel the rest of the collection when the reader leaves, unless it is kept or the reader may return.
+
+        Idempotent.
+        """
         if self._keep or self._is_settled or self._reader is None:
             return
         self._is_settled = True
@@ -113,12 +163,12 @@ class RolloutStream:
 
     def _cancel(self) -> None:
         if self._reader is None or not is_last_reader(collection=self._collection, reader=self._reader):
-            # Another one came later, and reads on.
+            # A later reader took over.
             return
         try:
             cancel_collection(collection=self._collection, user=self._user)
         except CannotSteer:
-            # It has ended meanwhile.
+            # It ended meanwhile.
             return
 
     async def _told(self, rollout_id: int, task_id: int) -> AsyncIterator[bytes]:
@@ -131,7 +181,7 @@ class RolloutStream:
             yield await sync_to_async(self._read_group)(task_id)
 
     async def _look(self, until: float) -> _Look | None:
-        """None while the database is away, which ends with the stream's own time at the latest."""
+        """Return None while the database is unavailable. Raise its error once the stream's time is over."""
         try:
             return await sync_to_async(self._read)()
         except (OperationalError, InterfaceError):
@@ -141,7 +191,7 @@ class RolloutStream:
             return None
 
     def _read(self) -> _Look:
-        # The state first: what it says has ended is there when the rollouts are read.
+        # The state is read first, so all rollouts that it counts as ended are found below.
         row = Collection.objects.values_list("state", "completed", "failed").get(pk=self._collection.pk)
         state, ended = row[0], row[1] + row[2]
         fresh: list[tuple[int, int]] = []
@@ -152,13 +202,16 @@ class RolloutStream:
         may_read = True
         if time.monotonic() - self._asked_at >= ACCESS_SECONDS:
             self._asked_at, may_read = time.monotonic(), self._may_read()
-        # Asked only where it matters: whether a paused collection has something under way.
+        # Queried only for paused collections, which may still have running rollouts.
         running = state != Collection.State.PAUSED or rollouts.filter(status=Rollout.Status.RUNNING).exists()
         return _Look(state, running, ended, fresh if may_read else [], may_read)
 
     def _why_over(self, look: _Look | None, until: float) -> str:
-        """`completed`, `cancelled` or `paused` as the collection is, `denied` where its reader may read it no more,
-        `time` where its time is up, or nothing."""
+        """Return why the stream ends.
+
+        `completed`, `cancelled` or `paused` like the collection, `denied` if the reader lost permission, `time` if its
+        time is up, or an empty string.
+        """
         if look and not look.may_read:
             return "denied"
         over = (Collection.State.COMPLETED, Collection.State.CANCELLED)
@@ -167,13 +220,13 @@ class RolloutStream:
         return "time" if time.monotonic() >= until else ""
 
     def _read_end(self) -> dict[str, Any]:
-        """Return the counts and, of a paused collection, why it is paused."""
+        """Return the counts and, for a paused collection, the reason."""
         self._collection.refresh_from_db()
         pause = explain_pause(self._collection)
         return {**_counts(self._collection), **({"message": f"Paused, since {pause}"} if pause else {})}
 
     def _read_group(self, task_id: int) -> bytes:
-        """One at a time from the database, and only as text together."""
+        """Return the line of a group. Rollouts are read one at a time, so only their text is in memory together."""
         ids = self._groups.pop(task_id)
         rollouts = b",".join(_read_rollout_line(rollout_id).rstrip() for rollout_id in ids)
         is_whole = b"true" if len(ids) == self._collection.repeats else b"false"
@@ -195,8 +248,10 @@ def _read_rollout_line(rollout_id: int) -> bytes:
 
 
 def describe_rollout(rollout: Rollout, events: list[TraceUnion]) -> dict[str, Any]:
-    """What a trainer needs of an ended rollout. `segments` are its captured tokens, ready to train on; None where they
-    cannot be read."""
+    """Return the fields of an ended rollout that a trainer needs.
+
+    `segments` are its captured tokens, ready to train on; None if they cannot be read.
+    """
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task

@@ -1,7 +1,8 @@
-"""The whole walk from Python: tasks in, rollouts, a look at them, pairs, files for trainers, and a stream for RL.
+"""The whole workflow in Python: upload tasks, collect rollouts, look at results, build pairs, export, and stream for
+RL.
 
-Run it cell by cell, or as it is. GYMWEB_URL and GYMWEB_KEY name the server and your API key, MODEL a policy model;
-without it a scripted one is made, which needs no endpoint.
+Run it cell by cell or as a script. GYMWEB_URL and GYMWEB_KEY are the server and your API key, MODEL a policy model.
+Without MODEL, a scripted model is created, which needs no endpoint.
 """
 
 # %% A client. `GymWeb` works in notebooks too; `AsyncGymWeb` has the same methods as coroutines.
@@ -20,7 +21,7 @@ if not model:
         gym.request("POST", "policy-models/", fields)
 folder = Path(tempfile.mkdtemp(prefix="walk-"))
 
-# %% Tasks: rows of NeMo Gym, or a file of any kind that uploads take.
+# %% Tasks: NeMo Gym rows, or a file in any supported format.
 tasks = [
     {
         "id": f"sum-{number}",
@@ -37,7 +38,7 @@ collection = gym.plan("walk", model, repeats=8, name="The walk")
 collection = gym.wait(collection["id"], seconds=300, look=0.2)
 print(f"collection {collection['id']}: {collection['state']}, {collection['completed']} of {collection['total']}")
 
-# %% What came of it.
+# %% Results.
 metrics = gym.metrics(collection["id"])
 print("mean reward", metrics["mean_reward"])
 best = max(gym.rollouts(collection=collection["id"], rewarded=True), key=lambda rollout: rollout["reward"])
@@ -55,7 +56,7 @@ for kind in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
     rows = path.read_text().splitlines()
     print(f"{path.name}: {len(rows)} rows, {export['bytes']} bytes, {export['sha256'][:12]}")
 
-# %% Online: what a trainer does at each step. Groups come as their last rollout ends.
+# %% Online: what a trainer does at each step. A group arrives when its last rollout has ended.
 with gym.stream(rows=tasks[:2], environment="exact_match", policy_model=model, repeats=4, group=True) as stream:
     for group in stream:
         print("group", group["task"], [rollout["reward"] for rollout in group["rollouts"]])

@@ -1,4 +1,4 @@
-"""GymWeb from Python: `GymWeb` for scripts and notebooks, `AsyncGymWeb` for programs with an event loop."""
+"""Python client of GymWeb: `GymWeb` for scripts and notebooks, `AsyncGymWeb` for asyncio."""
 
 from gymweb_client.asynchronous import AsyncGymWeb as AsyncGymWeb
 from gymweb_client.asynchronous import RolloutStream as RolloutStream

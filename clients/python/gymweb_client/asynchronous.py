@@ -1,4 +1,4 @@
-"""The asynchronous client: one method for each thing that a script does."""
+"""The asynchronous client, with a method for each step of a workflow."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ from gymweb_client.rows import Collection, Export, PairSet, Row
 
 CHUNK = 256 * 1024
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between the tries of what may be tried again."""
+"""Seconds between retries."""
 UPLOADED = {"draft", "checked", "ready", "rejected", "failed"}
 Progress = Callable[[Any], None]
 Leave = Callable[[int], Awaitable[Any]] | None
@@ -28,8 +28,11 @@ LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
 class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
-    """Iterate it for rollouts (or groups) in the order in which they end; `collection` and `end` are the lines around
-    them. Leaving `async with` closes it and cancels what is left, unless it is to be kept."""
+    """A stream of rollouts (or groups) in the order in which they finish.
+
+    `collection` and `end` are the lines around them. Leaving `async with` closes it and cancels the remaining rollouts,
+    unless `keep` is set.
+    """
 
     def __init__(self, answer: aiohttp.ClientResponse, first: Row, lines: AsyncIterator[Row], leave: Leave) -> None:
         self.collection: int = first["collection"]
@@ -40,7 +43,7 @@ class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
     async def __aexit__(self, *_: object) -> None:
         self._answer.close()
         if self._leave is not None:
-            with suppress(ApiError, *LOST):  # The server does it by itself, where nobody asks again for a while.
+            with suppress(ApiError, *LOST):  # The server cancels it later if this fails.
                 await self._leave(self.collection)
 
     async def __aiter__(self) -> AsyncIterator[Row]:
@@ -48,17 +51,17 @@ class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
             if line["type"] == "end":
                 self.end, self._leave = line, None
                 if line["reason"] in {"cancelled", "denied"}:
-                    raise StreamBroken(f"Collection {self.collection} is {line['reason']}: not all of it was run.")
+                    raise StreamBroken(f"Collection {self.collection} ended before it was complete: {line['reason']}.")
                 return
             yield line
-        self._leave = None  # Whoever asks again reads on.
-        raise StreamBroken(f"The stream of collection {self.collection} broke off.")
+        self._leave = None  # A repeated request continues the stream.
+        raise StreamBroken(f"The stream of collection {self.collection} was interrupted.")
 
 
 class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
-    """A GymWeb installation, by its address and an API key (or GYMWEB_URL and GYMWEB_KEY).
+    """A client of a GymWeb installation, with its URL and an API key (default: GYMWEB_URL and GYMWEB_KEY).
 
-    What changes nothing when it is sent twice is tried again where the connection breaks or the server is busy.
+    Idempotent requests are retried if the connection breaks or the server is busy.
     """
 
     def __init__(self, url: str = "", key: str = "", *, timeout: float = 60.0) -> None:
@@ -66,7 +69,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         self._base = url.rstrip("/").removesuffix("/api/v1") + "/api/v1/"
         self._headers = {"Authorization": "Bearer " + (key or os.environ.get("GYMWEB_KEY", ""))}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
-        self._session: aiohttp.ClientSession | None = None  # made in the loop that uses it
+        self._session: aiohttp.ClientSession | None = None  # created in the loop that uses it
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -79,7 +82,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def request(
         self, /, method: str, path: str, body: Any = None, *, idempotency_key: str = "", **query: Any
     ) -> Any:
-        """Any call of the API: `path` below /api/v1/. Gives the JSON of the answer; raises ApiError."""
+        """Call the API and return the JSON of the response. `path` is relative to /api/v1/. Raise ApiError."""
         if method == "POST" and path == "collections/":
             idempotency_key = idempotency_key or uuid.uuid4().hex
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
@@ -90,9 +93,9 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             return await answer.json() if answer.status != 204 else None
 
     async def _send(self, method: str, path: str, *, again: bool, **given: Any) -> aiohttp.ClientResponse:
-        """The answer, open; tried again where `again` says that it may be."""
+        """Return the open response. Retries if `again` is set."""
         if ".." in path.split("/"):
-            raise ValueError(f"{path} leads out of the API; give a path below /api/v1/.")
+            raise ValueError(f"{path} is outside the API. Give a path below /api/v1/.")
         self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
         for pause in (*PAUSES, None):
             try:
@@ -112,7 +115,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         raise AssertionError("the last try returns or raises")
 
     async def pages(self, /, path: str, **filters: Any) -> AsyncIterator[Row]:
-        """Every row of a list, page by page."""
+        """Yield every row of a list, page by page."""
         cursor: str | None = ""
         while cursor is not None:
             page = await self.request("GET", path, **{"limit": 1000, **filters}, cursor=cursor or None)
@@ -123,7 +126,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def settle(
         self, path: str, ends: set[str], seconds: float | None, look: float, progress: Progress | None = None
     ) -> Any:
-        """Ask until the state of the row at `path` is one of `ends`; return the row."""
+        """Poll `path` until the row's state is one of `ends`, and return the row."""
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
         while True:
             row = await self.request("GET", path)
@@ -144,10 +147,10 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         environment: str = "",
         **choices: Any,
     ) -> Row:
-        """Tasks from a file, or rows, as a new version of the dataset; gives the upload when it is loaded.
+        """Upload tasks from a file or a list of rows as a new version of the dataset. Return the loaded upload.
 
-        A dataset that is not there yet is made where its `environment` is named. `choices` are those of the API, such
-        as `on_error="skip"` or `mode="upsert"`. Raises WorkFailed with the rejected lines in its row.
+        A missing dataset is created if `environment` is given. `choices` are upload options of the API, for example
+        `on_error="skip"` or `mode="upsert"`. Raise WorkFailed with the rejected lines in its row.
         """
         body: Any
         if isinstance(tasks, str | Path):
@@ -164,7 +167,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return loaded
 
     async def import_rollouts(self, /, dataset: str, files: Iterable[str | Path], **choices: Any) -> Row:
-        """Stored rollouts from the files of one run, as a collection; `choices` are those of the API."""
+        """Import stored rollouts from the files of one run as a collection; `choices` are import options of the API."""
         with ExitStack() as opened:
             form = aiohttp.FormData(quote_fields=False)
             for path in map(Path, files):
@@ -177,7 +180,10 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def plan(
         self, /, dataset: str, policy_model: str, *, agent: str = "default", repeats: int = 1, **limits: Any
     ) -> Collection:
-        """Queue a collection; `limits` are those of the API, such as `sampling`, `concurrency` or `max_cost`."""
+        """Queue a collection and return it.
+
+        `limits` are limits of the API, for example `sampling`, `concurrency` or `max_cost`.
+        """
         parts = {"dataset": dataset, "policy_model": policy_model, "agent": agent, "repeats": repeats}
         return cast(Collection, await self.request("POST", "collections/", {**parts, **limits}))
 
@@ -187,7 +193,10 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def wait(
         self, collection: int, *, seconds: float | None = None, look: float = 1.0, progress: Progress | None = None
     ) -> Collection:
-        """Until it is completed, cancelled or paused. Raises TimeIsUp after so many seconds."""
+        """Wait until the collection is completed, cancelled or paused, and return it.
+
+        Raise TimeIsUp after `seconds`.
+        """
         ends = {"completed", "cancelled", "paused"}
         return cast(Collection, await self.settle(f"collections/{collection}/", ends, seconds, look, progress))
 
@@ -195,25 +204,28 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return cast(Collection, await self.request("POST", f"collections/{collection}/cancel/"))
 
     async def metrics(self, collection: int) -> Row:
-        """Mean reward, pass@k, solve buckets, stop reasons and errors."""
+        """Return mean reward, pass@k, solve buckets, stop reasons and errors."""
         return cast(Row, await self.request("GET", f"collections/{collection}/metrics/"))
 
     def rollouts(self, /, **filters: Any) -> AsyncIterator[Row]:
-        """Rows of rollouts, by the filters of the API: `collection=1`, `reward_min=0.5`, `status="failed"`, …"""
+        """Yield rollouts that match the filters of the API: `collection=1`, `reward_min=0.5`, `status="failed"`, …"""
         return self.pages("rollouts/", **filters)
 
     async def trace(self, rollout: int) -> list[Row]:
-        """The events of its latest attempt."""
+        """Return the events of the latest attempt."""
         return cast(list[Row], (await self.request("GET", f"rollouts/{rollout}/trace/"))["events"])
 
     async def tokens(self, rollout: int) -> Row:
-        """Its captured tokens as segments to train on."""
+        """Return the captured tokens as segments to train on."""
         return cast(Row, await self.request("GET", f"rollouts/{rollout}/tokens/"))
 
     async def stream(self, /, *, idempotency_key: str = "", **asked: Any) -> RolloutStream:
-        """Run tasks now and get each rollout as it ends; `asked` is what docs/online.md lists: `rows` and `environment`
-        or `task_ids`, `policy_model` or `endpoint`, `repeats`, `group`, `keep`, `seconds`, …"""
-        # With one key for all tries, none of them runs anything twice.
+        """Run tasks now and stream each rollout as it ends.
+
+        `asked` has the fields in docs/use/online.md: `rows` and `environment` or `task_ids`, `policy_model` or
+        `endpoint`, `repeats`, `group`, `keep`, `seconds`, …
+        """
+        # All tries use the same key, so nothing runs twice.
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex, "Accept": "application/x-ndjson"}
         answer = await self._send("POST", "rollouts/stream/", again=True, json=asked, headers=headers)
         lines = _json_lines(answer)
@@ -221,10 +233,13 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             return RolloutStream(answer, await anext(lines), lines, None if asked.get("keep") else self.cancel)
         except (StopAsyncIteration, *LOST):
             answer.close()
-            raise StreamBroken("The stream broke off before its first line.") from None
+            raise StreamBroken("The stream ended before its first line.") from None
 
     async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
-        """Preference pairs: the best with the worst rollout of every task; `rule` may have `min_chosen_reward`."""
+        """Build preference pairs of the best and the worst rollout of every task.
+
+        `rule` may have `min_chosen_reward`.
+        """
         return cast(
             PairSet, await self.request("POST", "pair-sets/", {**rule, "collection": collection, "margin": margin})
         )
@@ -242,7 +257,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         progress: Progress | None = None,
         **order: Any,
     ) -> Export:
-        """A training file (`trl_sft`, …), when it is written; `order` may have `pair_set`, `filters`, `options`, …"""
+        """Write a training file (`trl_sft`, …) and wait for it. `order` may have `pair_set`, `filters`, `options`, …"""
         ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
         export = await self.settle(
             f"exports/{ordered['id']}/", {"ready", "failed", "cancelled"}, seconds, 0.2, progress
@@ -252,26 +267,26 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return cast(Export, export)
 
     async def cancel_export(self, export: int) -> Export:
-        """Stop writing it; whoever waits for it in `export` gets WorkFailed."""
+        """Cancel an export; `export` then raises WorkFailed."""
         return cast(Export, await self.request("POST", f"exports/{export}/cancel/"))
 
     async def manifest(self, export: int) -> Row:
-        """What the file holds, and why rows were left out."""
+        """Return what the file holds, and why rows were left out."""
         return cast(Row, await self.request("GET", f"exports/{export}/manifest/"))
 
     async def download(self, export: Export, path: str | Path) -> Path:
-        """The first file, checked against its SHA-256. A download that breaks off goes on where it stopped."""
+        """Download the first file and check its SHA-256. Interrupted downloads are resumed."""
         return await self.fetch(f"exports/{export['id']}/download/", Path(path), export["sha256"])
 
     async def download_folder(self, export: Export, folder: str | Path) -> Path:
-        """The whole folder, which a trainer loads as it is: every file of rows, and what stands beside them."""
+        """Download the folder of an export for a trainer: all row files with their metadata."""
         (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
         for name in [*(sums := {one["name"]: one["sha256"] for one in export["files"]}), *export["beside"]]:
             await self.fetch(f"exports/{export['id']}/files/{name}/", folder / name, sums.get(name, ""))
         return folder
 
     async def fetch(self, /, address: str, path: Path, sha256: str = "", **query: Any) -> Path:
-        """Any file of the API, into `path`. A download that breaks off goes on where it stopped."""
+        """Download any file of the API to `path`. Interrupted downloads are resumed."""
         (part := Path(f"{path}.part")).unlink(missing_ok=True)
         for pause in (*PAUSES, None):
             try:
@@ -289,7 +304,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
     async def _fetch_rest(self, address: str, part: Path, query: Mapping[str, str] | None = None) -> None:
         have = part.stat().st_size if part.exists() else 0
-        # From its last byte on, so that a file that is there already is no range beyond the end.
+        # From the last existing byte on, so that the range of a complete file is still valid.
         headers = {"Range": f"bytes={have - 1}-"} if have else {}
         async with await self._send("GET", address, again=True, headers=headers, params=query) as answer:
             with part.open("r+b" if answer.status == 206 else "wb") as file:
@@ -299,7 +314,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
 
 def _texts(query: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as the API reads them: null is left out, truth is true or false, objects are JSON."""
+    """Return query parameters as the API expects them: nulls left out, booleans as true or false, objects as JSON."""
     given = {name: value for name, value in query.items() if value is not None}
     return {name: json.dumps(value) if isinstance(value, bool | dict) else str(value) for name, value in given.items()}
 
@@ -313,7 +328,7 @@ async def _read_problem(answer: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
-    """Lines of any length; empty ones are signs of life. A connection that breaks ends them."""
+    """Yield lines of any length. Empty lines are keep-alives. A broken connection ends them."""
     parts: list[bytes] = []
     with suppress(*LOST):
         async for chunk in answer.content.iter_any():

@@ -1,14 +1,17 @@
-"""What can go wrong, each with what is needed to do something about it."""
+"""Errors of the client, with the data to handle them."""
 
 from typing import Any
 
 
 class GymWebError(Exception):
-    """Anything that this package raises by itself."""
+    """Base class of the errors that this package raises."""
 
 
 class ApiError(GymWebError):
-    """The server refused: `kind` is stable (`invalid`, `not-found`, …), `errors` name places in what was sent."""
+    """Raised if the server rejected the request.
+
+    `kind` is stable (`invalid`, `not-found`, …); `errors` lists places in the request.
+    """
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
         self.status, self.problem = status, problem
@@ -19,7 +22,7 @@ class ApiError(GymWebError):
 
 
 class WorkFailed(GymWebError):
-    """An upload was rejected or an export failed; `row` is what the server says of it."""
+    """Raised if an upload was rejected or an export failed. `row` is its state on the server."""
 
     def __init__(self, what: str, row: dict[str, Any]) -> None:
         self.row = row
@@ -27,12 +30,12 @@ class WorkFailed(GymWebError):
 
 
 class TimeIsUp(GymWebError, TimeoutError):
-    """It has not ended within the time that was given; it goes on."""
+    """Raised if the work has not ended in time; it continues on the server."""
 
 
 class StreamBroken(GymWebError):
-    """A stream of rollouts broke off before its last line."""
+    """Raised if a stream of rollouts broke off before its last line."""
 
 
 class ChecksumMismatch(GymWebError):
-    """A downloaded file is not the one that was written; it was removed."""
+    """Raised if a downloaded file has the wrong checksum; it was removed."""

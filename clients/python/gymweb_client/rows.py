@@ -1,9 +1,9 @@
-"""The shapes of what the server answers, as far as scripts rely on them; rows may have more fields than these."""
+"""Types of API responses with the fields that scripts use; rows may have more fields."""
 
 from typing import Any, TypedDict
 
 Row = dict[str, Any]
-"""A row whose fields the API's own documentation describes."""
+"""A row whose fields are described in the API documentation."""
 
 
 class Collection(TypedDict):

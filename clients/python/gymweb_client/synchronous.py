@@ -1,4 +1,4 @@
-"""The same client for scripts and notebooks: its event loop lives in a thread of its own."""
+"""The synchronous client for scripts and notebooks. Its event loop runs in a thread of its own."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ def _iterating(
 
 
 class Stream:
-    """What `GymWeb.stream` opens: iterate it; `collection`, `total` and `end` are as of RolloutStream."""
+    """The result of `GymWeb.stream`. Iterate it; `collection`, `total` and `end` are those of RolloutStream."""
 
     def __init__(self, client: "GymWeb", stream: RolloutStream) -> None:
         self._client, self._stream = client, stream
@@ -50,9 +50,9 @@ class Stream:
 
 
 class GymWeb(AbstractContextManager["GymWeb"]):
-    """A GymWeb installation, by its address and an API key (or GYMWEB_URL and GYMWEB_KEY).
+    """A client of a GymWeb installation, with its URL and an API key (default: GYMWEB_URL and GYMWEB_KEY).
 
-    Every method is that of AsyncGymWeb. Close it, or use it in a `with`.
+    Has the methods of AsyncGymWeb. Close it, or use it in a `with`.
     """
 
     def __init__(self, url: str = "", key: str = "", *, timeout: float = 60.0) -> None:
@@ -95,7 +95,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
 
     @contextmanager
     def stream(self, *, idempotency_key: str = "", **asked: Any) -> Iterator[Stream]:
-        """As AsyncGymWeb.stream; leaving the `with` closes it."""
+        """Like AsyncGymWeb.stream; leaving the `with` closes it."""
         stream = self._run(self._client.stream(idempotency_key=idempotency_key, **asked))
         try:
             yield Stream(self, stream)
@@ -107,7 +107,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
         try:
             return running.result()
         except BaseException:
-            # Such as Ctrl+C: what runs in the other thread is to end too.
+            # For example, Ctrl+C must also stop the other thread.
             running.cancel()
             raise
 

@@ -1,6 +1,6 @@
-"""A resource server to copy: one tool, state per attempt, a verifier, over NeMo Gym's HTTP protocol.
+"""An example resource server: one tool, state per attempt, a verifier, over NeMo Gym's HTTP protocol.
 
-    python server.py --port 8101
+    python server.py --port 8123
 
 An attempt is `POST /seed_session` with its task row, any number of `POST /get_weather`, and `POST /verify` with the row
 and the model's response. A signed cookie, sent again with every reply, ties the calls of one attempt together.
@@ -29,16 +29,16 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 @dataclass
 class Attempt:
-    """What this server remembers of one attempt."""
+    """The state of one attempt."""
 
     id: str
     cities: list[str] = field(default_factory=list)
 
 
 class Attempts:
-    """The attempts in memory, newest use last; beyond MAX_SESSIONS the one idle for longest is forgotten.
+    """The attempts in memory, latest use last. Beyond MAX_SESSIONS the one that was idle longest is dropped.
 
-    The secret lives as long as the process, so a restart forgets every attempt.
+    The secret lives as long as the process, so a restart drops every attempt.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Attempts:
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
 
     def find(self, cookie: str | None) -> Attempt:
-        """The attempt that the cookie names; a new one without a cookie, or with one that was not signed here."""
+        """Return the attempt of the cookie, or a new one if there is no valid cookie."""
         identifier, _, rest = (cookie or "").partition(".")
         stamp, _, signature = rest.partition(".")
         genuine = hmac.compare_digest(signature.encode(), self._sign(identifier, stamp).encode())
@@ -68,7 +68,7 @@ class Attempts:
 
 
 class Invalid(Exception):
-    """A body of the wrong shape, with what is wrong in the form that FastAPI uses."""
+    """Raised for an invalid body, with the problem in FastAPI's format."""
 
     def __init__(self, *problems: dict[str, Any]) -> None:
         super().__init__(problems)
@@ -104,7 +104,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def carry_session(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Find the attempt, answer, and send its cookie again, with an error just as with a result."""
+    """Find the attempt, handle the request, and send the cookie again, also with errors."""
     attempt = request.app[ATTEMPTS].find(request.cookies.get(COOKIE))
     request[ATTEMPT] = attempt
     try:
@@ -137,7 +137,7 @@ async def show_schema(request: web.Request) -> web.Response:
 
 
 async def seed_session(request: web.Request) -> web.Response:
-    """A new attempt begins: check the task row, set up what its tools will need."""
+    """Start an attempt: check the task row and prepare the state of its tools."""
     row = await read_body(request)
     if "responses_create_params" not in row:
         raise Invalid(missing("responses_create_params", row))
@@ -146,7 +146,7 @@ async def seed_session(request: web.Request) -> web.Response:
 
 
 async def get_weather(request: web.Request) -> web.Response:
-    """The tool. The text of the reply is what the policy model reads."""
+    """Call the tool. The policy model reads the text of the response."""
     arguments = await read_body(request)
     problems = [
         {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted", "input": value}
@@ -166,7 +166,7 @@ async def get_weather(request: web.Request) -> web.Response:
 
 
 async def verify(request: web.Request) -> web.Response:
-    """The verifier: 1.0 when the model asked for the weather in this attempt. It replies with the row and its score."""
+    """Verify the attempt: 1.0 if the model asked for the weather. The response has the row and its score."""
     row = await read_body(request)
     absent = [missing(name, row) for name in ("responses_create_params", "response") if name not in row]
     if absent:
@@ -219,7 +219,7 @@ def make_app() -> web.Application:
 
 
 async def serve(host: str, port: int) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is being answered. Port 0 takes a free one; it is printed."""
+    """Serve until SIGTERM or SIGINT, then finish open requests. Port 0 takes a free one and prints it."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

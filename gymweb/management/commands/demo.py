@@ -1,4 +1,4 @@
-"""Everything from an empty folder: data, one collection, pairs, exports, a summary; then the dashboard."""
+"""The demo, from an empty folder: data, one collection, pairs, exports, a summary, then the server."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.models import Role, User
 from apps.accounts.sign_in import create_sign_in_link
@@ -26,17 +26,19 @@ from apps.gym.traces.items import dump_json
 from apps.pairs.models import PairSet
 from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.policies.model_registration import register_scripted_model
+from apps.policies.models import PolicyModel
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
+from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import Dataset, Upload
-from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_jobs import upload_file
 
 TASKS = 40
 DEMO_FORMATS = ("trl_sft", "trl_dpo", "nemo_gym_rollouts")
-"""One of each kind: demonstrations, preference pairs, scored rollouts."""
+"""One format of each kind: demonstrations, preference pairs, scored rollouts."""
 REPEATS = 8
 CALCULATOR_PROMPT = (
     "You are a careful assistant. Use the calculator tool for arithmetic and give the final answer in \\boxed{}."
@@ -47,7 +49,7 @@ class Command(BaseCommand):
     help = "Load demo data, run one collection with the scripted model (no LLM), build pairs, write exports, serve."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--no-serve", action="store_true", help="end after the summary")
+        parser.add_argument("--no-serve", action="store_true", help="exit after the summary")
         parser.add_argument("--port", type=int, default=8000)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,27 +58,19 @@ class Command(BaseCommand):
         person = find_person()
         dataset = load_demo_tasks(person)
         model = register_scripted_model(mistake_rate=0.4)
-        collection = plan_collection(
-            Plan(
-                dataset=dataset,
-                agent=Agent.objects.get(slug="default"),
-                policy_model=model,
-                repeats=REPEATS,
-                seed=7,
-                name="Demo: arithmetic with a scripted model",
-            ),
-            user=person,
-        )
+        collection = plan_demo(dataset, model, person, repeats=REPEATS, name="Demo: arithmetic with a scripted model")
         self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
         collection = collect_with_bar(collection)
         pair_set = build_pairs(PairOrder(collection=collection), user=person)
-        exports = [write_demo_export(format_, collection, pair_set, person) for format_ in DEMO_FORMATS]
+        exports = export_demo(collection, pair_set, person)
         self.print_summary(collection, pair_set, exports, time.perf_counter() - began)
         if not options["no_serve"]:
             self.serve(person, options["port"])
 
-    def print_summary(self, collection: Collection, pair_set: PairSet, exports: list[Export], seconds: float) -> None:
-        """The last line on standard output is one JSON object."""
+    def print_summary(
+        self, collection: Collection, pair_set: PairSet, exports: list[dict[str, Any]], seconds: float
+    ) -> None:
+        """Print the summary. The last line on standard output is one JSON object."""
         summary = {
             "rollouts": collection.total,
             "completed": collection.completed,
@@ -85,49 +79,64 @@ class Command(BaseCommand):
             "pass_at_1": measure_collection(collection).pass_at_1,
             "pairs": pair_set.pair_count,
             "seconds": round(seconds, 1),
-            "exports": [
-                {"format": export.format, "path": export.path, "rows": export.rows, "sha256": export.sha256}
-                for export in exports
-            ],
+            "exports": exports,
         }
         self.stdout.write(json.dumps(summary))
         self.stdout.flush()
 
     def serve(self, person: User, port: int) -> None:
-        """Serve in a process that begins anew, so that uvloop and Daphne are set up before anything else."""
+        """Replace this process with the server, so that uvloop and Daphne are set up first."""
         token = create_sign_in_link(user=person)
         self.stderr.write(f"\nSign in once with  http://127.0.0.1:{port}/sign-in/{token}/\n")
-        # The demo is for trying things on one machine, so models and resource servers on it may be called; an
-        # operator's own list stands.
+        # The demo may call models and resource servers on this machine, unless the operator set a list.
         os.environ.setdefault("GYMWEB_OUTBOUND_ALLOW", "localhost")
         manage = str(settings.BASE_DIR / "manage.py")
         os.execv(sys.executable, [sys.executable, manage, "serve", "--port", str(port)])  # noqa: S606
 
 
 def find_person() -> User:
-    """The demo's admin, without a password: the printed link signs in, and the account's page lets one be set."""
+    """Return the demo's admin, who has no password.
+
+    The printed link signs in, and a password can be set on the account page.
+    """
     known = User.objects.filter(username="demo").first()
     return known or User.objects.create_user(username="demo", password=None, role=Role.ADMIN)
 
 
 def load_demo_tasks(person: User) -> Dataset:
-    """The demo's dataset with one version; run again, it is there already."""
-    dataset = Dataset.objects.filter(slug="demo-arithmetic").first() or create_dataset(
-        slug="demo-arithmetic",
-        name="Demo arithmetic",
-        environment=Environment.objects.get(slug="calculator"),
-        description="Generated arithmetic tasks for the calculator environment.",
-        user=person,
+    about = "Generated arithmetic tasks for the calculator environment."
+    return load_tasks("demo-arithmetic", "Demo arithmetic", about, make_demo_file(), person)
+
+
+def load_tasks(slug: str, name: str, description: str, content: bytes, person: User) -> Dataset:
+    """Return a dataset of the calculator environment with one version, loading it if needed."""
+    calculator = Environment.objects.get(slug="calculator")
+    dataset = Dataset.objects.filter(slug=slug).first() or create_dataset(
+        slug=slug, name=name, environment=calculator, description=description, user=person
     )
     if dataset.latest_version() is None:
-        upload = upload_file(dataset=dataset, stream=BytesIO(make_demo_file()), filename="demo.jsonl", user=person)
+        upload = upload_file(dataset=dataset, stream=BytesIO(content), filename=f"{slug}.jsonl", user=person)
         if upload.state != Upload.State.READY:
-            raise RuntimeError(f"the demo's own tasks were rejected: {upload.errors}")
+            raise CommandError(f"The demo's own tasks were rejected: {upload.errors}")
     return dataset
 
 
+def plan_demo(dataset: Dataset, policy_model: PolicyModel, person: User, *, repeats: int, name: str) -> Collection:
+    agent = Agent.objects.get(slug="default")
+    plan = Plan(dataset=dataset, agent=agent, policy_model=policy_model, repeats=repeats, seed=7, name=name)
+    return plan_collection(plan, user=person)
+
+
+def export_demo(collection: Collection, pair_set: PairSet, person: User) -> list[dict[str, Any]]:
+    exports = [write_demo_export(format_, collection, pair_set, person) for format_ in DEMO_FORMATS]
+    return [
+        {"format": export.format, "path": export.path, "rows": export.rows, "sha256": export.sha256}
+        for export in exports
+    ]
+
+
 def make_demo_file(count: int = TASKS) -> bytes:
-    """Seeded arithmetic tasks in the NeMo Gym row format."""
+    """Return seeded arithmetic tasks as NeMo Gym rows."""
     dice = random.Random(7)
     lines = []
     for number in range(count):

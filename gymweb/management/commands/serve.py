@@ -1,4 +1,4 @@
-"""`manage.py serve`: pages, API, sockets and, unless told otherwise, a rollout worker in one process and one loop."""
+"""`manage.py serve`: run pages, API, WebSockets and, unless disabled, a worker in one process and one event loop."""
 
 import asyncio
 import logging
@@ -29,10 +29,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8000, help="port, 0 for any free one (default: %(default)s)")
-        parser.add_argument("--no-worker", action="store_true", help="serve pages only; workers run elsewhere")
-        parser.add_argument(
-            "--seats", type=read_seats, help="rollouts at once in the embedded worker (GYMWEB_WORKER_SEATS)"
-        )
+        parser.add_argument("--no-worker", action="store_true", help="do not start a worker")
+        parser.add_argument("--seats", type=read_seats, help="seats of the embedded worker (GYMWEB_WORKER_SEATS)")
 
     def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
         if not options["skip_checks"]:
@@ -41,8 +39,8 @@ class Command(BaseCommand):
             tags = [SEVERAL_PROCESSES] if no_worker else [Tags.database, WORKER_STARTS]
             self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
-            connection.close()  # The server's threads have their own.
-        # Imported here, since the import installs an event loop that no other command needs.
+            connection.close()  # The server's threads have their own connections.
+        # Imported here, because the import installs an event loop that other commands do not need.
         from daphne.endpoints import build_endpoint_description_strings
 
         from gymweb.serving import PortTaken, Server
@@ -56,14 +54,14 @@ class Command(BaseCommand):
             drain=self._drain,
         )
         os.umask(PRIVATE_MASK)
-        # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
+        # Django copies large bodies once more: into this folder instead of /tmp, which may be in memory.
         tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
         try:
             server.run()
         except PortTaken as problem:
             raise CommandError(f"GymWeb cannot listen on {host}:{port}: {problem}") from None
         if self.worker and self.worker.failed:
-            raise CommandError("The worker broke off, so the server stopped; the log says why.")
+            raise CommandError("The worker failed, so the server stopped; see the log.")
 
     def _started(self, server: "Server") -> None:
         stopping = False
@@ -71,7 +69,7 @@ class Command(BaseCommand):
         def stop() -> None:
             nonlocal stopping
             if stopping:
-                # The second signal: whoever sends it does not want to wait.
+                # A second signal exits at once.
                 os._exit(130)
             stopping = True
             server.stop()
@@ -89,7 +87,7 @@ class Command(BaseCommand):
     async def _drain(self) -> None:
         from apps.rollouts.serving.hosting import HOST
 
-        # Sessions that programs have open below /gym/ end with their environments' own goodbye.
+        # Close the sessions that programs have open below /gym/ properly.
         closing = asyncio.create_task(asyncio.to_thread(HOST.close))
         if self.worker:
             await self.worker.drain()
@@ -97,7 +95,7 @@ class Command(BaseCommand):
 
 
 class EmbeddedWorker:
-    """A rollout worker in the server's own loop."""
+    """A rollout worker in the server's event loop."""
 
     def __init__(self, seats: int | None) -> None:
         from channels.layers import get_channel_layer
@@ -112,7 +110,7 @@ class EmbeddedWorker:
     def start(self, server: "Server") -> None:
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (problem := task.exception()):
-                logger.critical("the worker broke off", exc_info=problem)
+                logger.critical("the worker failed", exc_info=problem)
                 self.failed = True
                 server.stop()
 

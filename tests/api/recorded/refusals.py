@@ -14,7 +14,7 @@ from apps.environments.environment_changes import EnvironmentChanged
 from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
-from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.pairs.pair_decisions import DecisionRefused
@@ -37,7 +37,7 @@ from apps.rollouts.reverification.reverification_jobs import CannotApply, Reveri
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
+from apps.tasks.deletion_jobs import AlreadyBeingDeleted, StillInUse
 from apps.tasks.received_files import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
 from apps.tasks.task_marks import MarkRefused
 from apps.tasks.upload_choices import ChoiceRefused

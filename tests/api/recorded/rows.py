@@ -20,6 +20,7 @@ from apps.reviews.queues.queue_changes import close_queue
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Collection
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
+from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import ColumnMapping, Task, Upload
 from apps.tasks.received_files import create_upload, store_file
@@ -100,7 +101,7 @@ def _add_collections(made: SimpleNamespace, admin: User) -> None:
     written = queue_export(ExportOrder(format="trl_sft", collection=made.done, filters={"include_flagged": True}))
     made.written = write_export(export=written)
     made.writing = Export.objects.create(format="trl_sft", collection=made.done, state=Export.State.WRITING)
-    made.reverifications = queue_reverification(collection=made.done)
+    made.reverifications = queue_reverification(ReverificationOrder(collection=made.done))
     made.overridden = override_reward(rollout=one, reward=0.5, reason="Half of the work.", author=admin)
 
 

@@ -11,7 +11,7 @@ from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import draw_shares
 from apps.rollouts.metrics.collection_comparison import GridCell
 from apps.rollouts.metrics.collection_figures import LengthBar
-from apps.rollouts.metrics.reward_sample import Scattered
+from apps.rollouts.metrics.page_figures import Scattered
 
 
 def test_a_histogram_is_drawn_to_the_tallest_bar_and_shows_the_rarest():

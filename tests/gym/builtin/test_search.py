@@ -3,10 +3,9 @@ import json
 import pytest
 
 from apps.gym.environments.protocol import ToolRefused
-from apps.gym.environments.search.documents import write_documents
-from apps.gym.environments.search.environment import Search
-from apps.gym.environments.search.index import find_documents, find_problem
-from apps.gym.environments.search.search_questions import list_questions
+from apps.gym.environments.search.environment import Search, find_documents, find_problem
+from apps.gym.environments.search.kit import list_questions
+from apps.gym.environments.search.world import write_documents
 from tests.gym.verifiers.replies import attempt, calls, returns, says
 
 QUESTION = list_questions()[2][0]
@@ -66,12 +65,12 @@ def test_more_words_than_a_question_has_are_not_looked_for():
 )
 def test_wrong_calls_are_refused(name, arguments, error):
     with pytest.raises(ToolRefused) as refusal:
-        Search(ROW, seed=0).call_tool(name, arguments)
+        Search(ROW).call_tool(name, arguments)
     assert refusal.value.error == error
 
 
 def test_the_tools_give_json():
-    search = Search(ROW, seed=0)
+    search = Search(ROW)
     [first, *_] = json.loads(search.call_tool("search", {"query": "Yarerdale", "limit": 2}))
     assert sorted(first) == ["excerpt", "id", "title"]
     assert json.loads(search.call_tool("read_document", {"id": "t0"}))["title"] == "Yarerdale"
@@ -91,13 +90,13 @@ def test_sources_count_where_they_are_wanted_named_and_opened(opened, named, rew
     for at, place in enumerate(opened):
         items += [calls("read_document", {"id": place}, f"c{at}"), returns("…", f"c{at}")]
     told = says(f"**Answer:** {QUESTION.answer}\n**Sources:** {', '.join(named)}")
-    assert Search(ROW, seed=0).verify(attempt(*items, told)).value == pytest.approx(reward)
+    assert Search(ROW).verify(attempt(*items, told)).value == pytest.approx(reward)
 
 
 def test_a_call_that_was_never_answered_opened_nothing():
     items = [calls("read_document", {"id": place}, place) for place in QUESTION.sources]
     told = says(f"Answer: {QUESTION.answer}\nSources: {', '.join(QUESTION.sources)}")
-    assert Search(ROW, seed=0).verify(attempt(*items, told)).value == 0.75
+    assert Search(ROW).verify(attempt(*items, told)).value == 0.75
 
 
 @pytest.mark.parametrize("more", [{"x": 1}, {"id": 12}, {"limit": None}])
@@ -106,7 +105,7 @@ def test_a_call_that_the_tool_refuses_opened_nothing(more):
     for place in QUESTION.sources:
         arguments = {"id": place, **more}
         with pytest.raises(ToolRefused):
-            Search(ROW, seed=0).call_tool("read_document", arguments)
+            Search(ROW).call_tool("read_document", arguments)
         items += [calls("read_document", arguments, place), returns("{}", place)]
     told = says(f"Answer: {QUESTION.answer}\nSources: {', '.join(QUESTION.sources)}")
-    assert Search(ROW, seed=0).verify(attempt(*items, told)).value == 0.75
+    assert Search(ROW).verify(attempt(*items, told)).value == 0.75

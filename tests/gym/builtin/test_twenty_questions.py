@@ -1,9 +1,8 @@
 import pytest
 
-from apps.gym.environments.turn_environments import all_replies, answered_replies
-from apps.gym.environments.twenty_questions.environment import TwentyQuestions
-from apps.gym.environments.twenty_questions.game import Questions, read_guess, read_properties
-from apps.gym.environments.twenty_questions.question_choice import questions_needed
+from apps.gym.environments.protocol import all_replies, answered_replies
+from apps.gym.environments.twenty_questions.environment import Questions, TwentyQuestions, read_guess, read_properties
+from apps.gym.environments.twenty_questions.kit import questions_needed
 from apps.gym.environments.twenty_questions.things import PROPERTIES, THINGS
 from apps.gym.errors import EnvironmentFault
 from apps.gym.traces.items import message
@@ -68,13 +67,13 @@ def test_the_last_answer_asks_for_the_guess_and_there_is_one_only():
 
 
 def test_the_attempt_is_the_same_when_it_is_heard_again():
-    environment = TwentyQuestions(ROW, seed=0)
+    environment = TwentyQuestions(ROW)
     [answer] = environment.respond([says("Is it a plant?")])
     assert answer == message("user", "Yes. You have 1 question left.")
     assert environment.respond([says("Guess: oak")]) is None
     reward = environment.verify(attempt(says("Is it a plant?"), answer, says("Guess: oak")))
     assert (reward.value, reward.components) == (1.0, {"right": 1.0, "understood": 0.5, "questions": 2.0})
-    assert TwentyQuestions(ROW, seed=0).verify(attempt(says("Is it a plant?"), answer)).value == 0.0
+    assert TwentyQuestions(ROW).verify(attempt(says("Is it a plant?"), answer)).value == 0.0
 
 
 def test_a_reply_that_was_cut_off_was_heard_by_nobody():
@@ -85,6 +84,6 @@ def test_a_reply_that_was_cut_off_was_heard_by_nobody():
 
 def test_a_row_that_is_no_game_is_a_fault_of_the_environment():
     with pytest.raises(EnvironmentFault, match="`secret` must be one of the things"):
-        TwentyQuestions({**ROW, "secret": "unicorn"}, seed=0).respond([])
+        TwentyQuestions({**ROW, "secret": "unicorn"}).respond([])
     with pytest.raises(EnvironmentFault, match="`most_questions` must be a number from 1 to 100"):
-        TwentyQuestions({**ROW, "most_questions": 101}, seed=0).respond([])
+        TwentyQuestions({**ROW, "most_questions": 101}).respond([])

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.protocol import Options
-from apps.gym.exporters.training_conversations import Conversation
+from apps.gym.exporters.training_conversations import Conversation, pair_conversations
 from apps.gym.traces.events import EnvironmentTurn, ToolResult, TraceUnion
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import Dropped, completion_messages

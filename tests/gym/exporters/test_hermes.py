@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apps.gym.exporters.hermes import completion_text
+from apps.gym.exporters.training_conversations import completion_text
 
 CALL: dict[str, Any] = {"type": "function", "id": "c", "function": {"name": "search", "arguments": {"query": "a"}}}
 CALLED = '<tool_call>\n{"name": "search", "arguments": {"query": "a"}}\n</tool_call>'

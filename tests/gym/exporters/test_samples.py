@@ -7,7 +7,7 @@ import pytest
 from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, PAIR_FEATURES
 from apps.gym.exporters.protocol import Row, resolve_options
 from apps.gym.exporters.registry import find_format
-from apps.gym.exporters.task_questions import TASK_FEATURES
+from apps.gym.exporters.training_conversations import TASK_FEATURES
 from apps.gym.traces.messages import nested_tools
 from tests.gym.exporters.attempts import TOOLS, attempt, paris, preference, task
 from tests.gym.exporters.stored import SAMPLES, read_lines

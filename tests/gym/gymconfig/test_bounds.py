@@ -2,9 +2,8 @@
 
 import pytest
 
-from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.gym.gymconfig.descriptions import describe_texts
-from apps.gym.gymconfig.yaml_reader import NotYaml, read_yaml
+from apps.gym.gymconfig.merging import ConfigRefused, NotYaml, read_yaml
 
 SERVER = 'lab:\n  resources_servers:\n    lab: {host: 127.0.0.1, port: 8123, description: "%s"}\n'
 
@@ -22,11 +21,11 @@ def levels(line, count=9):
 HOSTILE = {
     "aliases": (
         "a0: &a0 [x, x]\n" + levels(lambda name, last: f"{name}: &{name} [{', '.join([f'*{last}'] * 10)}]\n"),
-        "by its aliases",
+        "values through aliases",
     ),
     "merge keys": (
         "a0: &a0 {x: 1}\n" + levels(lambda name, last: f"{name}: &{name} {{<<: [{', '.join([f'*{last}'] * 10)}]}}\n"),
-        "by its aliases",
+        "values through aliases",
     ),
     "an alias to what holds it": ("a: &a [*a]\n", "nested more than 64 deep"),
     "brackets": ("a: " + "[" * 3000 + "]" * 3000, "nested more than 64 deep"),
@@ -39,13 +38,13 @@ HOSTILE = {
                 f"{name}: {{{', '.join(f'k{place}: {{_inherit_from: {last}}}' for place in range(10))}}}\n"
             )
         ),
-        "what is inherited stands for more than",
+        "the inheritance expands to more than",
     ),
     "references": (
         "a0: [x, x]\n"
         + levels(lambda name, last: f"{name}: [" + ", ".join([f'"${{{last}}}"'] * 10) + "]\n")
         + SERVER % "${a9}",
-        "the references stand for more than",
+        "the references expand to more than",
     ),
     "references within a text": (
         "a0: "
@@ -58,13 +57,13 @@ HOSTILE = {
     "no number": ("a: {b: [1, .nan]}", "a.b[1]: is not a finite number"),
     "an infinite number": ("a: -.inf", "is not a finite number"),
     "a large number": ("a: 9223372036854775808", "a number of more than 64 bits"),
-    "a zero byte": (SERVER % "\\0", "description: holds a zero byte or half a surrogate pair"),
-    "half a character": (SERVER % "\\ud800", "holds a zero byte or half a surrogate pair"),
+    "a zero byte": (SERVER % "\\0", "description: contains a NUL character or an unpaired surrogate"),
+    "half a character": (SERVER % "\\ud800", "contains a NUL character or an unpaired surrogate"),
     "a zero byte in a name": ('a: {"b\\0": 1}', "in its name"),
     "a dot in a name": ("a.b: {resources_servers: {lab: {port: 1}}}", "a.b: has a dot in its name"),
     "a zero byte in a default": (
         "lab: {resources_servers: {lab: {port: 1, description: '${oc.env:NOWHERE,\"\\0\"}'}}}",
-        "its default holds a zero byte",
+        "its default contains a NUL character",
     ),
     "a default": (SERVER % "${oc.env:NOWHERE,[*a]}", "its default is not YAML"),
 }

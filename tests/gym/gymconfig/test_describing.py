@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.gym.gymconfig.descriptions import DatasetFile, Model, describe_texts
+from apps.gym.gymconfig.merging import ConfigRefused
 
 LAB = """
 lab:
@@ -215,12 +215,12 @@ def test_models_that_are_started_over_there_are_noted_and_can_be_left_out():
         (
             ("port: 8123", "port: '${now:%H}'"),
             "lab.resources_servers.lab.port",
-            "${now:…} is not understood: only oc.env and oc.select are",
+            "${now:…} is not supported. Use oc.env or oc.select",
         ),
         (
             ("name: lab}", "name: lap}"),
             "lab_simple_agent.responses_api_agents.simple_agent.resources_server",
-            "refers to 'lap', which is not there; there are: lab",
+            "refers to 'lap', which does not exist. Available: lab",
         ),
         (
             ("{type: resources_servers, name: lab}", "lab"),
@@ -257,13 +257,13 @@ def test_all_that_is_wrong_is_said_at_once_each_with_the_file_that_says_it():
     ("text", "message"),
     [
         ("lab: [", "is not YAML"),
-        ("- lab", "holds no keys at its top"),
-        ("config_paths: [nowhere.yaml]", "config_paths: nowhere.yaml is not among what was given"),
+        ("- lab", "has no top-level keys"),
+        ("config_paths: [nowhere.yaml]", "config_paths: nowhere.yaml was not given"),
         ("config_paths: nowhere.yaml", "config_paths: must be a list of paths"),
         ("a: {_inherit_from: b.c}\nb: {}", "a._inherit_from: there is no 'b.c' to inherit from"),
         ("a: {_copy: b}\nb: {_copy: a}", "inherits from itself"),
-        ("a: {_copy: b, _delete_key: c}\nb: {d: 1}", "there is no key 'c' to leave out"),
-        ("a: {_copy: b, c: 1}\nb: [1]", "what is inherited has no keys to be merged with"),
+        ("a: {_copy: b, _delete_key: c}\nb: {d: 1}", "there is no key 'c' to remove"),
+        ("a: {_copy: b, c: 1}\nb: [1]", "the inherited value has no keys to merge with"),
     ],
 )
 def test_a_file_that_cannot_be_merged_is_refused(text, message):
@@ -275,7 +275,7 @@ def test_a_file_that_cannot_be_merged_is_refused(text, message):
 
 def test_a_circle_of_references_ends():
     path = ("lab.yaml", LAB.replace("Tools of the lab", "'${a}'") + "a: ${b}\nb: ${a}\n")
-    assert "its references lead in a circle" in refused(path)[0]
+    assert "its references are circular" in refused(path)[0]
 
 
 def test_files_that_include_each_other_are_read_once():

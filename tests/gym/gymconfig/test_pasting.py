@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.gym.gymconfig.descriptions import describe_texts
+from apps.gym.gymconfig.merging import ConfigRefused
 from apps.gym.gymconfig.pasted_files import join_texts, split_texts
 from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL
 
@@ -51,5 +51,5 @@ def test_later_texts_override_and_what_is_included_goes_first():
 
 def test_no_file_of_this_machine_is_read(tmp_path):
     (tmp_path / "lab.yaml").write_text(LAB)
-    with pytest.raises(ConfigRefused, match="is not among what was given: add it below a line"):
+    with pytest.raises(ConfigRefused, match="was not given"):
         describe_texts({"top.yaml": f"config_paths: [{tmp_path}/lab.yaml]"})

@@ -4,7 +4,7 @@ import json
 import re
 
 from apps.gym.judging.judge import Judge
-from apps.gym.judging.settings import read_settings
+from apps.gym.judging.scale import read_settings
 from apps.gym.traces.items import text_of
 from apps.gym.wires.protocol import Reply
 

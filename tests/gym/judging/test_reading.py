@@ -5,8 +5,7 @@ import json
 import pytest
 
 from apps.gym.judging import verdict_reader
-from apps.gym.judging.scale import Scale, VerdictUnreadable
-from apps.gym.judging.settings import read_settings
+from apps.gym.judging.scale import Scale, VerdictUnreadable, read_settings
 from apps.gym.judging.verdict_reader import MAX_READ, read_verdict
 
 NUMBERS, NAMES = Scale(), Scale(verdicts={"correct": 1.0, "wrong": 0.0})

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from apps.gym.errors import PolicyError, VerifierError
-from apps.gym.judging.judge_scoring import judge_attempt
 from apps.gym.traces.items import message, text_of
+from apps.gym.verifiers.llm_judge import judge_attempt
 from apps.gym.wires.protocol import Ask, Reply
 from apps.gym.wires.scripted import ScriptedPolicy
 from tests.factories import make_row

@@ -5,9 +5,8 @@ import pytest
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.mappings.column_mapping import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
 from apps.gym.tasks.mappings.leftovers import Leftovers
-from apps.gym.tasks.mappings.paths import MISSING, look_up
 from apps.gym.tasks.mappings.shapes import find_shape
-from apps.gym.tasks.mappings.templates import GapEmpty, TemplateRefused, fill_template
+from apps.gym.tasks.mappings.templates import MISSING, GapEmpty, TemplateRefused, fill_template, look_up
 from apps.gym.tasks.task_rows import check_task, parse_changed
 
 
@@ -188,7 +187,7 @@ def test_a_context_needs_a_prompt_that_is_text_and_no_template():
     prompt = [{"role": "user", "content": "a"}]
     assert apply_mapping(mapping, {"q": prompt, "c": ""})["responses_create_params"]["input"] == prompt
     assert refusal(mapping, {"q": prompt, "c": "more"})[0] == "wrong_type"
-    with pytest.raises(MappingRefused, match="put a gap into the template"):
+    with pytest.raises(MappingRefused, match="With a template, context must be a placeholder in the"):
         read_mapping({"user": "{q}", "context": "c"})
 
 
@@ -218,8 +217,9 @@ def test_columns_named_like_a_part_of_the_prompt_or_an_answer_are_told_where_the
     assert leftovers.told == ""
     leftovers.look(row)
     assert leftovers.told == (
-        "Not in the prompt, though named like a part of it: choices. Not the expected answer, though named like one: "
-        "solution. They stay with the tasks as fields; map the columns to change that."
+        "Columns that look like prompt parts but are not mapped: choices. Columns that look like "
+        "expected answers but are not mapped: "
+        "solution. They become verifier fields. Map the columns to change this."
     )
 
 
@@ -281,7 +281,7 @@ def test_a_mapping_that_cannot_be_is_refused_with_its_place(given, pointer):
 
 
 def test_rows_that_lack_what_the_mapping_needs_are_refused_with_the_place():
-    assert refusal(Mapping(input="a.b"), {"a": {}}) == ("missing", "/a/b is missing: the column of the prompt")
+    assert refusal(Mapping(input="a.b"), {"a": {}}) == ("missing", "/a/b is missing: the prompt column")
     assert refusal(Mapping(user="{x}"), {}) == ("missing", "/x is missing: the prompt template needs it")
     assert refusal(Mapping(input="a"), {"a": 5}) == ("wrong_type", "/a must be text or a list of messages")
     assert refusal(Mapping(input="a"), {"a": [1]}) == ("wrong_type", "/a must be text or a list of messages")

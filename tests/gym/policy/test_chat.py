@@ -180,11 +180,11 @@ def test_sampling_is_said_in_chat_words(given, wanted):
 @pytest.mark.parametrize(
     ("extra", "why"),
     [
-        ('{"messages": [], "model": "other"}', "may not set messages, model"),
-        ('{"input": "x"}', "may not set input"),
-        ('{"tools": []}', "may not set tools"),
-        ('{"n": 3}', "may not set n"),
-        ('{"stream": true}', "may not set stream"),
+        ('{"messages": [], "model": "other"}', "cannot set messages, model"),
+        ('{"input": "x"}', "cannot set input"),
+        ('{"tools": []}', "cannot set tools"),
+        ('{"n": 3}', "cannot set n"),
+        ('{"stream": true}', "cannot set stream"),
         ('{"seed": ', "is not JSON"),
         ("[1]", "is not a JSON object"),
     ],
@@ -200,7 +200,7 @@ def test_a_task_cannot_replace_what_its_trace_says_was_sent(extra, why, request_
 @pytest.mark.parametrize("name", ["n", "prompt", "messages", "input", "model", "tools", "previous_response_id"])
 def test_sampling_that_would_change_what_the_trace_tells_is_refused_and_not_left_out(request_of, name):
     ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling={name: 3, "best_of": None})
-    with pytest.raises(SamplingRefused, match=f"^Sampling may not set {name}: the rollout itself sends that.$") as told:
+    with pytest.raises(SamplingRefused, match=f"^Sampling cannot set {name}, which the rollout sets.$") as told:
         request_of(ask, model_name="m")
     assert not told.value.passing
 
@@ -284,7 +284,7 @@ def test_a_named_tool_choice_ends_with_stop_and_still_calls():
 
 
 def test_announced_calls_that_are_missing_have_a_name():
-    with pytest.raises(CallsMissing, match="holds no tool call"):
+    with pytest.raises(CallsMissing, match="has no tool call"):
         read_chat_reply(reply({"content": None}, "tool_calls"))
 
 

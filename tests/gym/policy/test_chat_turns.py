@@ -56,7 +56,7 @@ def conversations(draw: st.DrawFn) -> list[Item]:
 
 
 def as_chat_can_say_it(items: list[Item]) -> list[Item]:
-    """The same conversation with what the wire changes, all of it written in docs/models.md: fresh ids, what stands
+    """The same conversation with what the wire changes, all of it written in docs/use/models.md: fresh ids, what stands
     together in a turn one message with its thoughts first and its calls last, texts and thoughts joined, empty ones
     dropped, developers called system."""
     plain: list[Item] = []

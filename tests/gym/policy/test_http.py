@@ -14,9 +14,10 @@ from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.wires import sending
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.openai_http import HttpPolicy, PolicyReplyTooLarge, is_strict
+from apps.gym.wires.openai_http import PolicyReplyTooLarge, is_strict
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.responses_wire import responses_request
+from tests.plain_policies import plain_policy
 
 KEY = "sk-test-0123456789abcdef"
 ASK = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"seed": 3})
@@ -60,7 +61,7 @@ class Endpoint:
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
-            policy = HttpPolicy.plain(
+            policy = plain_policy(
                 outbound,
                 base_urls=[f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1/"],
                 pauses=Pauses(first=1.0, draw=lambda: 1.0, sleep=self.sleep),
@@ -117,7 +118,7 @@ def test_a_dropped_connection_is_tried_again():
 
 def test_a_reply_that_is_no_json_is_tried_again_and_then_an_error():
     assert Endpoint(b"<html>", ok()).ask().retries == 1
-    with pytest.raises(PolicyError, match="is no chat completion"):
+    with pytest.raises(PolicyError, match="is not a chat completion"):
         Endpoint(b"<html>", b"{", b"{}").ask()
 
 
@@ -137,7 +138,7 @@ def test_a_reply_that_is_too_large_fails_by_name_at_once_and_is_not_the_endpoint
 def test_announced_calls_that_are_missing_are_asked_for_again():
     empty = {"id": "c", "choices": [{"message": {"content": None}, "finish_reason": "tool_calls"}]}
     assert Endpoint(ok(empty), ok()).ask().retries == 1
-    with pytest.raises(PolicyError, match="holds no tool call"):
+    with pytest.raises(PolicyError, match="has no tool call"):
         Endpoint(ok(empty), ok(empty), ok(empty)).ask()
 
 
@@ -153,7 +154,7 @@ def test_a_reply_that_was_none_is_asked_for_under_another_seed_and_a_silence_und
 
 def test_tries_end():
     endpoint = Endpoint(*[error(503, "Overloaded.")] * 3)
-    with pytest.raises(PolicyError, match="answered 503: Overloaded") as caught:
+    with pytest.raises(PolicyError, match="returned 503: Overloaded") as caught:
         endpoint.ask()
     assert (len(endpoint.requests), caught.value.kind) == (3, "policy_error")
 
@@ -167,7 +168,7 @@ def test_a_call_that_stays_silent_times_out():
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_refusal_is_an_error_at_once_with_the_servers_words(status):
     endpoint = Endpoint(error(status, "No such model."))
-    with pytest.raises(PolicyError, match=f"answered {status}: No such model"):
+    with pytest.raises(PolicyError, match=f"returned {status}: No such model"):
         endpoint.ask()
     assert endpoint.slept == []
 
@@ -219,12 +220,12 @@ def test_the_key_is_in_no_message_log_or_repr(caplog):
     caplog.set_level(logging.DEBUG)
     with pytest.raises(PolicyError) as caught:
         Endpoint(error(401, f"Incorrect API key provided: {KEY}.")).ask()
-    policy = HttpPolicy.plain(
+    policy = plain_policy(
         Outbound(OutboundPolicy()), base_urls=["http://a.example/v1"], model_name="m", wire="chat", api_key=KEY
     )
     seen = [str(caught.value), repr(caught.value), caplog.text, repr(policy), str(policy)]
     assert [text for text in seen if KEY in text] == []
-    assert str(caught.value) == "The policy model answered 401: Incorrect API key provided: [API key]."
+    assert str(caught.value) == "The policy model returned 401: Incorrect API key provided: [API key]."
 
 
 def test_a_long_message_is_cut_to_500_characters():
@@ -237,7 +238,7 @@ def test_an_endpoint_that_may_not_be_called_is_a_policy_error():
     async def main():
         outbound = Outbound(OutboundPolicy())
         try:
-            await HttpPolicy.plain(outbound, base_urls=["http://127.0.0.1:1/v1"], model_name="m", wire="chat").ask(ASK)
+            await plain_policy(outbound, base_urls=["http://127.0.0.1:1/v1"], model_name="m", wire="chat").ask(ASK)
         finally:
             await outbound.close()
 

@@ -11,8 +11,8 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message
-from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask
+from tests.plain_policies import plain_policy
 
 ASK = Ask(items=[message("user", "What is 6 * 7?")])
 GOOD = {"id": "r", "choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]}
@@ -33,7 +33,7 @@ def ask(*answers, wire="chat"):
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
         base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        policy = HttpPolicy.plain(
+        policy = plain_policy(
             outbound, base_urls=[base_url], model_name="m", wire=wire, max_tries=2, pauses=Pauses(first=0.0)
         )
         try:
@@ -165,5 +165,5 @@ def test_a_page_of_html_is_a_policy_error():
     async def page(request):
         return web.Response(text="<html>502 Bad Gateway</html>", content_type="text/html")
 
-    with pytest.raises(PolicyError, match="no chat completion"):
+    with pytest.raises(PolicyError, match="is not a chat completion"):
         ask(page, page)

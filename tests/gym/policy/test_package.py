@@ -138,7 +138,7 @@ def test_what_may_pass_is_tried_again_and_by_us_alone():
 
 def test_what_lasts_is_a_policy_error_that_does_not_quote_the_key():
     provider = Provider((401, {"error": {"message": f"Incorrect API key provided: {KEY}."}}))
-    with pytest.raises(PolicyError, match=r"answered 401: Incorrect API key provided: \[API key\]") as refusal:
+    with pytest.raises(PolicyError, match=r"returned 401: Incorrect API key provided: \[API key\]") as refusal:
         provider.ask()
     assert refusal.value.passing is False
     assert len(provider.requests) == 1

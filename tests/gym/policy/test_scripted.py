@@ -8,9 +8,9 @@ import pytest
 from apps.gym.environments.calculator.environment import CALCULATOR_TOOL
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.traces.items import assistant_text, function_call_output, function_calls
-from apps.gym.verifiers.math.numeric import verify_numeric
-from apps.gym.verifiers.text.exact_match import verify_exact_match
+from apps.gym.traces.items import assistant_text, function_calls
+from apps.gym.verifiers.math.numeric import Numeric
+from apps.gym.verifiers.text.exact_match import ExactMatch
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.scripted import MODEL_NAME, WITH_TOOL, WITHOUT_TOOL, ScriptedPolicy, _Attempt, _View
 from apps.gym.wires.scripted_answers import compute
@@ -39,7 +39,11 @@ def play(prompt, *, seed=0, rate=0.0, tools=(CALCULATOR_TOOL,), call=None, **sam
         if reply.finish_reason == "stop":
             break
         items += [
-            function_call_output(one["call_id"], call(one["name"], one["arguments"]))
+            {
+                "type": "function_call_output",
+                "call_id": one["call_id"],
+                "output": call(one["name"], one["arguments"]),
+            }
             for one in function_calls(reply.items)
         ]
     return items[len(opening) :], finishes
@@ -65,7 +69,7 @@ def seed_with(mistake, prompt=ARITHMETIC, tools=(CALCULATOR_TOOL,), gives_up=Non
 
 def score(items, expected):
     row = {"responses_create_params": {"input": []}, "expected_answer": expected}
-    verify = verify_numeric if expected.lstrip("-").isdigit() else verify_exact_match
+    verify = Numeric().verify if expected.lstrip("-").isdigit() else ExactMatch().verify
     return verify(row, {"output": items}).value
 
 

@@ -12,8 +12,8 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message
-from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask
+from tests.plain_policies import plain_policy
 
 REPLY = {"id": "r", "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
 SESSIONS = [f"rollout-{number}" for number in range(60)]
@@ -39,7 +39,7 @@ def play(turns, *, broken=(), servers=3, max_tries=3):
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
-        policy = HttpPolicy.plain(
+        policy = plain_policy(
             outbound,
             base_urls=[f"http://127.0.0.1:{runner.addresses[0][1]}/v1" for runner in runners],
             model_name="m",
@@ -80,5 +80,5 @@ def test_a_try_after_a_failure_goes_to_the_next_server_and_the_next_turn_begins_
 
 
 def test_where_all_servers_fail_the_tries_end():
-    with pytest.raises(PolicyError, match="answered 503"):
+    with pytest.raises(PolicyError, match="returned 503"):
         play(turns=1, broken={0, 1, 2})

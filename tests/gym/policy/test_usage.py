@@ -4,7 +4,7 @@ import pytest
 
 from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import message
-from apps.gym.wires.usage import lacks_usage
+from apps.gym.wires.protocol import lacks_usage
 
 SAID = [message("assistant", "4")]
 TOLD = {"input_tokens": 0, "output_tokens": 0}

@@ -4,6 +4,7 @@ import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.gymnasium import GymnasiumServer
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.server_calls import Caller
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import EnvironmentTurn, ToolResult
@@ -110,7 +111,7 @@ def test_a_call_without_an_output_is_answered_so_that_the_conversation_can_go_on
 
     given = in_session(calling, answers)
     assert list(given.outputs) == ["call_look_1"]
-    assert given.outputs["call_look_1"].text == '{"error":"the environment gave no output for this call"}'
+    assert given.outputs["call_look_1"].text == '{"error":"the environment returned no output for this call"}'
 
 
 def test_an_action_that_cannot_be_read_is_told_to_the_model():
@@ -125,7 +126,7 @@ def test_an_action_that_cannot_be_read_is_told_to_the_model():
 
 def test_a_step_is_sent_once_unless_the_server_knows_it_by_its_number():
     answers = Answers(reset={}, step=[(503, "busy", {}), OVER])
-    with pytest.raises(EnvironmentFault, match="POST /step answered 503: busy"):
+    with pytest.raises(EnvironmentFault, match="POST /step returned 503: busy"):
         in_session(step, answers)
     assert len(answers.bodies("step")) == 1
     answers = Answers(reset={"info": {"supports_step_idempotency": True}}, step=[(503, "busy", {}), BROKEN, OVER])
@@ -150,7 +151,7 @@ def test_an_attempt_that_fails_closes_its_session():
     answers = Answers(
         reset={"observation": "go", "info": {"supports_explicit_close": True}}, step=(500, "boom", {}), close={}
     )
-    with pytest.raises(EnvironmentFault, match="POST /step answered 500: boom"):
+    with pytest.raises(EnvironmentFault, match="POST /step returned 500: boom"):
         in_session(step, answers)
     assert len(answers.bodies("close")) == 1
 
@@ -174,7 +175,7 @@ def test_a_reply_that_is_no_object_breaks_the_protocol(text):
 
 
 def test_a_refused_reset_is_a_fault_for_good_and_a_failed_one_is_tried_again():
-    with pytest.raises(EnvironmentFault, match='POST /reset answered 422: "no"') as refused:
+    with pytest.raises(EnvironmentFault, match='POST /reset returned 422: "no"') as refused:
         in_session(step, Answers(reset=(422, '"no"', {})))
     assert refused.value.passing is False
     answers = Answers(reset=[(500, "boom", {}), {}], step=OVER)
@@ -196,13 +197,13 @@ def test_observations_that_are_no_text_are_written_as_json():
 
 
 def test_without_verification_there_is_no_reward():
-    answers = Answers(reset={}, step=OVER)
+    async def run():
+        async with serve(Answers(reset={}, step=OVER), adapter=GymnasiumServer) as server:
+            session = await UnverifiedServer(server).seed_session(ROW, seed=1)
+            await session.step(RESPONSE)
+            return await session.verify(RESPONSE)
 
-    async def verify(session):
-        await session.step(RESPONSE)
-        return await session.verify(RESPONSE)
-
-    assert in_session(verify, answers, verifies=False).value is None
+    assert asyncio.run(run()).value is None
 
 
 def test_the_newest_cookies_go_with_every_step():

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut, VerifierError
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.rewards import Reward
 from tests.gym.resources.servers import BROKEN, SLOW, Answers, serve
@@ -194,7 +195,7 @@ def test_a_redirect_to_where_none_may_go_is_the_servers_fault_and_an_address_of_
 
 def test_a_refused_seed_ends_the_attempt_with_what_the_server_said():
     answers = Answers(seed_session=(422, '{"detail":"bad row"}', {}))
-    with pytest.raises(EnvironmentFault, match=r'lab: POST /seed_session answered 422: {"detail":"bad row"}'):
+    with pytest.raises(EnvironmentFault, match=r'lab: POST /seed_session returned 422: {"detail":"bad row"}'):
         seed_and(verify, answers)
     assert len(answers.seen) == 1
 
@@ -202,7 +203,7 @@ def test_a_refused_seed_ends_the_attempt_with_what_the_server_said():
 def test_a_server_error_at_seed_is_tried_again_then_a_fault():
     answers = Answers(seed_session=[(500, "boom", {}), {}], verify={"reward": 1.0})
     assert seed_and(verify, answers).value == 1.0
-    with pytest.raises(EnvironmentFault, match="answered 500: boom"):
+    with pytest.raises(EnvironmentFault, match="returned 500: boom"):
         seed_and(verify, Answers(seed_session=(500, "boom", {})))
 
 
@@ -306,14 +307,14 @@ def test_a_server_error_at_verify_is_tried_again_then_a_verifier_error():
     answers = Answers(seed_session={}, verify=[(500, "boom", {}), (429, "", {}), {"reward": 1.0}])
     assert seed_and(verify, answers).value == 1.0
     answers = Answers(seed_session={}, verify=(500, '"TypeError()"', {}))
-    with pytest.raises(VerifierError, match=r'answered 500: "TypeError\(\)"'):
+    with pytest.raises(VerifierError, match=r'returned 500: "TypeError\(\)"'):
         seed_and(verify, answers)
     assert len(answers.bodies("verify")) == 3
 
 
 def test_a_refused_verify_is_a_verifier_error_at_once():
     answers = Answers(seed_session={}, verify=(422, '{"detail":[]}', {}))
-    with pytest.raises(VerifierError, match="answered 422"):
+    with pytest.raises(VerifierError, match="returned 422"):
         seed_and(verify, answers)
     assert len(answers.bodies("verify")) == 1
 
@@ -330,7 +331,12 @@ def test_a_server_that_breaks_at_verify_is_a_fault_of_the_environment():
 
 def test_where_verification_is_off_the_server_is_not_asked():
     answers = Answers(seed_session={}, verify={"reward": 1.0})
-    assert seed_and(verify, answers, verifies=False).value is None
+
+    async def attempt():
+        async with serve(answers) as server:
+            return await verify(await UnverifiedServer(server).seed_session(ROW, seed=1))
+
+    assert asyncio.run(attempt()).value is None
     assert answers.bodies("verify") == []
 
 
@@ -386,7 +392,7 @@ def test_a_probe_does_without_a_schema(document):
 
 
 def test_a_probe_of_something_else_is_unhealthy_and_says_why():
-    assert probe(Answers()).message == 'GET / answered 404: {"detail": "Not Found"}'
+    assert probe(Answers()).message == 'GET / returned 404: {"detail": "Not Found"}'
     assert not probe(Answers(root=(500, "", {}))).healthy
     assert not probe(Answers(root=BROKEN)).healthy
     assert "no reply within 0.2 s" in probe(Answers(root=SLOW), call_timeout=0.2).message
@@ -466,7 +472,7 @@ def test_a_server_that_has_only_the_routes_of_the_protocol_is_healthy():
 
     assert asyncio.run(probe(Answers(seed_session=(405, "", {})))).healthy is True
     lost = asyncio.run(probe(Answers()))
-    assert (lost.healthy, lost.message) == (False, 'GET / answered 404: {"detail": "Not Found"}')
+    assert (lost.healthy, lost.message) == (False, 'GET / returned 404: {"detail": "Not Found"}')
 
 
 def test_a_gymnasium_server_is_named_as_one():
@@ -476,7 +482,7 @@ def test_a_gymnasium_server_is_named_as_one():
         async with serve(Answers(**{"root": {}, "openapi.json": document})) as server:
             return await server.probe()
 
-    assert asyncio.run(probe()).message.endswith("choose the adapter for Gymnasium servers")
+    assert asyncio.run(probe()).message.endswith("Choose the adapter for Gymnasium servers")
 
 
 def test_a_key_goes_with_every_call_as_a_bearer_token():

@@ -8,6 +8,7 @@ from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ResourceServer, ToolOutput
 from apps.gym.rewards import Reward
 from tests.deadlines import DEADLINE, wait_until_async
@@ -65,7 +66,8 @@ def test_an_environment_without_tools_says_so():
 
 def test_where_verification_is_off_there_is_no_reward():
     async def verify():
-        session = await InProcessServer("exact_match", name="exact_match", verifies=False).seed_session({}, seed=7)
+        server = UnverifiedServer(InProcessServer("exact_match", name="exact_match"))
+        session = await server.seed_session({}, seed=7)
         return await session.verify(response("anything"))
 
     assert asyncio.run(verify()).value is None
@@ -81,7 +83,7 @@ def test_a_row_that_cannot_be_verified_is_a_verifier_error():
 
 
 def test_an_unknown_built_in_is_a_fault_of_the_environment():
-    with pytest.raises(EnvironmentFault, match="no built-in environment named 'chess'"):
+    with pytest.raises(EnvironmentFault, match="unknown environment 'chess'"):
         InProcessServer("chess", name="chess")
 
 
@@ -185,7 +187,7 @@ def test_a_bug_in_a_verifier_is_a_verifier_error_and_no_reward(monkeypatch, capl
     with pytest.raises(VerifierError, match="lab: ZeroDivisionError: division by zero") as broken:
         asyncio.run(verify())
     assert not broken.value.passing
-    assert "its verifier broke" in caplog.text
+    assert "its verifier failed" in caplog.text
 
 
 def test_an_attempt_of_more_than_100_000_characters_is_verified_beside_the_event_loop(monkeypatch):

@@ -16,6 +16,7 @@ from apps.gym.calls.retries import Pauses
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command, usual_name
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.traces.events import ToolResult
 from tests.deadlines import wait_until
@@ -144,9 +145,9 @@ def test_the_loop_drives_it(way):
         return [says(f"It is {done[0]}.")] if done else [call("mcp__lab__add", {"a": 2, "b": 3}), call("add", {}, 2)]
 
     async def run(server):
-        return await attempt(server, ROW, moves)
+        return await attempt(UnverifiedServer(server), ROW, moves)
 
-    trace = with_server(run, verifies=False, **way)
+    trace = with_server(run, **way)
     results = [event for event in trace if isinstance(event, ToolResult)]
     assert [(event.output[:1], event.error) for event in results] == [("5", ""), ("E", "tool_error")]
     assert [tool["name"] for tool in trace[0].tools] == TOOLS
@@ -247,8 +248,8 @@ while True:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("no message\n", "more than 5,000 lines that answer nothing"),
-        ('{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n', "lines that answer nothing"),
+        ("no message\n", "more than 5,000 unexpected lines"),
+        ('{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n', "unexpected lines and was stopped"),
         ("endless", "a line of more than 16,777,216 bytes"),
     ],
 )
@@ -345,7 +346,7 @@ def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
             await outbound.close()
             await runner.cleanup()
 
-    with pytest.raises(EnvironmentFault, match=f"lab: it answered {status}: go away") as refused:
+    with pytest.raises(EnvironmentFault, match=f"lab: it returned {status}: go away") as refused:
         asyncio.run(run())
     assert refused.value.passing is False
 
@@ -382,6 +383,7 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
+from apps.gym.resources.own_verifier import UnverifiedServer
 
 async def main():
     command = Command([sys.executable, sys.argv[1], "stdio"])

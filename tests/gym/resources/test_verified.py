@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from apps.gym.errors import VerifierError
-from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
-from apps.gym.resources.protocol import AsksJudge, Stepped
+from apps.gym.resources.protocol import Stepped
 from tests.gym.resources.servers import Answers, serve
 from tests.gym.verifiers.replies import response, says
 
@@ -51,12 +50,12 @@ def test_a_session_that_is_no_stepped_one_does_not_look_like_one():
         return await VerifiedServer(ToollessServer(name="lab"), verifier={"type": "numeric"}).seed_session(ROW, seed=1)
 
     session = asyncio.run(open_session())
-    assert (isinstance(session, Stepped), isinstance(session, AsksJudge)) == (False, True)
+    assert not isinstance(session, Stepped)
 
 
 def test_what_verifies_here_can_be_verified_again_whatever_the_server_keeps():
     server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "numeric"})
-    assert asyncio.run(ask_reverify_mode(server)) == "stateless"
+    assert asyncio.run(server.reverify_mode()) == "stateless"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_what_verifies_here_can_be_verified_again_whatever_the_server_keeps():
     [
         (
             {},
-            "lab: neither the environment nor the task's row has a verifier: configure one, or give the row a",
+            "lab: neither the environment nor the task row has a verifier. Configure one, or add",
         ),
         ({"verifier": {"type": "x"}}, "the task's own verifier cannot be used: /verifier/type is 'x'"),
         ({"verifier": "numeric"}, "the task's own verifier cannot be used: /verifier must be an object"),

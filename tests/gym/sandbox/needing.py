@@ -26,3 +26,9 @@ RUN_CODE = {"code_exec"}
 def environments(names):
     """Names for `parametrize`, those of environments that run code with the mark."""
     return [pytest.param(name, marks=needs_sandbox) if name in RUN_CODE else name for name in sorted(names)]
+
+
+def most_used(sandbox):
+    """The bytes that all executions held together at most."""
+    group = sandbox._memory.open()
+    return int((group.folder / ("memory.max_usage_in_bytes" if group.version == 1 else "memory.peak")).read_text())

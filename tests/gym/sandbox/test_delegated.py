@@ -61,7 +61,7 @@ def test_a_container_sees_its_own_group_as_the_uppermost(tmp_path):
 
 def test_version_1_that_does_not_count_what_is_below_is_left_alone(tmp_path):
     fill(tmp_path, memory_use_hierarchy="0\n")
-    assert why_not(V1.format("/"), mount(tmp_path, version=1)) == f"{tmp_path} does not count what is below it"
+    assert why_not(V1.format("/"), mount(tmp_path, version=1)) == f"{tmp_path} does not account for child groups"
 
 
 @pytest.mark.parametrize(("version", "told"), [(1, V1), (2, V2)])
@@ -87,7 +87,7 @@ def test_root_takes_no_group_that_is_not_marked_as_left_to_it(tmp_path, monkeypa
     above, _ = unit(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     seen = mount(tmp_path, version=2)
-    assert why_not(V2.format("/gym.service/worker"), seen) == f"{above} is not left to this process"
+    assert why_not(V2.format("/gym.service/worker"), seen) == f"{above} is not delegated to this process"
     try:
         os.setxattr(above, "user.delegate", b"1")
     except OSError as problem:
@@ -100,7 +100,7 @@ def test_a_slice_is_nobodys_but_systemds(tmp_path, monkeypatch):
     fill(tmp_path / "app.slice" / "shell.scope", cgroup_controllers="memory\n", cgroup_subtree_control="")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert why_not(V2.format("/app.slice/shell.scope"), mount(tmp_path, version=2)) == (
-        f"{tmp_path}/app.slice is not left to this process"
+        f"{tmp_path}/app.slice is not delegated to this process"
     )
 
 
@@ -108,7 +108,7 @@ def test_version_2_is_not_left_with_a_bound_of_its_own(tmp_path, monkeypatch):
     _, own = unit(tmp_path, memory_max="1000000\n")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert why_not(V2.format("/gym.service/worker"), mount(tmp_path, version=2)) == (
-        f"{own} has a bound of its own, which a group beside it would be free of"
+        f"{own} has a memory limit that a sibling group would escape"
     )
 
 
@@ -118,15 +118,15 @@ def test_a_group_that_cannot_hand_memory_on_is_said(tmp_path, monkeypatch):
     (above / "cgroup.subtree_control").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert why_not(V2.format("/gym.service/worker"), mount(tmp_path, version=2)) == (
-        f"{above} does not hand memory on: Is a directory"
+        f"{above} does not delegate memory: Is a directory"
     )
 
 
 def test_version_2_without_memory_or_at_its_top_has_none(tmp_path):
     fill(tmp_path, cgroup_controllers="hugetlb\n", cgroup_subtree_control="")
-    assert why_not(V2.format("/"), mount(tmp_path, version=2)) == f"{tmp_path} has no bound on memory to give"
+    assert why_not(V2.format("/"), mount(tmp_path, version=2)) == f"{tmp_path} has no memory limit"
     fill(tmp_path, cgroup_controllers="memory\n")
-    assert why_not(V2.format("/"), mount(tmp_path, version=2)) == f"{tmp_path} is not left to this process"
+    assert why_not(V2.format("/"), mount(tmp_path, version=2)) == f"{tmp_path} is not delegated to this process"
 
 
 def test_where_nothing_is_mounted_there_is_none():
@@ -164,7 +164,7 @@ def test_programs_join_a_group_of_version_2_by_its_list_of_processes(tmp_path, m
     monkeypatch.setattr(memory_groups, "find_place", lambda: Place(folder=tmp_path, version=2))
     chosen = ChosenSandbox(Choice(at_once=1, memory_mb=400))
     assert chosen.run("print(6 * 7)").stdout == b"42\n"
-    assert chosen.describe() == "bubblewrap; all that run at once have 400 MB of memory together (cgroup v2)"
+    assert chosen.describe() == "bubblewrap; memory limit of all programs together: 400 MB (cgroup v2)"
     (made,) = tmp_path.iterdir()
     # The trial of the group, that of the sandbox, and the program.
     shares = [contents(share) for share in sorted(made.iterdir()) if share.is_dir()]

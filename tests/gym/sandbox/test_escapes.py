@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, run_tests
+from apps.gym.environments.code_exec.environment import HiddenTest, HiddenTests, run_tests
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.protocol import Limits
 from tests.deadlines import DEADLINE, wait_until
-from tests.gym.sandbox.needing import NO_GROUP, needs_group, needs_sandbox
+from tests.gym.sandbox.needing import NO_GROUP, most_used, needs_group, needs_sandbox
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
@@ -264,7 +264,7 @@ def test_10_gb_in_pieces_are_not_given():
 def test_how_the_memory_of_all_together_is_bounded_is_said():
     told = SANDBOX.describe()
     print(f"how_the_memory_of_all_together_is_bounded: {told}")
-    assert told.startswith("bubblewrap; all that run at once have " if not NO_GROUP else "bubblewrap; their memory ")
+    assert told.startswith("bubblewrap; memory limit of all programs" if not NO_GROUP else "bubblewrap; their memory ")
 
 
 @needs_group
@@ -282,7 +282,7 @@ print("held")
     before = own_memory()
     with ThreadPoolExecutor(8) as threads:
         outcomes = list(threads.map(lambda _: many.run(program, limits=Limits(files=FILES)), range(8)))
-    most = many._memory.open().read_most_used() / 2**20
+    most = most_used(many) / 2**20
     ended = sum(outcome.ending == "too_much_memory" for outcome in outcomes)
     print(f"the_memory_of_the_machine: {ended} of 8 ended for it, {most:.0f} of 512 MB held at most")
     assert most <= 512

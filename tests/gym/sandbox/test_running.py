@@ -159,8 +159,8 @@ def test_so_many_run_at_once_and_the_others_wait():
     ("choice", "problem"),
     [
         (Choice(kind="none"), "code cannot be run here: GYMWEB_SANDBOX is none"),
-        (Choice(python="/no/python"), "/no/python is no Python that runs"),
-        (Choice(python="/bin/true"), "/bin/true is no Python that runs"),
+        (Choice(python="/no/python"), "/no/python is not a working Python"),
+        (Choice(python="/bin/true"), "/bin/true is not a working Python"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_run(choice, problem):
@@ -183,8 +183,8 @@ def test_without_bubblewrap_nothing_takes_its_place(monkeypatch):
 def test_the_process_without_walls_says_what_it_lacks(caplog):
     chosen = ChosenSandbox(Choice(kind="unprivileged_process"))
     assert chosen.find_problem() == ""
-    assert "which is no sandbox: code reaches the network, reads every file" in chosen.describe()
-    assert "GYMWEB_SANDBOX is unprivileged_process, which is no sandbox" in caplog.text
+    assert "which does not isolate: code reaches the network, reads every file" in chosen.describe()
+    assert "GYMWEB_SANDBOX is unprivileged_process, which does not isolate" in caplog.text
     outcome = chosen.run("import os; print(os.getuid())")
     assert int(outcome.stdout) == (65534 if os.geteuid() == 0 else os.geteuid())
 

@@ -19,7 +19,7 @@ from apps.gym.sandbox.control_groups import NotDelegated, Place, find_place
 from apps.gym.sandbox.memory_groups import MemoryGroup, TotalMemory
 from apps.gym.sandbox.protocol import Limits
 from tests.deadlines import DEADLINE
-from tests.gym.sandbox.needing import needs_group, needs_sandbox
+from tests.gym.sandbox.needing import most_used, needs_group, needs_sandbox
 from tests.gym.verifiers.replies import response
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,7 +81,7 @@ def test_who_holds_more_than_there_is_for_all_is_ended_and_told_so(small):
     outcome = small.run(HOLD.format(megabytes=120) + "print('held')")
     assert (outcome.ending, outcome.stdout) == ("too_much_memory", b"")
     assert small.run(HOLD.format(megabytes=10) + "print('held')").stdout == b"held\n"
-    assert small._memory.open().read_most_used() <= 64 * 1024**2
+    assert most_used(small) <= 64 * 1024**2
 
 
 @needs_group
@@ -137,7 +137,7 @@ except MemoryError:
 """
     outcome = chosen.run(program)
     assert (outcome.ending, outcome.stdout) == ("exited", b"full\nTrue\n")
-    assert 170e6 < chosen._memory.open().read_most_used() < 288 * 2**20
+    assert 170e6 < most_used(chosen) < 288 * 2**20
     chosen.close()
 
 
@@ -195,7 +195,7 @@ def test_small_programs_go_on_beside_large_ones():
         outcomes = list(threads.map(chosen.run, [large, small] * 8))
     assert [outcome.ending for outcome in outcomes[::2]] == ["too_much_memory"] * 8
     assert [outcome.stdout for outcome in outcomes[1::2]] == [b"4999950000\n"] * 8
-    assert chosen._memory.open().read_most_used() <= 128 * 1024**2
+    assert most_used(chosen) <= 128 * 1024**2
     chosen.close()
 
 
@@ -204,17 +204,17 @@ def test_the_model_reads_it_and_a_verdict_says_it():
     before = the_sandbox().choice
     choose_sandbox(Choice(at_once=2, memory_mb=64))
     try:
-        environment = CodeExec({"hidden_tests": [{"args": [1], "expected": 1}] * 2}, seed=1)
+        environment = CodeExec({"hidden_tests": [{"args": [1], "expected": 1}] * 2})
         told = json.loads(environment.call_tool("run_python", {"code": HOLD.format(megabytes=120)}))
         code = "def solve(n):\n    held = [b'1' * 10**6 for _ in range(120)]\n    return len(held[n])"
         reward = environment.verify(response(f"```python\n{code}\n```"))
     finally:
         the_sandbox().close()
         choose_sandbox(before)
-    assert (told["exit_code"], told["note"]) == (137, "stopped: it held too much memory")
+    assert (told["exit_code"], told["note"]) == (137, "stopped: memory limit exceeded")
     assert (reward.value, reward.explanation) == (
         0.0,
-        "0 of 2 hidden tests passed; test 1: it held too much memory.",
+        "0 of 2 hidden tests passed; test 1: memory limit exceeded.",
     )
 
 
@@ -243,8 +243,8 @@ def test_where_none_can_be_made_any_more_code_runs_without(monkeypatch, caplog):
 
     monkeypatch.setattr(MemoryGroup, "share", share)
     assert chosen.run("print(2)").stdout == b"2\n"
-    assert "bounded by their number alone: [Errno 28] No space left on device" in chosen.describe()
-    assert "bounded by their number alone: [Errno 28] No space left on device" in caplog.text
+    assert "limited only by the number of executions: [Errno 28] No space left on device" in chosen.describe()
+    assert "limited only by their number: [Errno 28] No space left on device" in caplog.text
     assert folder.exists() is False
 
 
@@ -303,9 +303,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next():
 @needs_group
 def test_too_little_for_a_single_program_is_said_before_anything_is_run():
     chosen = ChosenSandbox(Choice(at_once=1, memory_mb=1))
-    assert chosen.find_problem() == (
-        "code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too little for a single program"
-    )
+    assert chosen.find_problem() == ("code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too small for one program")
     chosen.close()
 
 
@@ -318,7 +316,7 @@ def test_where_no_group_can_be_made_code_runs_as_before_and_it_is_said(problem, 
     monkeypatch.setattr(memory_groups, "find_place", find)
     chosen = ChosenSandbox(Choice(at_once=1))
     assert chosen.run("print(1)").stdout == b"1\n"
-    assert chosen.describe() == f"bubblewrap; their memory together is bounded by their number alone: {problem}"
+    assert chosen.describe() == f"bubblewrap; total memory is limited only by the number of executions: {problem}"
 
 
 @needs_sandbox
@@ -328,14 +326,16 @@ def test_a_group_that_nobody_can_join_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_groups, "_TRIES", 1)
     chosen = ChosenSandbox(Choice(at_once=1))
     assert chosen.run("print(1)").stdout == b"1\n"
-    assert chosen.describe().endswith("bounded by their number alone: no process can join a group there: no room")
+    assert chosen.describe().endswith(
+        "limited only by the number of executions: no process can join a group there: no room"
+    )
 
 
 @needs_sandbox
 def test_it_can_be_turned_off():
     chosen = ChosenSandbox(Choice(at_once=1, memory_mb=0))
     assert chosen.run("print(1)").stdout == b"1\n"
-    assert chosen.describe().endswith("bounded by their number alone: GYMWEB_SANDBOX_MEMORY_MB is 0")
+    assert chosen.describe().endswith("limited only by the number of executions: GYMWEB_SANDBOX_MEMORY_MB is 0")
 
 
 def test_there_is_room_for_all_that_may_run_at_once(settings):

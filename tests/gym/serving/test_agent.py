@@ -7,6 +7,7 @@ from openai.types.responses import Response
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.serving.served_agent import ServedAgent
 from apps.gym.serving.served_request import Asked, answer_always
 from apps.gym.tasks.rollout_keys import own_task
@@ -80,7 +81,7 @@ def test_captured_tokens_are_on_the_items_that_trainers_read():
 
 
 def test_without_a_verifier_the_reward_says_that_it_is_none():
-    server = InProcessServer("calculator", name="calculator", verifies=False)
+    server = UnverifiedServer(InProcessServer("calculator", name="calculator"))
     reply = post(agent(server=server), "run", ROW)[1]
     assert (reply["reward"], reply["verification_skipped"]) == (0.0, True)
 

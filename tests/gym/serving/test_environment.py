@@ -1,6 +1,7 @@
 import asyncio
 import itertools
 import json
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from apps.gym.judging.judge import Judge
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
-from apps.gym.resources.own_verifier import VerifiedServer
+from apps.gym.resources.own_verifier import UnverifiedServer, VerifiedServer
 from apps.gym.resources.server_calls import Caller
 from apps.gym.serving.served_environment import CannotServe, serve_environment
 from apps.gym.serving.served_request import Asked, Refused, answer_always, plain_path
@@ -203,7 +204,7 @@ def test_a_verifier_that_needs_nothing_of_the_session_verifies_without_one(calcu
 
 
 def test_a_verifier_that_needs_its_session_is_not_served_without_one(monkeypatch):
-    monkeypatch.setattr(Calculator, "verify_needs_state", True, raising=False)
+    monkeypatch.setattr(InProcessServer, "reverify_mode", AsyncMock(return_value="unsupported"))
     environment = asyncio.run(served())
     assert ask(environment, "GET", "reverify_mode")[1] == "unsupported"
     assert ask(environment, "POST", "verify", {**ROW, "response": RESPONSE})[0].status == 400
@@ -222,8 +223,8 @@ def test_a_judge_that_failed_is_told_as_no_score():
 
 
 def test_an_environment_without_a_verdict_is_not_served():
-    with pytest.raises(CannotServe, match="leaves the judgement to people"):
-        asyncio.run(served(verifies=False))
+    with pytest.raises(CannotServe, match="has no verifier"):
+        asyncio.run(serve_environment(UnverifiedServer(builtin()), most_sessions=10, session_seconds=60.0))
 
 
 def test_a_body_over_the_limit_is_refused():
@@ -256,7 +257,7 @@ def test_a_bug_is_a_500_with_its_text_and_a_line_in_the_log(caplog):
 
     answer = asyncio.run(answer_always(Broken(), Asked(method="GET", path="a"), seconds=120))
     assert (answer.status, json.loads(answer.body)) == (500, "ZeroDivisionError('x')")
-    assert "broken broke at GET a" in caplog.text
+    assert "broken failed at GET a" in caplog.text
 
 
 def test_half_a_surrogate_pair_and_long_numbers_come_through(calculator):

@@ -220,7 +220,7 @@ def test_a_quote_that_never_closes_costs_one_record_of_the_limit_not_the_memory(
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b"a,a", "two columns are called a"),
+        (b"a,a", "the column name a is repeated"),
         (b"a,,b", "column 2 has no name in the header"),
         (b"a,\xff", "the header: byte 3 (0xff) is not UTF-8"),
         (b",".join(b"c%d" % n for n in range(2001)), "2,001 columns: the limit is 2,000"),

@@ -52,5 +52,5 @@ def test_each_budget_is_a_component():
 
 def test_without_a_budget_there_is_nothing_to_measure():
     assert list(find_problems({"type": "efficiency"})) == [
-        ("", "has no budget: give steps, tool_calls, tokens or output_tokens")
+        ("", "has no budget. Give steps, tool_calls, tokens or output_tokens")
     ]

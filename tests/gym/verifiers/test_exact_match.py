@@ -2,7 +2,7 @@ import pytest
 
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.text.exact_match import normalise, verify_exact_match
+from apps.gym.verifiers.text.exact_match import ExactMatch, normalise
 from tests.gym.verifiers.replies import response
 
 
@@ -30,7 +30,7 @@ def test_different_answers_stay_different(one, other):
 
 
 def test_an_equal_answer_is_worth_one_and_says_so():
-    assert verify_exact_match({"expected_answer": "42"}, response("Let me see.", "It is \\boxed{42}.")) == Reward(
+    assert ExactMatch().verify({"expected_answer": "42"}, response("Let me see.", "It is \\boxed{42}.")) == Reward(
         value=1.0,
         components={"exact_match": 1.0},
         explanation="answer 42 equals expected 42",
@@ -39,7 +39,7 @@ def test_an_equal_answer_is_worth_one_and_says_so():
 
 
 def test_another_answer_is_worth_nothing_and_says_so():
-    assert verify_exact_match({"expected_answer": "Paris"}, response("I think\nRome")) == Reward(
+    assert ExactMatch().verify({"expected_answer": "Paris"}, response("I think\nRome")) == Reward(
         value=0.0,
         components={"exact_match": 0.0},
         explanation="answer Rome is not expected Paris",
@@ -48,23 +48,23 @@ def test_another_answer_is_worth_nothing_and_says_so():
 
 
 def test_an_attempt_without_an_answer_is_worth_nothing():
-    reward = verify_exact_match({"expected_answer": "Paris", "extraction_mode": "boxed"}, response("Paris"))
+    reward = ExactMatch().verify({"expected_answer": "Paris", "extraction_mode": "boxed"}, response("Paris"))
     assert reward.value == 0.0
-    assert reward.explanation == "no answer was given in a \\boxed{…}; expected Paris"
-    assert verify_exact_match({"expected_answer": "Paris"}, {"output": []}).details["extracted_answer"] is None
+    assert reward.explanation == "no answer in a \\boxed{…}; expected Paris"
+    assert ExactMatch().verify({"expected_answer": "Paris"}, {"output": []}).details["extracted_answer"] is None
 
 
 def test_what_tools_wrote_is_not_the_answer():
-    assert verify_exact_match({"expected_answer": "999"}, response("before", "after")).value == 0.0
+    assert ExactMatch().verify({"expected_answer": "999"}, response("before", "after")).value == 0.0
 
 
 def test_case_matters_only_when_the_row_says_so():
     row = {"expected_answer": "pH", "extraction_mode": "last_line"}
-    assert verify_exact_match(row, response("PH")).value == 1.0
-    assert verify_exact_match({**row, "case_sensitive": True}, response("PH")).value == 0.0
-    assert verify_exact_match({**row, "case_sensitive": True}, response("pH.")).value == 1.0
+    assert ExactMatch().verify(row, response("PH")).value == 1.0
+    assert ExactMatch().verify({**row, "case_sensitive": True}, response("PH")).value == 0.0
+    assert ExactMatch().verify({**row, "case_sensitive": True}, response("pH.")).value == 1.0
 
 
 def test_a_row_that_cannot_be_verified_against_is_an_error_and_no_zero():
     with pytest.raises(VerifierError, match="`expected_answer`"):
-        verify_exact_match({}, response("4"))
+        ExactMatch().verify({}, response("4"))

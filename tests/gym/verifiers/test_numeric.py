@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.math.numeric import last_number, parse_number, verify_numeric
+from apps.gym.verifiers.math.numeric import Numeric, last_number, parse_number
 from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.replies import response
 
@@ -116,11 +116,11 @@ def test_a_sentence_without_a_number_has_none(text):
     ],
 )
 def test_numbers_are_compared_by_value(answer, expected, reward):
-    assert verify_numeric({"expected_answer": expected}, response(f"\\boxed{{{answer}}}")).value == reward
+    assert Numeric().verify({"expected_answer": expected}, response(f"\\boxed{{{answer}}}")).value == reward
 
 
 def test_a_right_number_is_explained():
-    assert verify_numeric({"expected_answer": 42}, response("6 * 7", "That makes\n42.0")) == Reward(
+    assert Numeric().verify({"expected_answer": 42}, response("6 * 7", "That makes\n42.0")) == Reward(
         value=1.0,
         components={"numeric_correctness": 1.0},
         explanation="answer 42.0 equals expected 42",
@@ -130,34 +130,34 @@ def test_a_right_number_is_explained():
 
 def test_a_wrong_or_missing_number_is_explained():
     row = {"expected_answer": "42"}
-    assert verify_numeric(row, response("41")).explanation == "answer 41 is not expected 42"
-    assert verify_numeric(row, response("many")).explanation == "answer many is no number; expected 42"
-    assert verify_numeric(row, {"output": []}).explanation == "no answer was given; expected 42"
-    assert verify_numeric(row, response("9" * 5000)).value == 0.0
+    assert Numeric().verify(row, response("41")).explanation == "answer 41 is not expected 42"
+    assert Numeric().verify(row, response("many")).explanation == "answer many is not a number; expected 42"
+    assert Numeric().verify(row, {"output": []}).explanation == "no answer; expected 42"
+    assert Numeric().verify(row, response("9" * 5000)).value == 0.0
 
 
 def test_a_row_may_bring_its_own_tolerance():
     row = {"expected_answer": "3.14", "tolerance": 0.01}
-    assert verify_numeric(row, response("3.145")).value == 1.0
-    assert verify_numeric(row, response("3.2")).value == 0.0
+    assert Numeric().verify(row, response("3.145")).value == 1.0
+    assert Numeric().verify(row, response("3.2")).value == 0.0
     with pytest.raises(VerifierError, match="`tolerance`"):
-        verify_numeric({**row, "tolerance": -1}, response("3"))
+        Numeric().verify({**row, "tolerance": -1}, response("3"))
     with pytest.raises(VerifierError, match="`tolerance`"):
-        verify_numeric({**row, "tolerance": float("inf")}, response("3"))
+        Numeric().verify({**row, "tolerance": float("inf")}, response("3"))
 
 
 def test_a_row_without_a_number_to_expect_is_an_error_and_no_zero():
     with pytest.raises(VerifierError, match="`expected_answer`"):
-        verify_numeric({}, response("4"))
-    with pytest.raises(VerifierError, match="no number: 'Paris'"):
-        verify_numeric({"expected_answer": "Paris"}, response("4"))
+        Numeric().verify({}, response("4"))
+    with pytest.raises(VerifierError, match="is not a number: 'Paris'"):
+        Numeric().verify({"expected_answer": "Paris"}, response("4"))
 
 
 @given(st.integers(min_value=-(10**30), max_value=10**30))
 def test_every_whole_number_equals_itself_in_any_spelling(number):
     for spelling in (str(number), f"{number:,}", f"{number}.0", f"the result is {number}"):
-        assert verify_numeric({"expected_answer": number}, response(spelling)).value == 1.0
-        assert verify_numeric({"expected_answer": number + 1}, response(spelling)).value == 0.0
+        assert Numeric().verify({"expected_answer": number}, response(spelling)).value == 1.0
+        assert Numeric().verify({"expected_answer": number + 1}, response(spelling)).value == 0.0
 
 
 @given(st.text(alphabet="0123456789.,/-+eE%$ \\frac{}x−½", max_size=80))

@@ -35,7 +35,7 @@ def test_every_verifier_states_its_range_and_its_components(kind):
         ({"type": "numeric", "absolute_tolerance": -1}, [("/absolute_tolerance", "is -1: give a number of 0 or more")]),
         (
             {"type": "numeric", "tolerance": 1},
-            [("/tolerance", f"is not a parameter of it: did you mean relative_tolerance? there are {NUMERIC}")],
+            [("/tolerance", f"is an unknown parameter: did you mean relative_tolerance? parameters are {NUMERIC}")],
         ),
         ({"type": "exact_match", "expected": True}, [("/expected", "is true: give a text or a number")]),
         (
@@ -43,12 +43,12 @@ def test_every_verifier_states_its_range_and_its_components(kind):
             [("/extract", 'is "guess": give one of boxed, final_answer, full_response, last_line, pattern')],
         ),
         ({"type": "contains", "wanted": "x"}, [("/wanted", 'is "x": give a list of at most 500')]),
-        ({"type": "contains", "wanted": [" "]}, [("/wanted/0", "is blank: every reply contains that")]),
-        ({"type": "regex"}, [("/wanted", "is empty, and so is `forbidden`: give at least one pattern")]),
+        ({"type": "contains", "wanted": [" "]}, [("/wanted/0", "is blank")]),
+        ({"type": "regex"}, [("/wanted", "and `forbidden` are empty. Give at least one pattern")]),
         ({"type": "regex", "wanted": ["a"], "time_limit": 0}, [("/time_limit", "is 0: give a number from 0.1 to 600")]),
         ({"type": "hybrid"}, [("/components", "is missing: this verifier needs it")]),
         ({"type": "hybrid", "components": []}, [("/components", "is []: give a list of at least 1 and at most 20")]),
-        ([], [("", 'must be an object such as {"type": "exact_match"}, not list')]),
+        ([], [("", 'must be an object like {"type": "exact_match"}, not list')]),
         ({}, [("/type", f"is missing: give one of {', '.join(VERIFIERS)}")]),
         ({"type": "x"}, [("/type", f"is 'x': give one of {', '.join(VERIFIERS)}")]),
         ({"type": ["x"]}, [("/type", f"is \"['x']\": give one of {', '.join(VERIFIERS)}")]),
@@ -66,16 +66,16 @@ def test_the_parts_of_a_hybrid_are_looked_at_too():
         {"name": "b", "verifier": {"type": "hybrid", "components": []}},
     ]
     assert list(find_problems({"type": "hybrid", "components": parts})) == [
-        ("/components/0/verifier/expected", "is no number: give one such as 42, 1/2 or 0.5"),
-        ("/components/1/name", "is 'a' a second time: give each part a name of its own"),
-        ("/components/2/verifier/type", "is a hybrid within a hybrid: list its parts here instead"),
+        ("/components/0/verifier/expected", "is not a number. Examples: 42, 1/2, 0.5"),
+        ("/components/1/name", "is 'a' , a repeated name. Give each part its own name"),
+        ("/components/2/verifier/type", "is a nested hybrid. List its parts here instead"),
     ]
 
 
 def test_reading_says_everything_at_once():
     with pytest.raises(VerifierMisconfigured) as wrong:
         read_verifier({"type": "exact_match", "extract": "pattern", "pattern": ""})
-    assert str(wrong.value) == "/pattern is missing: give the regular expression that `extract` asks for"
+    assert str(wrong.value) == "/pattern is missing. Give the regular expression for `extract`"
 
 
 def test_a_judge_is_found_wherever_it_stands():

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from apps.gym.verifiers.registry import find_problems, read_verifier
-from apps.gym.verifiers.structured.endless_schemas import find_endless
+from apps.gym.verifiers.structured.structured_output import find_endless
 from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, response, says
@@ -83,7 +83,7 @@ def test_a_schema_that_is_none_is_refused_with_its_place():
     given = {"type": "json_schema", "schema": {"properties": {"a": {"type": "thing"}}}}
     [(pointer, problem)] = find_problems(given)
     assert pointer == "/schema/properties/a/type"
-    assert problem.startswith("is no part of a JSON schema: 'thing' is not valid")
+    assert problem.startswith("is not valid JSON Schema: 'thing' is not valid")
 
 
 def test_nothing_is_fetched_for_a_schema():
@@ -109,7 +109,7 @@ def test_nothing_is_fetched_for_a_schema():
 )
 def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema, reference):
     assert list(find_problems({"type": "json_schema", "schema": schema})) == [
-        ("/schema", f"refers to itself without an end, by {reference!r}: no value could be held to it")
+        ("/schema", f"refers to itself endlessly through {reference!r}, so no value can match it")
     ]
 
 

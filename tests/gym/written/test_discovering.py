@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from apps.gym.written import discovery, registry
+from apps.gym.written import Environment, discovery
 from apps.gym.written.discovery import load_environments
 from apps.gym.written.registry import PROBLEMS, WRITTEN, find_environment, find_kit, list_kits, list_names
 
@@ -12,7 +12,7 @@ FILE = dedent(
     '''
     from apps.gym.written import Environment
     class {name}(Environment):
-        """Written by somebody."""
+        """A custom environment."""
     '''
 )
 
@@ -71,7 +71,7 @@ def test_a_file_and_a_module_are_found_too(tmp_path, monkeypatch):
         (
             FILE.format(name="Tall")
             + "\n    from apps.gym.written import tool\n    @tool\n    async def go(self, x): 'Go.'",
-            "TypeError: Tall, line 7: the tool go: give x a type, such as x: str",
+            "TypeError: Tall, line 7: the tool go: give x a type, for example x: str",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_places_that_are_none_are_said(tmp_path):
     (tmp_path / "empty").mkdir()
     load_environments([str(tmp_path / "empty"), str(tmp_path / "gone.py"), "no_module_of_that_name"])
     assert [told.split(": ", 1)[1] for told in PROBLEMS] == [
-        "ValueError: the folder holds no file of Python that could be an environment",
+        "ValueError: the folder has no Python file with an environment",
         "FileNotFoundError: there is no such folder or file",
         "ModuleNotFoundError: No module named 'no_module_of_that_name'",
     ]
@@ -107,9 +107,7 @@ def test_places_that_are_none_are_said(tmp_path):
 def test_no_file_takes_the_name_of_a_module_that_is_there(tmp_path):
     write(tmp_path, "json.py", FILE.format(name="Json"))
     load_environments([str(tmp_path)])
-    assert [
-        f"{tmp_path}/json.py: ImportError: a module named json is there already: give the file another name"
-    ] == PROBLEMS
+    assert [f"{tmp_path}/json.py: ImportError: a module named json already exists. Rename the file"] == PROBLEMS
 
 
 def test_two_of_one_name_are_one_too_many(tmp_path):
@@ -117,7 +115,7 @@ def test_two_of_one_name_are_one_too_many(tmp_path):
         (tmp_path / folder).mkdir()
         write(tmp_path / folder, f"twin_{folder}.py", FILE.format(name="Twin"))
     load_environments([str(tmp_path / "a"), str(tmp_path / "b")])
-    assert [f"{tmp_path}/b/twin_b.py: ValueError: there are two environments named twin"] == PROBLEMS
+    assert [f"{tmp_path}/b/twin_b.py: ValueError: two environments are named twin"] == PROBLEMS
 
 
 def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch):
@@ -134,4 +132,4 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
     assert sorted(PROBLEMS)[1] == (
         "the entry point no_such_package:Gone: ModuleNotFoundError: No module named 'no_such_package'"
     )
-    assert registry.is_written(WRITTEN["harvest"])
+    assert issubclass(WRITTEN["harvest"], Environment)

@@ -8,6 +8,7 @@ from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.loop.trials.players import play_attempt, reward_of
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.resources.server_calls import Caller
 from apps.gym.resources.written_environments import WrittenServer
@@ -163,7 +164,7 @@ def test_what_takes_too_long_is_timed_out(monkeypatch):
 
 def test_where_verification_is_off_there_is_no_reward():
     async def once():
-        session = await server(verifies=False).seed_session(ROW, seed=1)
+        session = await UnverifiedServer(server()).seed_session(ROW, seed=1)
         return await session.verify(response("3"))
 
     assert asyncio.run(once()).value is None

@@ -153,17 +153,13 @@ def test_a_tool_that_no_model_could_be_told_of_is_refused_with_what_it_lacks():
     async def verify(self, word: str):
         """Do."""
 
-    assert refuse(untyped) == "the tool untyped: give word a type, such as word: str"
-    assert refuse(undescribed) == (
-        "the tool undescribed: say in its docstring what it does: that is all a model knows of it"
-    )
-    assert refuse(many) == "the tool many: give each argument a name of its own, instead of *words: str"
+    assert refuse(untyped) == "the tool untyped: give word a type, for example word: str"
+    assert refuse(undescribed) == ("the tool undescribed: add a docstring. Models see only the docstring")
+    assert refuse(many) == "the tool many: give each argument its own name instead of *words: str"
     assert refuse(strange).startswith("the tool strange: ")
-    assert refuse(imaginary).startswith("the tool imaginary: complex has no form in JSON: take str, int, ")
+    assert refuse(imaginary).startswith("the tool imaginary: complex cannot be represented in JSON. Use str, int, ")
     assert refuse(unknown) == "the tool unknown: its types cannot be read: NameError: name 'Undefined' is not defined"
-    assert refuse(verify) == (
-        "the tool verify: GymWeb, or the protocol of its servers, has a verify of its own: rename it"
-    )
+    assert refuse(verify) == ("the tool verify: GymWeb, or the protocol of its servers, already has verify. Rename it")
 
 
 def test_a_type_that_holds_itself_is_refused():
@@ -175,7 +171,7 @@ def test_a_type_that_holds_itself_is_refused():
     async def grow(self, tree: Tree):
         """Grow."""
 
-    assert refuse(grow) == "the tool grow: a type that holds itself has no schema that models could follow"
+    assert refuse(grow) == "the tool grow: recursive types are not supported"
 
 
 @pytest.mark.parametrize(

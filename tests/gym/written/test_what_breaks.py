@@ -11,8 +11,7 @@ from apps.gym.environments.task_generation import Case, say
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
 from apps.gym.loop.trials.case_runs import check_cases
 from apps.gym.loop.trials.players import play_attempt, reward_of
-from apps.gym.resources.operator_calls import perform
-from apps.gym.resources.written_environments import WrittenServer
+from apps.gym.resources.written_environments import WrittenServer, perform
 from apps.gym.serving.served_environment import serve_environment
 from apps.gym.serving.served_request import Asked, answer_always
 from apps.gym.written import Environment, Reward, ask, tool

@@ -46,9 +46,10 @@ def test_what_takes_too_long_is_ended_and_the_connection_goes_on():
     with pytest.raises(FilterTooSlow) as slow, bound_time(parse_filter("text:word reward:>0"), seconds=0.2):
         run_for_ever()
     assert str(slow.value) == (
-        "This filter was ended after 0.2 seconds, since too many rollouts have to be read for it: name a collection or "
-        "a dataset (collection:12, dataset:sums), look among the newest alone (id:>1200), look for rarer words, or "
-        "more of them, or leave out what few rollouts pass."
+        "This filter was stopped after 0.2 seconds because it reads too many rollouts: add a collection or "
+        "a dataset (collection:12, dataset:sums), search only the newest rollouts "
+        "(id:>1200), search for rarer words, or "
+        "more of them, or remove terms that match few rollouts."
     )
     with bound_time(parse_filter("reward:>0"), seconds=30):
         assert Rollout.objects.count() == 0
@@ -70,12 +71,12 @@ def test_no_limit_holds_without_a_filter_and_none_where_the_setting_is_0(setting
 def test_the_page_says_how_to_narrow_a_filter_that_takes_too_long(many):
     page = signed_in().get("/rollouts/", {"q": SLOW})
     assert (page.status_code, page.context["page"].rows) == (200, [])
-    assert "name a collection or a dataset (collection:12, dataset:sums)" in page.text
+    assert "add a collection or a dataset (collection:12, dataset:sums)" in page.text
     assert 'hx-get="/rollouts/facets/' not in page.text
-    assert "Nothing is counted. This filter was ended" in signed_in().get("/rollouts/facets/", {"q": SLOW}).text
+    assert "No counts. This filter was stopped" in signed_in().get("/rollouts/facets/", {"q": SLOW}).text
     of_it = signed_in().get(f"/collections/{many.pk}/", {"q": f"collection:{many.pk} {SLOW}"})
     assert "This takes too long" in of_it.text
-    assert "name a collection" not in of_it.text
+    assert "add a collection or a dataset" not in of_it.text
     # Without a filter the newest are there as ever.
     assert len(signed_in().get("/rollouts/").context["page"].rows) == 50
 
@@ -85,7 +86,7 @@ def test_the_api_answers_a_problem_that_says_so(many):
     problem = answer.json()
     assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
     assert (problem["type"], problem["errors"][0]["pointer"]) == ("urn:gymweb:problem:filter-too-slow", "?q")
-    assert "look among the newest alone (id:>1200)" in problem["detail"]
+    assert "search only the newest rollouts (id:>1200)" in problem["detail"]
 
 
 def test_a_trace_opens_without_its_neighbours_where_the_list_takes_too_long(many):
@@ -94,10 +95,10 @@ def test_a_trace_opens_without_its_neighbours_where_the_list_takes_too_long(many
 
 
 def test_queues_and_deletions_by_a_filter_refuse_in_their_own_words(many):
-    with pytest.raises(QueueRefused, match="This filter was ended") as refused:
+    with pytest.raises(QueueRefused, match="seconds because it reads too many rollouts") as refused:
         fill_from_filter(SLOW, kind="rubric")
     assert refused.value.argument == "filter"
-    with pytest.raises(RemovalRefused, match="took too long, so nothing is deleted"):
+    with pytest.raises(RemovalRefused, match="Counting the matches took too long, so nothing was deleted"):
         queue_rollout_deletion(collection=many, chosen={"q": SLOW}, user=make_user(Role.ENGINEER))
     assert CollectionDeletion.objects.count() == 0
 

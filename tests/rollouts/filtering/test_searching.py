@@ -6,7 +6,7 @@ from django.core.management import call_command
 from apps.gym.traces.events import ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.items import message
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
-from apps.rollouts.search.filters.filtered_rollouts import filter_rollouts
+from apps.rollouts.search.filters.filter_sql import filter_rollouts
 from apps.rollouts.search.filters.text_search import count_unindexed
 from apps.rollouts.search.word_index import MAX_TRIES, PART, index_next_rollouts, mark_unindexed
 from tests.factories import make_collection, make_rollout
@@ -105,7 +105,7 @@ def test_signs_of_a_search_language_are_text(text):
     except ValueError:
         pytest.fail("it became an operator")
     except Exception as refusal:
-        assert "neither letters nor digits" in str(refusal)
+        assert "This text has no letters or digits to search for" in str(refusal)
 
 
 def test_negated_words_leave_rollouts_out():
@@ -154,9 +154,9 @@ def test_what_ends_anew_while_it_is_indexed_waits_for_another_turn(monkeypatch):
 
     read = word_index.read_words
 
-    def read_and_end_again(rollout_id, attempt):
-        words = read(rollout_id, attempt)
-        mark_unindexed([rollout_id])
+    def read_and_end_again(payloads):
+        words = read(payloads)
+        mark_unindexed([rollout.pk])
         return words
 
     monkeypatch.setattr(word_index, "read_words", read_and_end_again)
@@ -199,16 +199,17 @@ def test_phrases_are_found_across_the_parts_of_a_long_trace():
 
 
 def test_a_trace_that_cannot_be_read_holds_up_no_other(monkeypatch, caplog):
-    broken, fine = make_rollout(make_collection()), make_rollout(make_collection())
+    broken = make_rollout(make_collection(), trace=[Prompt(items=[message("user", "broken")])])
+    fine = make_rollout(make_collection())
     mark_unindexed([broken.pk, fine.pk])
     from apps.rollouts.search import word_index
 
     read = word_index.read_words
 
-    def fail_one(rollout_id, attempt):
-        if rollout_id == broken.pk:
+    def fail_one(payloads):
+        if any("broken" in payload for payload in payloads):
             raise ValueError("no such words")
-        return read(rollout_id, attempt)
+        return read(payloads)
 
     monkeypatch.setattr(word_index, "read_words", fail_one)
     assert index_next_rollouts()

@@ -1,4 +1,4 @@
-"""Create an API key from the command line, for who operates this installation. It is printed once."""
+"""Create an API key from the command line and print it once."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import timedelta
@@ -12,20 +12,20 @@ from apps.accounts.models import Scope, User
 
 
 class Command(BaseCommand):
-    help = "Print a new API key of a user. It can do what its scopes and the user's role both may."
+    help = "Print a new API key of a user, limited to its scopes and the role of the user."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--name", required=True, help="what uses it, e.g. training-cluster")
+        parser.add_argument("--name", required=True, help="where the key is used, e.g. training-cluster")
         parser.add_argument(
             "--scope",
             action="append",
             required=True,
             choices=Scope.values,
             dest="scopes",
-            help="what it may do; may be given several times",
+            help="scope; can be repeated",
         )
-        parser.add_argument("--days", type=_read_days, default=90, help="until it expires; 0: never (default: 90)")
+        parser.add_argument("--days", type=_read_days, default=90, help="days until it expires; 0: never (default: 90)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["username"], is_active=True).first()

@@ -1,4 +1,4 @@
-"""Create an account from the command line: with a password that is given, or with a one-time sign-in link."""
+"""Create an account from the command line, with a given password or a one-time sign-in link."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from apps.accounts.user_accounts import create_user
 
 
 class Command(BaseCommand):
-    help = "Create a user. The password comes from GYMWEB_PASSWORD or standard input, or use --link. None is made up."
+    help = "Create a user. The password comes from GYMWEB_PASSWORD or standard input, or use --link."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
@@ -31,7 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if User.objects.filter(username=options["username"]).exists():
             raise CommandError(
-                f"There is a user named {options['username']} already. "
+                f"The user {options['username']} already exists. "
                 f"`manage.py sign_in_link {options['username']}` prints a link that signs them in."
             )
         query = link_query(options["next"])

@@ -1,4 +1,4 @@
-"""List API keys, or revoke one by its prefix: for who operates this installation."""
+"""List API keys, or revoke one by its prefix."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -10,10 +10,10 @@ from apps.accounts.models import ApiKey
 
 
 class Command(BaseCommand):
-    help = "Without a prefix: list the API keys that are usable. With one: revoke that key."
+    help = "List active API keys, or revoke the key with this prefix."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("prefix", nargs="?", help="what stands between the two underscores of gw_…_…")
+        parser.add_argument("prefix", nargs="?", help="the part between the two underscores of gw_…_…")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["prefix"] is None:
@@ -22,10 +22,10 @@ class Command(BaseCommand):
             return
         api_key = ApiKey.objects.select_related("user").filter(prefix=options["prefix"]).first()
         if api_key is None:
-            raise CommandError(f"There is no API key with the prefix {options['prefix']}.")
+            raise CommandError(f"Unknown API key prefix {options['prefix']}.")
         was = api_key.state
         revoke_api_key(api_key=api_key, user=None)
-        self.stderr.write(f"{api_key} of {api_key.user} {'was revoked already' if was == 'revoked' else 'is revoked'}.")
+        self.stderr.write(f"{api_key} of {api_key.user} {'was already revoked' if was == 'revoked' else 'is revoked'}.")
 
 
 def _describe(api_key: ApiKey) -> str:

@@ -1,4 +1,4 @@
-"""Print a one-time sign-in link for an account that exists."""
+"""Print a one-time sign-in link for an existing account."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,7 +11,7 @@ from apps.accounts.sign_in_links import add_link_arguments, link_query, sign_in_
 
 
 class Command(BaseCommand):
-    help = "Print a link that signs a user in once."
+    help = "Print a one-time sign-in link."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")

@@ -1,1 +1,1 @@
-"""The table of rollouts: what an address asks for, its pages, its counts and its columns."""
+"""The table of rollouts: filter, pages, counts and columns."""

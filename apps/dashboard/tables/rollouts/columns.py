@@ -1,4 +1,4 @@
-"""Columns of the table of rollouts, in their order, and by which of them it can be sorted."""
+"""Columns of the table of rollouts in order, and which of them can be sorted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ COLUMNS: tuple[Column, ...] = (
     Column("flags", "Flags"),
     Column("tags", "Tags"),
     Column("attempt", "Attempt", classes="num lesser"),
-    Column("ended", "Ended", classes="lesser"),
+    Column("ended", "Finished", classes="lesser"),
 )
 NAMES = tuple(column.name for column in COLUMNS)
 USUAL = ("reward", "status", "task", "collection", "steps", "calls", "tokens", "seconds")
 DENSITIES = ("comfortable", "compact")
 TABLE = "rollouts"
-"""Under which name people's arrangement of it is stored."""
+"""Name under which users' settings of this table are stored."""
 
 
 def known_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """Those that there are, in their order."""
+    """Return the columns in order."""
     wanted = set(names)
     return tuple(name for name in NAMES if name in wanted)
 

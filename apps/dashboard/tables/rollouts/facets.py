@@ -1,4 +1,4 @@
-"""How many of the rollouts that pass have which value: counted in the newest of them, so that it never takes long."""
+"""Counts of the most frequent values among matching rollouts, limited to the newest ones for speed."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.rollouts.models import Collection, RolloutQuerySet
-from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value
+from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value, write_term
 
 LOOKED_AT = 10_000
 SHOWN = 8
-"""Values of a facet."""
+"""Maximum values shown per facet."""
 _COLUMNS = (
     "collection_id",
     "status",
@@ -37,8 +37,7 @@ _BUCKETS = (
 
 
 class Choice(NamedTuple):
-    """A value of a facet: what it is called, how many have it where that is counted, and the address with it or, if it
-    is chosen, without it."""
+    """A value of a facet: its label, its count if counted, and the URL that adds it, or removes it if selected."""
 
     label: str
     rollouts: int | None
@@ -50,11 +49,11 @@ class Facet(NamedTuple):
     label: str
     choices: list[Choice]
     more: int
-    """Values that are not shown."""
+    """The number of values that are not shown."""
 
 
 class Facets(NamedTuple):
-    """`total` is exact, unless `is_capped`: then there are more, and the counts are of the newest `total`."""
+    """`total` is exact unless `is_capped`: then the counts cover the newest `total` rollouts only."""
 
     total: int
     is_capped: bool
@@ -62,9 +61,8 @@ class Facets(NamedTuple):
 
 
 def read_facets(there: RolloutList, rollouts: RolloutQuerySet) -> Facets:
-    """Of the rollouts that pass, in the order of their ids: one statement, whatever is counted."""
-    narrowed = there.narrow(rollouts).order_by("-pk").values_list(*_COLUMNS)
-    rows = list(narrowed[: LOOKED_AT + 1])
+    """Return the facets of the matching rollouts, with one statement."""
+    rows = list(there.narrow(rollouts).order_by("-pk").values_list(*_COLUMNS)[: LOOKED_AT + 1])
     is_capped = len(rows) > LOOKED_AT
     counted = _count(rows[:LOOKED_AT])
     counted["model"] = _models(counted.pop("collection"))
@@ -114,13 +112,8 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
 
 
 def _bucket(reward: float) -> Value:
-    if reward < 0:
-        return _BUCKETS[0][1]
-    if reward == 0:
-        return _BUCKETS[1][1]
-    if reward <= 0.5:
-        return _BUCKETS[2][1]
-    return _BUCKETS[3][1] if reward < 1 else _BUCKETS[4][1] if reward == 1 else _BUCKETS[5][1]
+    edges_passed = (reward >= 0, reward > 0, reward > 0.5, reward >= 1, reward > 1)
+    return _BUCKETS[sum(edges_passed)][1]
 
 
 def _models(by_collection: Counter[int]) -> Counter[str]:
@@ -134,9 +127,9 @@ def _models(by_collection: Counter[int]) -> Counter[str]:
 def _facet(there: RolloutList, key: str, label: str, counted: Counter[Any]) -> Facet | None:
     chosen = [value for term in there.parsed.terms if term.key == key and not term.negated for value in term.values]
     values = list(_values(key, counted))
-    # What is chosen stays to be taken back, also where nothing has it.
+    # A selected value stays visible even if nothing matches, so that it can be removed.
     known = {each for _, each, _ in values}
-    gone = [(_written(key, value), value, None) for value in chosen if value not in known]
+    gone = [(write_term(Term(key, (value,))).partition(":")[2], value, None) for value in chosen if value not in known]
     shown: list[tuple[str, Value, int | None]] = [
         *values[:SHOWN],
         *(each for each in values[SHOWN:] if each[1] in chosen),
@@ -156,13 +149,11 @@ def _values(key: str, counted: Counter[Any]) -> Iterator[tuple[str, Value, int]]
         yield str(name), Text(str(name)), count
 
 
-def _written(key: str, value: Value) -> str:
-    return str(Filter((Term(key, (value,)),))).partition(":")[2]
-
-
 def _toggled(there: RolloutList, key: str, value: Value) -> str:
-    """The list without this value of the key, or those of it that have it: as many as were counted, and so a term of
-    its own. In a term that stands there it would be one more that passes."""
+    """Return the list URL without this value of the key, or with only its counted values, as a separate term.
+
+    Adding them to an existing term would widen it.
+    """
     terms, found = [], False
     for term in there.parsed.terms:
         if term.key != key or term.negated or value not in term.values:

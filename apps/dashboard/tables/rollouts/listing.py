@@ -1,4 +1,4 @@
-"""What an address asks of the table of rollouts: a filter, an order, a place in it; and the page that this is."""
+"""Parse the URL of the table of rollouts (filter, order, position) and read its page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from django.http import QueryDict
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused, Term, Text, write_term
 from apps.rollouts.search.filters.filter_parser import parse_filter
-from apps.rollouts.search.filters.filtered_rollouts import apply_filter
-from apps.rollouts.search.keyset_pages import PAGE_ROWS, Page, page_by_column, page_by_id
-from apps.rollouts.search.rollout_order import SORTS, expect_values
+from apps.rollouts.search.filters.filter_sql import apply_filter
+from apps.rollouts.search.keyset_pages import PAGE_ROWS, SORTS, Page, expect_values, page_by_column, page_by_id
 
 NEWEST = "-id"
 OLDEST = "id"
@@ -25,14 +24,14 @@ _PLAIN = {
     "version": "version",
     "worker": "worker",
 }
-"""Parameters of links that mean one term of a filter each."""
+"""URL parameters that stand for one filter term each."""
 _FLAGS = {("usage", "missing"): "no_usage", ("flagged", "true"): "credentials"}
 _CURSOR = ("id", "reward", "finished_at")
 
 
 @dataclass(frozen=True)
 class RolloutList:
-    """`text` is the filter as it was written; with a `refusal` there are no rows."""
+    """`text` is the filter as entered; with a `refusal` there are no rows."""
 
     text: str
     parsed: Filter
@@ -43,7 +42,7 @@ class RolloutList:
 
     @classmethod
     def read(cls, given: QueryDict, *, sort: str = NEWEST) -> "RolloutList":
-        """`sort` holds where the address names none."""
+        """Parse a query string. `sort` is the default order."""
         text = " ".join(part for part in (given.get("q", "").strip(), *_terms_of(given)) if part)
         order = given.get("sort", "") or sort
         parsed, refusal = Filter(), None
@@ -60,7 +59,7 @@ class RolloutList:
 
     @property
     def before(self) -> str:
-        """The text before the place that is not understood; `wrong` and `beyond` are the rest."""
+        """Return the text before the error; `wrong` and `beyond` are the rest."""
         return self.text[: self.refusal.start] if self.refusal else self.text
 
     @property
@@ -73,7 +72,7 @@ class RolloutList:
 
     @property
     def key(self) -> str:
-        """What it is sorted by."""
+        """Return the sort key."""
         return self.sort.removeprefix("-")
 
     @property
@@ -81,7 +80,7 @@ class RolloutList:
         return self.sort.startswith("-")
 
     def address(self, *also: Term, sort: str = "", parsed: Filter | None = None) -> str:
-        """The query of an address that means this list; with further terms, another order or another filter."""
+        """Return the query string of this list, optionally with another filter or order."""
         terms = [*also, *(self.parsed if parsed is None else parsed).terms]
         return urlencode({"q": " ".join(map(write_term, terms)), "sort": sort or self.sort})
 
@@ -91,7 +90,7 @@ class RolloutList:
     def page(self, rollouts: RolloutQuerySet) -> Page[Rollout]:
         if not self.is_understood:
             return Page(rows=[], after="", is_first=True)
-        # First which rows, then what they show: what is sorted is narrow, and joined are the rows of one page alone.
+        # Select the ids first, then load the rows of one page: sorting narrow rows is fast.
         page = self.cut(self.narrow(rollouts.select_related(None).only(*_CURSOR)), self.after)
         found = rollouts.in_bulk([row.pk for row in page.rows])
         rows = [found[row.pk] for row in page.rows if row.pk in found]
@@ -100,7 +99,10 @@ class RolloutList:
     def cut(
         self, narrowed: RolloutQuerySet, after: str, *, has_value: bool | None = None, size: int = PAGE_ROWS
     ) -> Page[Rollout]:
-        """The page after this cursor, of rows that were narrowed; `has_value` takes those with one, or without one."""
+        """Return the page after this cursor, from narrowed rows.
+
+        `has_value` restricts it to rows with or without a value.
+        """
         if self.key == "id":
             return page_by_id(narrowed, after, descending=self.descending, size=size)
         sort = SORTS[self.key]
@@ -117,7 +119,7 @@ class RolloutList:
         )
 
     def cursor(self, rollout: Rollout) -> str:
-        """Of the page that begins after this rollout."""
+        """Return the cursor of the page that starts after this rollout."""
         if self.key == "id":
             return str(rollout.pk)
         sort = SORTS[self.key]
@@ -127,7 +129,7 @@ class RolloutList:
         return f"{value!r}~{rollout.pk}"
 
     def has_value(self, rollout: Rollout) -> bool | None:
-        """Whether it stands among those that have what is sorted by; None where there is no such difference."""
+        """Return whether the row has a value in the sort column; None if all rows do."""
         return None if self.key == "id" else getattr(rollout, SORTS[self.key].marker) is not None
 
     def reversed(self) -> "RolloutList":
@@ -136,7 +138,7 @@ class RolloutList:
 
 
 def _terms_of(given: QueryDict) -> Iterator[str]:
-    """Filters of links, as terms of the one grammar."""
+    """Yield the filters of URL parameters as filter terms."""
     for parameter, key in _PLAIN.items():
         if value := given.get(parameter, "").strip():
             yield write_term(Term(key, (Text(value),)))

@@ -1,4 +1,4 @@
-"""The table of rollouts as a page shows it: its rows, columns, headings, saved views, and what a search cannot find."""
+"""Context of the table of rollouts: rows, columns, headings, saved views, and limits of the search."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import Page
 
 UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
-"""What a row of the table does not show, and may be long."""
+"""Fields that the table does not show and that may be long."""
 
 
 class Heading(NamedTuple):
-    """`order` is how it is sorted by this column now, as `aria-sort` says it; empty where it cannot be."""
+    """A column heading. `order` is the value of `aria-sort`; empty if the column cannot be sorted."""
 
     column: Column
     address: str = ""
@@ -39,7 +39,7 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """A saved view as a menu shows it."""
+    """A saved view in the menu."""
 
     view: SavedView
     address: str
@@ -49,12 +49,11 @@ class View:
 def show_table(
     given: QueryDict, rollouts: RolloutQuerySet, user: User, there: RolloutList, *, collection: Collection | None = None
 ) -> dict[str, Any]:
-    """The context of the table's templates. `collection` is the one whose page it stands on."""
+    """Return the context of the table templates. `collection` is the collection of the page, if any."""
     of = (Term("collection", (Text(str(collection.pk)),)),) if collection else ()
     shown = known_columns(given.get("columns", "").split(",")) or chosen_columns(user)
     shown = tuple(name for name in shown if not (collection and name == "collection"))
-    searches = there.parsed.asks_for("text")
-    waiting = count_unindexed() if searches else 0
+    waiting = count_unindexed() if there.parsed.asks_for("text") else 0
     page: Page[Rollout] = Page(rows=[], after="", is_first=True)
     too_slow = ""
     try:
@@ -85,7 +84,7 @@ def show_table(
 
 
 def _export(there: RolloutList, collection: Collection | None) -> str:
-    """The address of a new export of what passes: of the page's collection, or of the one that the filter names."""
+    """Return the URL of a new export of the matching rollouts, in the collection of the page or of the filter."""
     if not there.parsed.terms:
         return ""
     named = [term.values for term in there.parsed.terms if term.key == "collection" and not term.negated]
@@ -101,14 +100,13 @@ def _heading(there: RolloutList, column: Column) -> Heading:
         return Heading(column)
     is_sorted = there.key == column.sort
     order = ("descending" if there.descending else "ascending") if is_sorted else "none"
-    # The best first; asked again, the other way round.
+    # Descending first, then ascending.
     wanted = column.sort if is_sorted and there.descending else f"-{column.sort}"
     return Heading(column, there.address(sort=wanted), order)
 
 
 def _views(user: User) -> Any:
-    saved = SavedView.objects.seen_by(user).filter(table=TABLE).select_related("user")
-    for view in saved:
+    for view in SavedView.objects.seen_by(user).filter(table=TABLE).select_related("user"):
         given = QueryDict(mutable=True)
         given["q"] = view.query
         if view.sort:
@@ -119,7 +117,7 @@ def _views(user: User) -> Any:
 
 
 def _total(there: RolloutList, collection: Collection | None) -> int | None:
-    """How many there are, from the counters of collections; None where only counting them would tell."""
+    """Return the total from the counters of collections; None if it would have to be counted."""
     if there.parsed.terms or not there.is_understood:
         return None
     if collection is not None:

@@ -1,1 +1,1 @@
-"""Signing in, one's own account, other people, settings and the audit log."""
+"""Views for signing in, the user's account, other users, settings and the audit log."""

@@ -1,4 +1,4 @@
-"""The audit log: who did what to what, for admins."""
+"""Views of the audit log, for admins."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 @allow(GET=Permission.AUDIT)
 def audit_export(request: HttpRequest) -> HttpResponseBase:
-    """All that the filters let through, in one of FORMATS."""
+    """Download the filtered entries in one of FORMATS."""
     name = request.GET.get("format", "")
     if name not in FORMATS:
         raise Http404
@@ -36,7 +36,7 @@ def audit_export(request: HttpRequest) -> HttpResponseBase:
 
 
 def _lines(entry: AuditEntry) -> list[tuple[str, str, str]]:
-    """Name, value before and value after; what is no change has no value before."""
+    """Return (name, old value, new value) of each field. Without an old value it is not a change."""
     names = {**entry.before, **entry.after}
     changes = [(name, _shown(entry.before.get(name)), _shown(entry.after.get(name))) for name in names]
     return [*changes, *((name, "", _shown(value)) for name, value in entry.detail.items())]

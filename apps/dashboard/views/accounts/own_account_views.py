@@ -1,12 +1,12 @@
-"""One's own account: password and API keys."""
+"""Views of the user's own account: password and API keys."""
 
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
@@ -14,15 +14,16 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from apps.accounts.api_keys import NotYourKey, create_api_key, revoke_api_key
 from apps.accounts.key_bindings import KeymapRefused, remap_keys
 from apps.accounts.known_devices import remember_device
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.user_accounts import change_password
 from apps.dashboard.chrome.page_answers import answer, go
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.account_forms import ApiKeyForm, PasswordForm
 
 
-def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any) -> HttpResponse:
-    person = cast(User, request.user)
+def _page(request: PageRequest, *, part: str, status: int = 200, **context: Any) -> HttpResponse:
+    person = request.user
     context = {
         "password_form": PasswordForm(person=person),
         "key_form": ApiKeyForm(prefix="key", person=person),
@@ -41,8 +42,8 @@ def _count(revoked: int) -> str:
 @sensitive_post_parameters()
 @never_cache
 @allow(GET=Permission.OWN_ACCOUNT, POST=Permission.OWN_ACCOUNT)
-def account(request: HttpRequest) -> HttpResponse:
-    person = cast(User, request.user)
+def account(request: PageRequest) -> HttpResponse:
+    person = request.user
     if request.method != "POST":
         return _page(request, part="password")
     form = PasswordForm(request.POST, person=person)
@@ -67,10 +68,10 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 @allow(POST=Permission.OWN_ACCOUNT)
-def keyboard(request: HttpRequest) -> HttpResponse:
-    """Takes the keys that one chose in the overlay, as JSON."""
+def keyboard(request: PageRequest) -> HttpResponse:
+    """Save the user's keyboard shortcuts, sent as JSON."""
     try:
-        remap_keys(user=cast(User, request.user), keymap=orjson.loads(request.body))
+        remap_keys(user=request.user, keymap=orjson.loads(request.body))
     except orjson.JSONDecodeError:
         return HttpResponse("That is not JSON.", status=422, content_type="text/plain")
     except KeymapRefused as refusal:
@@ -81,9 +82,9 @@ def keyboard(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("token")
 @never_cache
 @allow(POST=Permission.OWN_ACCOUNT)
-def key_create(request: HttpRequest) -> HttpResponse:
-    """Answers with the key itself, the only time that it can be seen."""
-    person = cast(User, request.user)
+def key_create(request: PageRequest) -> HttpResponse:
+    """Create a key and show it once."""
+    person = request.user
     form = ApiKeyForm(request.POST, prefix="key", person=person)
     if not form.is_valid():
         return _page(request, part="keys", status=422, key_form=form)
@@ -98,10 +99,10 @@ def key_create(request: HttpRequest) -> HttpResponse:
 
 
 @allow(POST=Permission.OWN_ACCOUNT)
-def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+def key_revoke(request: PageRequest, pk: int) -> HttpResponse:
     api_key = get_object_or_404(ApiKey, pk=pk)
     try:
-        revoke_api_key(api_key=api_key, user=cast(User, request.user))
+        revoke_api_key(api_key=api_key, user=request.user)
     except NotYourKey as refused:
         raise PermissionDenied(str(refused)) from None
     messages.success(request, f"The key “{api_key.name}” no longer works.")

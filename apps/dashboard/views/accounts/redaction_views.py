@@ -1,18 +1,17 @@
-"""Redaction: what people added to the built-in rules, and a box to try a text in."""
+"""Redaction settings: custom rules, and a form to test them."""
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.redaction_forms import PatternForm, SampleForm
-from apps.policies.installation_redactor import fresh_redactor
+from apps.policies.installation_redactor import delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import RedactionPattern
-from apps.policies.redaction_patterns import delete_pattern, save_pattern
 from apps.rollouts.models import Collection
-from apps.rollouts.steering.flag_resolution import resolve_flags
+from apps.rollouts.steering.controls import resolve_flags
 
 
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
@@ -21,12 +20,9 @@ def redaction(request: PageRequest) -> HttpResponse:
         return _page(request, PatternForm(), SampleForm())
     form = PatternForm(request.POST)
     if form.is_valid():
-        try:
+        with show_errors(form):
             save_pattern(pattern=form.instance, user=request.user)
-        except ValidationError as wrong:
-            form.add_error(None, wrong)
-        else:
-            messages.success(request, "Added. Workers go by it within seconds; what is stored already stays as it is.")
+            messages.success(request, "Added. Workers use it within seconds. Stored data does not change.")
             return redirect("dashboard:redaction")
     return _page(request, form, SampleForm(), status=422)
 
@@ -43,16 +39,15 @@ def redaction_try(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.CONFIGURE)
 def redaction_delete(request: PageRequest, pk: int) -> HttpResponse:
     delete_pattern(pattern=get_object_or_404(RedactionPattern, pk=pk), user=request.user)
-    messages.success(request, "Deleted. What was redacted by it stays so.")
+    messages.success(request, "Deleted. Redacted text stays redacted.")
     return redirect("dashboard:redaction")
 
 
 @allow(POST=Permission.EXPORT)
 def collection_resolve_flags(request: PageRequest, pk: int) -> HttpResponse:
-    collection = get_object_or_404(Collection.objects.present(), pk=pk)
-    resolved = resolve_flags(collection=collection, user=request.user)
+    resolved = resolve_flags(collection=get_object_or_404(Collection.objects.present(), pk=pk), user=request.user)
     flags = "1 flag is" if resolved == 1 else f"{resolved:,} flags are"
-    messages.success(request, f"{flags} resolved: exports take these rollouts again.")
+    messages.success(request, f"{flags} resolved. Exports include these rollouts again.")
     return redirect("dashboard:collection_detail", pk=pk)
 
 

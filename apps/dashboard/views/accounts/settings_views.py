@@ -1,4 +1,4 @@
-"""Settings: one place that leads to all of them, keys of everybody, secrets of models, and outgoing calls."""
+"""Settings: the index, all API keys, secrets of models, and outgoing calls."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.settings_forms import AddressForm, SecretForm
 from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
@@ -40,7 +41,7 @@ def settings(request: PageRequest) -> HttpResponse:
 
 @allow(GET=Permission.ACCOUNTS)
 def settings_keys(request: PageRequest) -> HttpResponse:
-    """Everybody's keys; those that were used last stand first."""
+    """List the keys of all users, latest use first."""
     keys = ApiKey.objects.select_related("user").order_by(F("last_used_at").desc(nulls_last=True), "-pk")
     if only_usable := request.GET.get("all") != "1":
         keys = keys.usable()
@@ -49,7 +50,7 @@ def settings_keys(request: PageRequest) -> HttpResponse:
 
 
 def _holders() -> list[tuple[str, str, PolicyModel | Environment]]:
-    """What may have a key: its name in the form, the key's end, and the row."""
+    """Return the objects that may have a key: the name in the form, the end of the key, and the row."""
     models = PolicyModel.objects.exclude(base_url="")
     environments = Environment.objects.filter(adapter__in=OVER_HTTP)
     return [
@@ -63,37 +64,30 @@ def _holders() -> list[tuple[str, str, PolicyModel | Environment]]:
 @never_cache
 @allow(GET=Permission.MODELS, POST=Permission.MODELS)
 def settings_secrets(request: PageRequest) -> HttpResponse:
-    """Keys are written here and read nowhere: what is shown is how each ends."""
+    """Set keys. They are write-only: only their last characters are shown."""
     holders = _holders()
     choices = [(of, f"{each.name} ({each.base_url})") for of, _, each in holders]
-    bound = request.POST if request.method == "POST" else None
-    form = SecretForm(bound, holders=choices, initial={"of": request.GET.get("of", "")})
+    form = SecretForm(posted(request), holders=choices, initial={"of": request.GET.get("of", "")})
     if form.is_valid():
         key = "" if form.cleaned_data["remove"] else form.cleaned_data["api_key"]
         try:
-            name = _write(request, form, key)
+            held = form.holder()
+            if isinstance(held, PolicyModel):
+                save_policy_model(policy_model=held, api_key=key, user=request.user)
+            else:
+                save_environment(environment=held, api_key=key, user=request.user)
         except ValidationError as wrong:
             form.add_error(None, wrong.messages)
         else:
-            messages.success(request, f"The key of {name} is {'stored' if key else 'removed'}.")
+            messages.success(request, f"The key of {held.name} is {'stored' if key else 'removed'}.")
             return redirect("dashboard:settings_secrets")
     status = 422 if form.is_bound else 200
     return render(request, "settings/secrets.html", {"form": form, "holders": holders}, status=status)
 
 
-@sensitive_variables("key")
-def _write(request: PageRequest, form: SecretForm, key: str) -> str:
-    held = form.holder()
-    if isinstance(held, PolicyModel):
-        save_policy_model(policy_model=held, api_key=key, user=request.user)
-    else:
-        save_environment(environment=held, api_key=key, user=request.user)
-    return held.name
-
-
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
 def settings_outbound(request: PageRequest) -> HttpResponse:
-    form = AddressForm(request.POST if request.method == "POST" else None)
+    form = AddressForm(posted(request))
     context: dict[str, Any] = {"form": form, "entries": read_entries(), "called": read_called()}
     if form.is_valid():
         context["tried"] = try_address(form.cleaned_data["address"])

@@ -1,4 +1,4 @@
-"""Signing in and out, and the theme: what works before anyone is known."""
+"""Signing in and out, and the theme: pages without a signed-in user."""
 
 from django.conf import settings
 from django.contrib import messages
@@ -27,7 +27,7 @@ from apps.dashboard.forms.account_forms import SignInForm
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-# A visitor who was sent to the sign-in page may go on with a link, which names no page.
+# Remembers the page for visitors who continue with a sign-in link, which names no page.
 _PAGE_COOKIE = "next_page"
 _PAGE_COOKIE_SECONDS = 60 * 60
 
@@ -38,7 +38,7 @@ def _wanted_page(request: HttpRequest) -> str:
 
 
 def _remember_page(response: HttpResponse, page: str) -> None:
-    """Keep the page asked for until the visitor has signed in; an empty one removes it."""
+    """Remember the requested page in a cookie until the visitor has signed in; an empty page removes it."""
     path = reverse("dashboard:sign_in")
     if not page:
         response.delete_cookie(_PAGE_COOKIE, path=path, samesite="Lax")
@@ -55,7 +55,7 @@ def _remember_page(response: HttpResponse, page: str) -> None:
 
 
 def _enter(request: HttpRequest, user: User, wanted: str) -> HttpResponse:
-    """Open the session and lead the user to their page."""
+    """Open the session and redirect the user to their page."""
     login(request, user, backend=_BACKEND)
     response = redirect(landing_page(request, user, wanted))
     _remember_page(response, "")
@@ -69,7 +69,7 @@ def _enter(request: HttpRequest, user: User, wanted: str) -> HttpResponse:
 @allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
 def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method != "POST" and wants_fragment(request):
-        # A session ended while a page was open: leave the page, and come back to it rather than to its fragment.
+        # The session ended while a page was open: return to that page, not to its fragment.
         page = page_of(request, request.headers.get("HX-Current-URL", "")) or reverse("dashboard:home")
         unsent = {"unsent": "1"} if "unsent" in request.GET else {}
         return HttpResponseClientRedirect(f"{reverse('dashboard:sign_in')}?{urlencode({**unsent, 'next': page})}")
@@ -77,18 +77,16 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if isinstance(request.user, User) and request.method != "POST":
         return redirect(landing_page(request, request.user, page))
     form = SignInForm(posted(request))
-    status, retry_after = 200, None
-    if request.method == "POST":
-        status = 422
-        if form.is_valid():
-            try:
-                user = sign_in_with_password(request=request, **form.cleaned_data)
-            except SignInRefused as refused:
-                form.add_error(None, str(refused))
-                retry_after = refused.retry_after if isinstance(refused, TooManyTries) else None
-                status = 429 if retry_after else 422
-            else:
-                return _enter(request, user, page)
+    status, retry_after = 422 if form.is_bound else 200, None
+    if form.is_valid():
+        try:
+            user = sign_in_with_password(request=request, **form.cleaned_data)
+        except SignInRefused as refused:
+            form.add_error(None, str(refused))
+            retry_after = refused.retry_after if isinstance(refused, TooManyTries) else None
+            status = 429 if retry_after else 422
+        else:
+            return _enter(request, user, page)
     context = {"form": form, "next": page, "unsent": "unsent" in request.GET}
     response = render(request, "account/sign_in.html", context, status=status)
     _remember_page(response, page)
@@ -124,7 +122,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @allow(POST=Permission.PUBLIC)
 def theme(request: HttpRequest) -> HttpResponse:
-    """Without JavaScript; with it the page sets the same cookie itself."""
+    """Set the theme without JavaScript; with it, the page sets the same cookie itself."""
     response = redirect(_wanted_page(request) or "dashboard:home")
     wanted = request.POST.get("theme", "")
     if wanted in THEMES:

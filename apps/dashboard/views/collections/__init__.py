@@ -1,1 +1,1 @@
-"""Collections: plan, follow, steer, compare, import and archive them."""
+"""Views of collections: plan, follow, control, compare, import and archive."""

@@ -1,4 +1,4 @@
-"""Collections that are over: into the archive and back, and deletion, of all of it or of some rollouts."""
+"""Finished collections: archive, restore, and delete all or some rollouts."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.dataset_forms import DeleteForm
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
 from apps.rollouts.models import Collection, CollectionDeletion
-from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
-from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.controls import archive_collection, restore_collection
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
+from apps.tasks.deletion_jobs import find_references
 
 
 def _collection(pk: int) -> Collection:
@@ -28,14 +28,14 @@ def _collection(pk: int) -> Collection:
 def collection_archive(request: PageRequest, pk: int) -> HttpResponse:
     with tell_refusal(request):
         collection = archive_collection(collection=_collection(pk), user=request.user)
-        messages.success(request, f"{collection} is in the archive: lists leave it out.")
+        messages.success(request, f"{collection} is archived and hidden from lists.")
     return redirect("dashboard:collection_detail", pk=pk)
 
 
 @allow(POST=Permission.COLLECT)
 def collection_restore(request: PageRequest, pk: int) -> HttpResponse:
     collection = restore_collection(collection=_collection(pk), user=request.user)
-    messages.success(request, f"Lists show {collection} again.")
+    messages.success(request, f"{collection} is restored to the lists.")
     return redirect("dashboard:collection_detail", pk=pk)
 
 
@@ -45,11 +45,8 @@ def collection_delete(request: PageRequest, pk: int) -> HttpResponse:
     collection = _collection(pk)
     form = DeleteForm(posted(request), wanted=f"#{collection.pk}")
     if form.is_valid():
-        try:
+        with show_errors(form):
             deletion = queue_collection_deletion(collection=collection, user=request.user)
-        except (CannotSteer, StillInUse, AlreadyBeingDeleted) as refused:
-            form.add_error(None, str(refused))
-        else:
             return go(request, "dashboard:collection_deletion_detail", deletion.pk)
     context = {"form": form, "collection": collection, "references": find_references(collection)}
     return answer_form(request, "collections/delete.html", context)
@@ -63,10 +60,10 @@ def rollout_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.COLLECT)
 def rollouts_delete(request: PageRequest, pk: int) -> HttpResponse:
-    """Those that pass the filter of the table."""
+    """Delete the rollouts that match the filter of the table."""
     there = RolloutList.read(request.POST)
     if not there.is_understood:
-        messages.error(request, "This filter is not understood, so nothing is deleted.")
+        messages.error(request, "Invalid filter. Nothing was deleted.")
         return redirect("dashboard:collection_detail", pk=pk)
     return _delete_rollouts(request, _collection(pk), {"q": str(there.parsed)} if there.parsed.terms else {})
 

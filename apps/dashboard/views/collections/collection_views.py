@@ -1,11 +1,10 @@
-"""Collections: what was planned, how far it is, what came of it."""
+"""Collections: plan, progress and results."""
 
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -13,9 +12,9 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import answer
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.collection_forms import CollectionForm, LimitsForm
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.overview.collection_progress import read_progress
 from apps.dashboard.overview.collection_results import read_results
@@ -27,7 +26,6 @@ from apps.rollouts.metrics.cached_figures import is_measured_at_once, read_figur
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -40,29 +38,25 @@ def _collections() -> CollectionQuerySet:
 
 @allow(GET=Permission.READ)
 def collection_list(request: PageRequest) -> HttpResponse:
-    """Those in the archive only where `?archived=true` asks for them."""
+    """List collections; archived ones only with `?archived=true`."""
     is_archive = request.GET.get("archived") == "true"
-    rows = _collections().filter(archived_at__isnull=not is_archive)
-    page = page_by_id(rows, request.GET.get("after", ""))
+    page = page_by_id(_collections().filter(archived_at__isnull=not is_archive), request.GET.get("after", ""))
     return answer(request, "collections/list.html", {"page": page, "is_archive": is_archive}, part="collections")
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
 def collection_create(request: PageRequest) -> HttpResponse:
-    """GET with fields in the address counts the rollouts to be made; POST plans them.
+    """Plan a collection. GET with fields in the URL counts its rollouts; POST plans them.
 
-    The count button posts too: a form sent by GET would put its CSRF token into the address.
+    The count button uses POST, because a GET form would put its CSRF token into the URL.
     """
     if "count" in request.POST:
         return redirect(f"{request.path}?{urlencode(CollectionForm.known(request.POST))}")
     if request.method == "POST":
         form = CollectionForm(request.POST)
         if form.is_valid():
-            try:
+            with show_errors(form):
                 collection = plan_collection(form.order, user=request.user, idempotency_key=form.key)
-            except (NothingToCollect, ValidationError) as wrong:
-                add_errors(form, wrong)
-            else:
                 return redirect("dashboard:collection_detail", pk=collection.pk)
         return render(request, "collections/create.html", {"form": form, "plan": form.plan()}, status=422)
     earlier, rest = _earlier(request)
@@ -71,26 +65,28 @@ def collection_create(request: PageRequest) -> HttpResponse:
 
 
 def _earlier(request: PageRequest) -> tuple[Collection | None, bool]:
-    """The collection that `?clone=` or `?rest=` names, and whether only what is left of it is meant."""
+    """Return the collection of `?clone=` or `?rest=`, and whether only its unfinished rollouts are planned."""
     for name in ("clone", "rest"):
-        number = request.GET.get(name, "")
-        if number.isascii() and number.isdigit() and len(number) < 19:
-            return get_object_or_404(_collections(), pk=int(number)), name == "rest"
+        if (number := read_number(request.GET.get(name, ""))) is not None:
+            return get_object_or_404(_collections(), pk=number), name == "rest"
     return None, False
 
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request", "HX-Target")
 def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The page. For htmx only the part that it names as its target: the table of rollouts, all figures
-    (`collection-figures`), or both (`collection-live`)."""
+    """Show the collection.
+
+    htmx gets the part named by its target: the table of rollouts, all figures (`collection-figures`), or both
+    (`collection-live`).
+    """
     return collection_page(request, pk)
 
 
 def collection_page(
     request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
 ) -> HttpResponse:
-    """`limits_form` is one that was sent and is wrong."""
+    """Show the collection. `limits_form` is an invalid submitted form."""
     collection = get_object_or_404(_collections().select_related("environment", "resume_from"), pk=pk)
     target = request.htmx.target
     if target == "rollout-table":
@@ -111,12 +107,12 @@ def collection_page(
 
 
 def _read_page(request: PageRequest, collection: Collection, *, with_table: bool, may_wait: bool) -> dict[str, Any]:
-    """Return the figures of the page and its table. Those of a small collection are all of one moment."""
+    """Return the figures of the page and its table. For small collections, all figures are from the same moment."""
     if is_measured_at_once(collection):
         with consistent_reads():
             context = _figures(request, collection, may_wait=may_wait)
             return context | (_table(request, collection, context["progress"].as_of) if with_table else {})
-    # A large collection takes seconds to measure: the page has what was measured last, and newer results follow.
+    # Figures of a large collection take seconds. The page shows the cached figures first, then updates them.
     context = _figures(request, collection, may_wait=may_wait)
     return context | (_table(request, collection, timezone.now()) if with_table else {})
 
@@ -134,7 +130,7 @@ def _figures(request: PageRequest, collection: Collection, *, may_wait: bool) ->
 
 
 def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dict[str, Any]:
-    """Return the context of the table of rollouts, with the counts beside it where they take no time."""
+    """Return the context of the table of rollouts, with facet counts if they are fast."""
     there = RolloutList.read(request.GET, sort=OLDEST)
     rollouts = followed_rollouts().of_collection(collection.pk)
     context = {
@@ -149,6 +145,6 @@ def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dic
 
 
 def _previous(collection: Collection) -> Collection | None:
-    """The one before it of the same dataset, which it is compared with first."""
+    """Return the previous collection of the same dataset, the default for a comparison."""
     rows = Collection.objects.listed().filter(dataset=collection.dataset_id, pk__lt=collection.pk, rewarded__gt=0)
     return rows.order_by("-pk").only("pk", "name").first()

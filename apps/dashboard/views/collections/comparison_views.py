@@ -1,4 +1,4 @@
-"""Two collections beside each other: their settings, what the difference is worth, and the tasks that it is made of."""
+"""Compare two collections: settings, difference of mean rewards, and the tasks behind it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +11,10 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.chrome.page_answers import answer
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.rollouts.metrics.collection_comparison import (
     CannotContrast,
-    Change,
     check_contrast,
     contrast_collections,
     find_differences,
@@ -24,7 +23,7 @@ from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_witnes
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
-"""Rollouts of a side that are measured while somebody waits; more come after the page."""
+"""Maximum rollouts per side to measure within the request; larger sides load after the page."""
 
 _A_PAGE = 50
 _IN_A_FILE = 100_000
@@ -34,14 +33,14 @@ _WORDS: dict[Which, str] = {
     "improved": "Improved",
     "lost": "No longer solved",
     "gained": "Newly solved",
-    "same": "The same",
+    "same": "Unchanged",
     "all": "All",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What the address asks to compare; `refusal` says why it cannot be."""
+    """The collections in the URL. `refusal` is the reason why they cannot be compared."""
 
     a: Collection | None
     b: Collection | None
@@ -54,7 +53,10 @@ class Sides:
 
 @allow(GET=Permission.READ)
 def collection_compare(request: PageRequest) -> HttpResponse:
-    """`?a=` is what `?b=` is compared with. The figures of large collections come after the page, or by `figures=1`."""
+    """Compare `?b=` with the baseline `?a=`.
+
+    The figures of large collections load after the page, or with `figures=1`.
+    """
     sides = _sides(request)
     context: dict[str, Any] = {"sides": sides, "offered": _offered(sides)}
     if sides.both is None:
@@ -77,7 +79,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
         "shares": draw_shares(
             [
                 ("improved", contrast.improved, "ok"),
-                ("the same", same, "muted"),
+                ("unchanged", same, "muted"),
                 ("regressed", contrast.regressed, "bad"),
             ]
         ),
@@ -90,7 +92,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
 
 @allow(GET=Permission.READ)
 def collection_changes(request: PageRequest) -> HttpResponse:
-    """The tasks that regressed, improved, flipped or stayed the same, the largest differences first."""
+    """List the tasks that regressed, improved, flipped or stayed the same, largest differences first."""
     sides = _sides(request)
     if sides.both is None:
         return render(request, "collections/compare.html", {"sides": sides, "offered": _offered(sides)}, status=400)
@@ -112,7 +114,7 @@ def collection_changes(request: PageRequest) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def collection_changes_file(request: PageRequest) -> HttpResponse:
-    """One list as CSV, up to its first hundred thousand."""
+    """Download one list as CSV, up to the first hundred thousand rows."""
     sides = _sides(request)
     if sides.both is None:
         return render(request, "collections/compare.html", {"sides": sides, "offered": _offered(sides)}, status=400)
@@ -120,12 +122,11 @@ def collection_changes_file(request: PageRequest) -> HttpResponse:
     which = _which(request)
     changes = list_changes(a, b, which, limit=_IN_A_FILE)
     header = ("task", "other_task", "mean_reward", "other_mean_reward", "difference", "prompt")
-    return answer_csv(f"collections-{a.pk}-{b.pk}-{which}.csv", header, [_row(change) for change in changes])
-
-
-def _row(change: Change) -> tuple[object, ...]:
-    rewards = (change.mean_reward, change.other_mean_reward, change.difference)
-    return (change.task, change.other_task, *rewards, change.prompt_excerpt)
+    rows = [
+        (one.task, one.other_task, one.mean_reward, one.other_mean_reward, one.difference, one.prompt_excerpt)
+        for one in changes
+    ]
+    return answer_csv(f"collections-{a.pk}-{b.pk}-{which}.csv", header, rows)
 
 
 def _which(request: PageRequest) -> Which:
@@ -133,18 +134,18 @@ def _which(request: PageRequest) -> Which:
 
 
 def _sides(request: PageRequest) -> Sides:
-    """`?a=` and `?b=`, or two marked in a list, `?c=4&c=5`: the older one is what the other is compared with."""
+    """Return `?a=` and `?b=`, or the two selected in a list (`?c=4&c=5`): then the older one is the baseline."""
     marked = sorted(request.GET.getlist("c"), key=lambda text: (len(text), text))
     if len(marked) > 2:
-        return Sides(None, None, f"Mark two collections: {len(marked)} were given.")
+        return Sides(None, None, f"Select two collections to compare: {len(marked)} were given.")
     given = dict(zip("ab", marked, strict=False)) or {name: request.GET.get(name, "") for name in "ab"}
     a, b = (_collection(given.get(name, "")) for name in "ab")
     missing = [given[name] for name, found in zip("ab", (a, b), strict=True) if given.get(name) and not found]
     if missing:
-        return Sides(a, b, f"There is no collection {', '.join(missing)}.")
+        return Sides(a, b, f"Unknown collections: {', '.join(missing)}.")
     if a and b:
         if a.pk == b.pk:
-            return Sides(a, b, "A collection is compared with another one.")
+            return Sides(a, b, "Choose two different collections.")
         try:
             check_contrast(a, b)
         except CannotContrast as refusal:
@@ -153,15 +154,12 @@ def _sides(request: PageRequest) -> Sides:
 
 
 def _collection(text: str) -> Collection | None:
-    text = text.strip().removeprefix("#")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        return None
     rows = Collection.objects.present().select_related("dataset", "version__dataset", "agent", "policy_model")
-    return rows.filter(pk=int(text)).first()
+    return rows.filter(pk=read_number(text.strip().removeprefix("#")) or 0).first()
 
 
 def _offered(sides: Sides) -> list[Collection]:
-    """What can be chosen: those of the same dataset where one is chosen."""
+    """Return the collections to choose from: of the same dataset if one is chosen."""
     known = sides.b or sides.a
     rows = Collection.objects.listed().filter(rewarded__gt=0)
     offered = list((rows.filter(dataset=known.dataset_id) if known else rows)[:_OFFERED])
@@ -174,6 +172,6 @@ def _addresses(witnesses: list[tuple[int, int] | None]) -> list[str]:
 
 
 def _sequence(pairs: list[tuple[int, int]]) -> str:
-    """Where they are read one after the other."""
+    """Return the URL of the page that compares these pairs one after the other."""
     named = ",".join(f"{one}-{other}" for one, other in pairs)
     return f"{reverse('dashboard:rollout_compare')}?pairs={named}" if pairs else ""

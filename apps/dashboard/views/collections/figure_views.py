@@ -1,4 +1,4 @@
-"""The figures of a collection, each part by itself: results, breakdowns, tasks, and the same as files."""
+"""Figures of a collection, one part per view: results, breakdowns, tasks, and files."""
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -7,16 +7,15 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.chrome.page_answers import answer, wants_fragment
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.overview.collection_results import read_results
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
-from apps.rollouts.metrics.breakdowns import break_down
 from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, read_figures
+from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS, Facet
-from apps.rollouts.metrics.page_figures import PageFigures
-from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.page_figures import PageFigures, scatter_rewards
 from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
 
@@ -33,7 +32,7 @@ def _collection(pk: int) -> Collection:
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def collection_results(request: PageRequest, pk: int) -> HttpResponse:
-    """For htmx the part that stands in the collection's page."""
+    """Show the results. htmx gets the part of the collection page."""
     collection = _collection(pk)
     context = {
         "collection": collection,
@@ -48,15 +47,14 @@ def collection_results(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def collection_breakdown(request: PageRequest, pk: int) -> HttpResponse:
-    """By split, where the address does not say by what."""
+    """Show a breakdown, by split unless the URL names another facet."""
     collection, facet = _collection(pk), read_facet(request)
-    kept = read_figures(collection, facet, may_wait=True)
-    context = {"collection": collection, **breakdown_context(facet, kept)}
+    context = {"collection": collection, **breakdown_context(facet, read_figures(collection, facet, may_wait=True))}
     return answer(request, "collections/breakdown.html", context, part="breakdown")
 
 
 def breakdown_context(facet: Facet, kept: Kept[PageFigures]) -> dict[str, object]:
-    """Return what the template of a breakdown shows. `is_measured` is False until there is one by this facet."""
+    """Return the context of a breakdown. `is_measured` is False until this facet was measured."""
     figures = kept.figures
     breakdown = figures.breakdowns.get(facet) if figures else None
     context: dict[str, object] = {"facet": facet, "facets": _LABELS.items(), "label": _LABELS[facet]}
@@ -73,11 +71,10 @@ def breakdown_context(facet: Facet, kept: Kept[PageFigures]) -> dict[str, object
 
 @allow(GET=Permission.READ)
 def collection_tasks(request: PageRequest, pk: int) -> HttpResponse:
-    """The tasks of a collection with how often each was solved, or those of one bucket."""
+    """List tasks with their share of solved attempts, optionally of one bucket."""
     collection = _collection(pk)
     bucket = next((each for each in BUCKETS if each == request.GET.get("bucket")), None)
-    given = request.GET.get("after", "")
-    after = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
+    after = read_number(request.GET.get("after", "")) or 0
     profiles = profile_tasks(collection, after=after, limit=_TASKS_A_PAGE, bucket=bucket)
     bars = draw_intervals([(profile.mean_reward, None) for profile in profiles])
     context = {
@@ -93,7 +90,7 @@ def collection_tasks(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def collection_figure(request: PageRequest, pk: int, name: str) -> HttpResponse:
-    """One figure as CSV."""
+    """Download one figure as CSV."""
     collection = _collection(pk)
     table = _table(request, collection, name)
     return answer_csv(f"collection-{collection.pk}-{name}.csv", table.header, table.rows)
@@ -105,7 +102,7 @@ def _table(request: PageRequest, collection: Collection, name: str) -> Table:
     if name == "points":
         return tabulate_points(scatter_rewards(collection))
     if name not in FIGURES:
-        raise Http404(f"there is no figure {name}")
+        raise Http404(f"no such figure: {name}")
     return FIGURES[name](fresh_figures(collection).metrics)
 
 

@@ -19,20 +19,24 @@ def collection_import(request: PageRequest) -> HttpResponse:
     form, bad_lines = ImportForm(request.POST, request.FILES), list[BadLine]()
     if form.is_valid():
         try:
-            imported = import_rollouts(**form.wish, user=request.user)
+            imported = import_rollouts(form.order, files=form.uploaded, user=request.user)
         except ImportRefused as refusal:
             form.add_error("rollout_files", str(refusal))
             bad_lines = refusal.errors
         else:
             if not imported.created:
-                messages.info(request, "These files were imported before: this is what came of them.")
+                messages.info(request, "These files were imported before. This is the existing collection.")
             if imported.superseded:
                 were = "failure was" if imported.superseded == 1 else "failures were"
-                messages.info(request, f"{imported.superseded:,} {were} left out: those rollouts were attempted again.")
+                messages.info(
+                    request, f"{imported.superseded:,} {were} left out, because those rollouts were repeated."
+                )
             if imported.renumbered:
                 have = "rollout has" if imported.renumbered == 1 else "rollouts have"
-                told = "a number that another line of the same task has too: counted as further ones"
-                messages.warning(request, f"{imported.renumbered:,} {have} {told}. Are two of the files the same?")
+                told = "a repeat number that is already used, so they got new numbers"
+                messages.warning(
+                    request, f"{imported.renumbered:,} {have} {told}. Check whether two files are the same."
+                )
             if imported.refused:
                 left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
                 were = "line was" if imported.refused == 1 else "lines were"

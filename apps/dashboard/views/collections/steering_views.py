@@ -1,23 +1,21 @@
-"""Steering a collection from its page: pause, resume, cancel, retry, change its limits."""
+"""Control a collection from its page: pause, resume, cancel, retry, change limits."""
 
 from typing import get_args
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import tell_refusal
+from apps.dashboard.chrome.page_answers import carry_out, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.collection_forms import LimitsForm
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.views.collections.collection_views import collection_page
 from apps.gym.errors import ErrorKind
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.controls import (
-    CannotSteer,
     adjust_collection,
     cancel_collection,
     pause_collection,
@@ -25,15 +23,14 @@ from apps.rollouts.steering.controls import (
     retry_failed,
 )
 
-_WHAT_RUNS = "What runs is dropped within two seconds, or finishes if it is about to."
+_WHAT_RUNS = "Running rollouts stop within two seconds."
 
 
 @allow(POST=Permission.COLLECT)
 def collection_pause(request: PageRequest, pk: int) -> HttpResponse:
-    with tell_refusal(request):
-        collection = pause_collection(collection=_collection(pk), user=request.user)
-        messages.success(request, f"{collection} is paused. What runs goes on to its end; nothing more is started.")
-    return redirect("dashboard:collection_detail", pk=pk)
+    collection, page = _collection(pk), reverse("dashboard:collection_detail", args=[pk])
+    said = f"{collection} is paused. Running rollouts finish, and no new ones start."
+    return carry_out(request, lambda: pause_collection(collection=collection, user=request.user), said=said, then=page)
 
 
 @allow(POST=Permission.COLLECT)
@@ -44,9 +41,9 @@ def collection_resume(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.READ, POST=Permission.COLLECT)
 def collection_adjust(request: PageRequest, pk: int) -> HttpResponse:
-    """Save the limits; with `resume` in the form, go on under them at once.
+    """Save the limits; with `resume` in the form, also resume the collection.
 
-    A form that is wrong comes back on the collection's page under this address; its filters and pages lead to GET.
+    An invalid form shows the collection's page at this URL; its filters and pages link to the GET URL.
     """
     if request.method != "POST":
         address = reverse("dashboard:collection_detail", args=[pk])
@@ -54,32 +51,29 @@ def collection_adjust(request: PageRequest, pk: int) -> HttpResponse:
     collection = _collection(pk)
     form = LimitsForm(request.POST)
     if form.is_valid():
-        try:
+        with show_errors(form):
             collection = adjust_collection(collection=collection, changes=form.cleaned_data, user=request.user)
-        except (CannotSteer, ValidationError) as wrong:
-            add_errors(form, wrong)
-        else:
             if "resume" in request.POST:
                 _resume(request, collection)
             else:
-                messages.success(request, "The priority and limits are saved; workers keep to them from now on.")
+                messages.success(request, "Priority and limits saved.")
             return redirect("dashboard:collection_detail", pk=pk)
     return collection_page(request, pk, limits_form=form, status=422)
 
 
 @allow(POST=Permission.COLLECT)
 def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
-    """All that failed, or what failed with the kind that the form names."""
+    """Retry all failed rollouts, or those with the error kind in the form."""
     collection = _collection(pk)
     kinds = [kind for kind in request.POST.getlist("error_kind") if kind in get_args(ErrorKind)]
     if request.POST.getlist("error_kind") and not kinds:
-        messages.error(request, "There is no such error kind.")
+        messages.error(request, "Unknown error kind.")
         return redirect("dashboard:collection_detail", pk=pk)
     with tell_refusal(request):
         queued = retry_failed(collection=collection, error_kinds=kinds, user=request.user)
         rollouts = "1 failed rollout is" if queued == 1 else f"{queued:,} failed rollouts are"
         waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
-        said = f"{rollouts} queued again.{waits}" if queued else "Nothing of that has failed by now."
+        said = f"{rollouts} queued again.{waits}" if queued else "There are no such failures any more."
         messages.success(request, said)
     return redirect("dashboard:collection_detail", pk=pk)
 
@@ -92,16 +86,16 @@ def collection_cancel(request: PageRequest, pk: int) -> HttpResponse:
         return redirect("dashboard:collection_detail", pk=pk)
     collection = cancel_collection(collection=collection, user=request.user)
     if collection.state == Collection.State.CANCELLED:
-        messages.success(request, f"{collection} is cancelled, and so is what was queued. {_WHAT_RUNS}")
+        messages.success(request, f"{collection} and its queued rollouts are cancelled. {_WHAT_RUNS}")
     else:
-        messages.info(request, f"{collection} ended before it could be cancelled.")
+        messages.info(request, f"{collection} finished before it could be cancelled.")
     return redirect("dashboard:collection_detail", pk=pk)
 
 
 def _resume(request: PageRequest, collection: Collection) -> None:
     with tell_refusal(request):
         resume_collection(collection=collection, user=request.user)
-        messages.success(request, f"{collection} goes on.")
+        messages.success(request, f"{collection} continues.")
 
 
 def _collection(pk: int) -> Collection:

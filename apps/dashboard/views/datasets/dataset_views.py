@@ -1,26 +1,26 @@
-"""Datasets: list, create, the page of one, what its versions changed and are made of, and deletion."""
+"""Datasets: list, create, show, compare versions, delete."""
 
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.db.models import Avg, Count, OuterRef, Q, Subquery
 from django.db.models.query import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 
-from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
-from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
+from apps.tasks.dataset_changes import create_dataset, rename_dataset
+from apps.tasks.dataset_deletion import queue_deletion
+from apps.tasks.deletion_jobs import find_references
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
 from apps.tasks.task_marks import MAX_TASKS, mark_tasks
-from apps.tasks.upload_jobs import create_dataset, rename_dataset
 from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 
 _SHOWN_UPLOADS = 5
@@ -33,13 +33,13 @@ def _newest(field: str) -> Subquery:
 
 
 def _going(field: str) -> Subquery:
-    """Of the deletion of the whole dataset, while it is under way."""
+    """Return `field` of the running deletion of the whole dataset."""
     states = [Deletion.State.QUEUED, Deletion.State.DELETING]
     return Subquery(Deletion.objects.filter(dataset=OuterRef("pk"), whole=True, state__in=states).values(field)[:1])
 
 
 @allow(GET=Permission.READ)
-def dataset_list(request: HttpRequest) -> HttpResponse:
+def dataset_list(request: PageRequest) -> HttpResponse:
     datasets = Dataset.objects.select_related("environment").annotate(
         newest_number=_newest("number"),
         newest_task_count=_newest("task_count"),
@@ -51,33 +51,28 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
-def dataset_create(request: HttpRequest) -> HttpResponse:
-    initial = {"environment": request.GET.get("environment", "")}
-    form = DatasetForm(posted(request), initial=initial)
+def dataset_create(request: PageRequest) -> HttpResponse:
+    form = DatasetForm(posted(request), initial={"environment": request.GET.get("environment", "")})
     if form.is_valid():
-        try:
-            dataset = create_dataset(**form.cleaned_data, user=cast(User, request.user))
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
-            messages.success(request, f"The dataset {dataset.name} is created. Now upload its tasks.")
+        with show_errors(form):
+            dataset = create_dataset(**form.cleaned_data, user=request.user)
+            messages.success(request, f"Dataset {dataset.name} created. Upload its tasks next.")
             return go(request, "dashboard:dataset_upload", dataset.slug)
     return answer_form(request, "datasets/create.html", {"form": form})
 
 
-def _version(request: HttpRequest, dataset: Dataset) -> DatasetVersion | None:
-    """The version that `?v=` names; else the newest."""
+def _version(request: PageRequest, dataset: Dataset) -> DatasetVersion | None:
+    """Return the version of `?v=`, else the newest."""
     wanted = request.GET.get("v", "")
     if not wanted:
         return dataset.latest_version()
-    if not wanted.isascii() or not wanted.isdigit() or len(wanted) > 9:
-        raise Http404
-    return get_object_or_404(dataset.versions, number=int(wanted), state=DatasetVersion.State.READY)
+    number = read_number(wanted, digits=9)
+    return get_object_or_404(dataset.versions, number=number, state=DatasetVersion.State.READY)
 
 
-def _found(request: HttpRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dict[str, str]]:
-    """The tasks that the filters in the address leave, and the filters."""
-    # No column holds a zero byte, and PostgreSQL refuses to look for one.
+def _found(request: PageRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dict[str, str]]:
+    """Return the tasks that match the filters in the URL, and the filters."""
+    # PostgreSQL rejects NUL bytes in queries.
     given = {name: clean_line(request.GET.get(name, ""), 200).strip() for name in ("q", "split", "tag", "retired")}
     if words := given["q"]:
         tasks = tasks.filter(Q(prompt_excerpt__icontains=words) | Q(external_id__icontains=words))
@@ -91,7 +86,7 @@ def _found(request: HttpRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dic
 
 
 def add_rewards(tasks: list[Task]) -> None:
-    """Each task gets `rollout_count` and `mean_reward`: one query for the page."""
+    """Add `rollout_count` and `mean_reward` to each task, with one query."""
     measured = {
         row["task"]: row
         for row in Rollout.objects.filter(task__in=tasks)
@@ -105,18 +100,18 @@ def add_rewards(tasks: list[Task]) -> None:
 
 
 @allow(GET=Permission.READ)
-def dataset_detail(request: HttpRequest, slug: str) -> HttpResponse:
+def dataset_detail(request: PageRequest, slug: str) -> HttpResponse:
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     version = _version(request, dataset)
     tasks, filters = _found(request, Task.objects.filter(version=version) if version else Task.objects.none())
-    # Tasks of a version are written in their order, so their ids have it too.
+    # Tasks of a version are stored in order, so sorting by id is sorting by position.
     page = page_by_id(tasks.defer("row_json"), request.GET.get("after", ""), descending=False)
     add_rewards(page.rows)
     ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics")
     context = {
         "dataset": dataset,
         "version": version,
-        # Each upload makes one, so they are pages too: `older` is the last of the page before.
+        # Each upload creates a version, so they are paginated: `older` is the last one of the previous page.
         "versions": page_by_id(ready, request.GET.get("older", ""), size=_SHOWN_VERSIONS),
         "page": page,
         "filters": filters,
@@ -131,34 +126,32 @@ def dataset_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
-def dataset_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    """How it is called and described."""
+def dataset_edit(request: PageRequest, slug: str) -> HttpResponse:
+    """Edit name and description."""
     dataset = get_object_or_404(Dataset, slug=slug)
-    initial = {"name": dataset.name, "description": dataset.description}
-    form = DatasetNamesForm(posted(request), initial=initial)
+    form = DatasetNamesForm(posted(request), initial={"name": dataset.name, "description": dataset.description})
     if form.is_valid():
-        rename_dataset(dataset=dataset, **form.cleaned_data, user=cast(User, request.user))
+        rename_dataset(dataset=dataset, **form.cleaned_data, user=request.user)
         return go(request, "dashboard:dataset_detail", slug)
     return answer_form(request, "datasets/edit.html", {"form": form, "dataset": dataset})
 
 
 @allow(POST=Permission.UPLOAD)
-def dataset_mark(request: HttpRequest, slug: str) -> HttpResponse:
+def dataset_mark(request: PageRequest, slug: str) -> HttpResponse:
     """Mark the tasks whose boxes are checked."""
     dataset = get_object_or_404(Dataset, slug=slug)
     form = MarkForm(request.POST)
-    chosen = [text for text in request.POST.getlist("task")[:MAX_TASKS] if text.isascii() and text.isdigit()]
-    ids = [int(text) for text in chosen if len(text) < 19]
+    ids = [pk for pk in map(read_number, request.POST.getlist("task")[:MAX_TASKS]) if pk is not None]
     if not form.is_valid():
         for problems in form.errors.values():
             messages.error(request, " ".join(map(str, problems)))
     elif not ids:
-        messages.error(request, "Choose tasks first: check their boxes.")
+        messages.error(request, "Select tasks first.")
     else:
         own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
         with tell_refusal(request):
-            count = mark_tasks(task_ids=own, **form.marks(), user=cast(User, request.user))
-            messages.success(request, f"{count} task{'' if count == 1 else 's'} marked.")
+            count = mark_tasks(task_ids=own, **form.marks(), user=request.user)
+            messages.success(request, f"{count} task{'' if count == 1 else 's'} changed.")
     response = redirect("dashboard:dataset_detail", slug)
     query = request.POST.get("back", "")[:500]
     if query:
@@ -167,8 +160,8 @@ def dataset_mark(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-def dataset_changes(request: HttpRequest, slug: str) -> HttpResponse:
-    """What one version has that another has not."""
+def dataset_changes(request: PageRequest, slug: str) -> HttpResponse:
+    """Show the differences between two versions."""
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     new = _version(request, dataset)
     ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics")
@@ -178,35 +171,33 @@ def dataset_changes(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {"dataset": dataset, "new": new, "old": old, "latest": ready.first(), "kind": kind}
     if new and old:
         counts = count_changes(old=old, new=new)
-        context["counts"] = [(name, counts[name]) for name in KINDS]
-        context["unchanged"] = counts["unchanged"]
         page = page_by_id(find_changes(old=old, new=new, kind=kind), request.GET.get("after", ""), descending=False)
         pairs = with_counterparts(page.rows, old=old) if kind == "changed" else [(task, None) for task in page.rows]
-        context["page"] = page
-        context["rows"] = [
+        rows = [
             (task, before, changed_fields(before.row_json, task.row_json) if before else []) for task, before in pairs
         ]
+        named = [(name, counts[name]) for name in KINDS]
+        context |= {"counts": named, "unchanged": counts["unchanged"], "page": page, "rows": rows}
     return answer(request, "datasets/changes.html", context, part="changes")
 
 
 def _old_version(
-    request: HttpRequest, ready: "QuerySet[DatasetVersion]", new: DatasetVersion | None
+    request: PageRequest, ready: "QuerySet[DatasetVersion]", new: DatasetVersion | None
 ) -> DatasetVersion | None:
-    """The version that `?from=` names; else the one before."""
-    wanted = request.GET.get("from", "")
-    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
-        return get_object_or_404(ready, number=int(wanted))
+    """Return the version of `?from=`, else the previous one."""
+    if (wanted := read_number(request.GET.get("from", ""), digits=9)) is not None:
+        return get_object_or_404(ready, number=wanted)
     return ready.filter(number__lt=new.number).first() if new else None
 
 
 @allow(GET=Permission.READ)
-def dataset_metrics(request: HttpRequest, slug: str) -> HttpResponse:
-    """What the rows of a version are made of."""
+def dataset_metrics(request: PageRequest, slug: str) -> HttpResponse:
+    """Show statistics of the rows of a version."""
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     version = _version(request, dataset)
     metrics = version.metrics if version else None
-    spreads = [("Tools", "tools"), ("Words, as JSON", "words"), ("Turns of the user", "turns")]
-    spreads += [("Temperature", "temperature"), ("Bytes of a row", "row_bytes")]
+    spreads = [("Tools", "tools"), ("Words (as JSON)", "words"), ("User turns", "turns")]
+    spreads += [("Temperature", "temperature"), ("Row bytes", "row_bytes")]
     context = {
         "dataset": dataset,
         "version": version,
@@ -217,18 +208,14 @@ def dataset_metrics(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
-def dataset_delete(request: HttpRequest, slug: str) -> HttpResponse:
+def dataset_delete(request: PageRequest, slug: str) -> HttpResponse:
     """Delete the dataset, or the version that `?v=` names, after its name was typed."""
     dataset = get_object_or_404(Dataset, slug=slug)
     version = _version(request, dataset) if request.GET.get("v") else None
-    wanted = str(version or dataset.slug)
-    form = DeleteForm(posted(request), wanted=wanted)
+    form = DeleteForm(posted(request), wanted=str(version or dataset.slug))
     if form.is_valid():
-        try:
-            deletion = queue_deletion(dataset=dataset, version=version, user=cast(User, request.user))
-        except (StillInUse, AlreadyBeingDeleted) as refused:
-            form.add_error(None, str(refused))
-        else:
+        with show_errors(form):
+            deletion = queue_deletion(dataset=dataset, version=version, user=request.user)
             return go(request, "dashboard:deletion_detail", deletion.pk)
     references = find_references(version or dataset)
     tasks = version.task_count if version else sum(dataset.versions.values_list("task_count", flat=True))
@@ -237,7 +224,7 @@ def dataset_delete(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-def deletion_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def deletion_detail(request: PageRequest, pk: int) -> HttpResponse:
     deletion = get_object_or_404(Deletion.objects.select_related("dataset", "created_by"), pk=pk)
     going_on = deletion.state in {Deletion.State.QUEUED, Deletion.State.DELETING}
     return answer(request, "datasets/deletion.html", {"deletion": deletion, "going_on": going_on}, part="live")

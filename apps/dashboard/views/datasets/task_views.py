@@ -1,10 +1,11 @@
-"""One task: what the model is asked, what the verifier knows, and what came of it."""
+"""One task: its prompt, verifier fields and rollouts."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer
+from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.tables.task_rollouts import OUTCOMES, read_groups
 from apps.gym.traces.items import input_items
 from apps.tasks.models import Task
@@ -12,12 +13,11 @@ from apps.tasks.models import Task
 
 @allow(GET=Permission.READ)
 def task_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """`?collection=` and `?outcome=` say which of its rollouts are shown."""
+    """Show a task with its rollouts, optionally filtered by `?collection=` and `?outcome=`."""
     task = get_object_or_404(Task.objects.ready().select_related("dataset__environment", "version"), pk=pk)
     row = task.row
     params = row["responses_create_params"]
-    given = request.GET.get("collection", "")
-    collection = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None
+    collection = read_number(request.GET.get("collection", ""))
     outcome = request.GET.get("outcome", "")
     beside = task.version.tasks
     context = {

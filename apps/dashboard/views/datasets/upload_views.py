@@ -1,22 +1,23 @@
-"""Uploads: the wizard from a file to its mapping, its check and its commit, and what became of it."""
+"""Uploads: the wizard from file to mapping, check and commit, and the results."""
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import slugify
 
 from apps.accounts.disk_space import DiskFull
-from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import send_file
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
+from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, tell_refusal
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
 from apps.gym.storable import clean_line
 from apps.gym.tasks.files.row_source import FORMATS
@@ -34,20 +35,18 @@ from apps.tasks.upload_jobs import discard_upload, explain_wait, may_go_on, queu
 
 SHOWN_PREVIEW_ROWS = 10
 _SLOW = timedelta(seconds=20)
-"""Ten signs of life."""
+"""Ten heartbeats."""
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
-def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
-    """The file. Works without JavaScript; with it large files go to the API in parts instead."""
+def dataset_upload(request: PageRequest, slug: str) -> HttpResponse:
+    """Upload a file. Works without JavaScript; with it, large files are sent in parts to the API."""
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     form = UploadForm(posted(request), request.FILES if request.method == "POST" else None)
     if form.is_valid():
         stream, filename = form.content()
         try:
-            upload = store_file(
-                dataset=dataset, stream=stream, filename=filename, draft=True, user=cast(User, request.user)
-            )
+            upload = store_file(dataset=dataset, stream=stream, filename=filename, draft=True, user=request.user)
         except (PartTooLarge, DiskFull, DatasetIsBeingDeleted) as refused:
             form.add_error(None, str(refused))
         else:
@@ -57,8 +56,8 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
-def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
-    """What the columns mean, with the first rows as the tasks they would become."""
+def upload_map(request: PageRequest, pk: int) -> HttpResponse:
+    """Map the columns, with a preview of the first rows as tasks."""
     upload = _upload(pk)
     if not may_go_on(upload) or not parts_file(upload).exists():
         return redirect("dashboard:upload_detail", pk)
@@ -72,27 +71,29 @@ def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
         if action != "preview":
             return _go_on(request, upload, form, check_only=action != "load")
         preview = _preview(upload, form.cleaned_data["mapping"])
-    context = {"form": form, "upload": upload, "preview": preview, "rows": preview.rows[:SHOWN_PREVIEW_ROWS]}
-    context |= {
+    context = {
+        "form": form,
+        "upload": upload,
+        "preview": preview,
+        "rows": preview.rows[:SHOWN_PREVIEW_ROWS],
         "shape": SHAPES[preview.shape],
         "format": FORMATS.get(preview.format, ""),
         "saved": saved,
         "found": found,
+        "saved_mappings": ColumnMapping.objects.all(),
     }
-    context["saved_mappings"] = ColumnMapping.objects.all()
-    status = 422 if form.errors else 200
-    return answer(request, "uploads/map.html", context, part="wizard", status=status)
+    return answer(request, "uploads/map.html", context, part="wizard", status=422 if form.errors else 200)
 
 
-def _go_on(request: HttpRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:
-    user = cast(User, request.user)
+def _go_on(request: PageRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:
+    user = request.user
     name, mapping = form.cleaned_data["save_as"].strip(), form.cleaned_data["mapping"]
     if name and mapping:
         try:
             save_mapping(ColumnMapping(slug=slugify(name)[:64], name=name, mapping=mapping), user=user)
             messages.success(request, f"The mapping {name} is saved.")
         except ValidationError:
-            messages.error(request, f"The mapping was not saved: another is called {name}.")
+            messages.error(request, f"The mapping was not saved, because the name {name} is in use.")
     with tell_refusal(request):
         queue_upload(upload=upload, choices=form.choices(check_only=check_only))
     return go(request, "dashboard:upload_detail", upload.pk)
@@ -106,29 +107,28 @@ def _preview(upload: Upload, mapping: dict[str, Any] | None) -> Preview:
 
 
 @allow(GET=Permission.READ)
-def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def upload_detail(request: PageRequest, pk: int) -> HttpResponse:
     upload = _upload(pk)
-    going_on = upload.state in Upload.GOING_ON
+    is_queued, is_quiet = upload.state == Upload.State.QUEUED, timezone.now() - upload.touched_at > _SLOW
     context: dict[str, Any] = {
         "upload": upload,
-        "going_on": going_on,
+        "going_on": upload.state in Upload.GOING_ON,
         "has_rejected": rejected_path(upload) is not None,
+        "bad_share": upload.rejected and upload.lines and upload.rejected < upload.lines,
+        "waits": explain_wait(upload) if is_queued else "",
+        "no_worker": is_queued and not live_workers(),
+        "taken_up_at": upload.touched_at + QUIET_LOADING if is_quiet else None,
+        "format": FORMATS.get(upload.format, upload.format),
+        "shape": SHAPES.get(upload.shape, ""),
     }
-    context["bad_share"] = upload.rejected and upload.lines and upload.rejected < upload.lines
-    context["waits"] = explain_wait(upload) if upload.state == Upload.State.QUEUED else ""
-    context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
-    quiet = timezone.now() - upload.touched_at
-    context["taken_up_at"] = upload.touched_at + QUIET_LOADING if quiet > _SLOW else None
-    context["format"] = FORMATS.get(upload.format, upload.format)
-    context["shape"] = SHAPES.get(upload.shape, "")
     if upload.state in {Upload.State.CHECKED, Upload.State.REJECTED} and parts_file(upload).exists():
         context["commit_form"] = CommitForm(upload=upload, initial={"note": upload.note})
     return answer(request, "uploads/detail.html", context, part="result")
 
 
 @allow(POST=Permission.UPLOAD)
-def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
-    """Load a file that was checked."""
+def upload_commit(request: PageRequest, pk: int) -> HttpResponse:
+    """Load a validated file."""
     upload = _upload(pk)
     form = CommitForm(request.POST, upload=upload)
     if not form.is_valid():
@@ -143,23 +143,25 @@ def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @allow(POST=Permission.UPLOAD)
-def upload_discard(request: HttpRequest, pk: int) -> HttpResponse:
-    """Forget a file that nobody loaded."""
+def upload_discard(request: PageRequest, pk: int) -> HttpResponse:
+    """Discard an uploaded file that was not loaded."""
     upload = _upload(pk)
-    with tell_refusal(request):
-        discard_upload(upload=upload, user=cast(User, request.user))
-        messages.success(request, f"{upload.filename or 'The file'} is forgotten.")
-        return redirect("dashboard:dataset_detail", upload.dataset.slug)
-    return redirect("dashboard:upload_detail", pk)
+    return carry_out(
+        request,
+        lambda: discard_upload(upload=upload, user=request.user),
+        said=f"{upload.filename or 'The file'} is discarded.",
+        then=reverse("dashboard:dataset_detail", args=[upload.dataset.slug]),
+        refused=reverse("dashboard:upload_detail", args=[pk]),
+    )
 
 
 @allow(GET=Permission.READ)
-def upload_rejected(request: HttpRequest, pk: int) -> HttpResponseBase:
-    """The refused lines as they came, to be corrected and uploaded again."""
+def upload_rejected(request: PageRequest, pk: int) -> HttpResponseBase:
+    """Download the rejected lines unchanged, to correct and upload them again."""
     upload = get_object_or_404(Upload, pk=pk)
     path = rejected_path(upload)
     if path is None:
-        raise Http404("No line of this upload was refused.")
+        raise Http404("This upload has no invalid rows.")
     return send_file(request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson")
 
 

@@ -4,21 +4,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import send_archive, send_file
-from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.export_forms import ExportForm
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.traces.bodies import pretty
-from apps.exports.cancellation import cancel_export
-from apps.exports.export_deletion import delete_export
+from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_folders import named_encoding, names_in
-from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
+from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.held_out_splits import named_split
 from apps.exports.models import Export
@@ -27,13 +26,12 @@ from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.search.keyset_pages import page_by_id
 
-POLL_ENDED = 286  # htmx: swap, and stop polling
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
 KINDS: dict[Makes, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",
-    "labels": "Attempts called good or bad, for KTO",
-    "tasks": "Prompts, for trainers that sample for themselves",
+    "labels": "Attempts labelled good or bad, for KTO",
+    "tasks": "Prompts, for trainers that generate rollouts",
     "scored": "Scored rollouts",
 }
 
@@ -46,24 +44,25 @@ def export_list(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.EXPORT)
 def export_delete(request: PageRequest, pk: int) -> HttpResponse:
-    export = get_object_or_404(Export, pk=pk)
-    with tell_refusal(request):
-        delete_export(export=export, user=request.user)
-        messages.success(request, f"Export #{pk} is deleted.")
-        return redirect("dashboard:export_list")
-    return redirect("dashboard:export_detail", pk=pk)
+    export, page = get_object_or_404(Export, pk=pk), reverse("dashboard:export_detail", args=[pk])
+    return carry_out(
+        request,
+        lambda: delete_export(export=export, user=request.user),
+        said=f"Export #{pk} is deleted.",
+        then="dashboard:export_list",
+        refused=page,
+    )
 
 
 @allow(POST=Permission.EXPORT)
 def export_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    with tell_refusal(request):
-        cancel_export(export=get_object_or_404(Export, pk=pk), user=request.user)
-    return redirect("dashboard:export_detail", pk=pk)
+    export, page = get_object_or_404(Export, pk=pk), reverse("dashboard:export_detail", args=[pk])
+    return carry_out(request, lambda: cancel_export(export=export, user=request.user), then=page)
 
 
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
 def export_create(request: PageRequest) -> HttpResponse:
-    """Without a format: which there are. With one: what it takes, a preview, and the order."""
+    """List the formats. With a format, show its options and a preview, or create the export."""
     format = FORMATS.get(request.POST.get("format") or request.GET.get("format", ""))
     address = urlencode({name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
     if format is None:
@@ -79,13 +78,11 @@ def export_create(request: PageRequest) -> HttpResponse:
 def _order(request: PageRequest, format: Format) -> HttpResponse:
     form, preview = ExportForm(request.POST, format=format), None
     if form.is_valid():
-        try:
+        with show_errors(form):
             if "preview" not in request.POST:
                 export = queue_export(form.order, user=request.user)
                 return redirect("dashboard:export_detail", pk=export.pk)
             preview = preview_rows(prepare_export(form.order))
-        except ExportRefused as refusal:
-            add_errors(form, refusal)
     if preview is None:
         return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
     sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
@@ -100,7 +97,7 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def export_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The page; it polls its live part until the file is written."""
+    """Show the export. The page polls its live part until the file is written."""
     export = get_object_or_404(Export.objects.select_related("collection", "pair_set", "created_by"), pk=pk)
     context = {
         "export": export,
@@ -121,7 +118,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.EXPORT)
 def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
-    """All of it: the folder as one archive, since its files name each other, or the one file."""
+    """Download all files: the folder as an archive, because its files refer to each other, or the single file."""
     export = _ready(pk)
     path = Path(export.path)
     if not path.is_dir():
@@ -133,7 +130,7 @@ def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
 
 @allow(GET=Permission.EXPORT)
 def export_file(request: PageRequest, pk: int, name: str) -> HttpResponseBase:
-    """Any file of the folder. Under its own name, since trainers look for these."""
+    """Download one file of the folder under its own name, because trainers expect that name."""
     export = _ready(pk)
     if name not in names_in(export):
         raise Http404(f"This export has no file {name}.")
@@ -150,7 +147,7 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _counts(export: Export) -> dict[str, Any]:
-    """What became of all that was looked at, most first."""
+    """Return the number of rows by outcome, most frequent first."""
     counts = export.manifest.get("counts", {})
     if not {"considered", "written_from", "dropped"} <= set(counts):
         return {}
@@ -166,12 +163,12 @@ def _counts(export: Export) -> dict[str, Any]:
 def _ready(pk: int) -> Export:
     export = get_object_or_404(Export, pk=pk)
     if export.state != Export.State.READY or not (export.is_empty or Path(export.path).exists()):
-        raise Http404("The files are not there: the export is not ready, or they were removed.")
+        raise Http404("No files: the export is not ready, or its files were removed.")
     return export
 
 
 def _beside(export: Export) -> list[str]:
-    """The files of the folder that hold no rows."""
+    """Return the files of the folder without rows."""
     rows = {one["name"] for one in export.files}
     return [name for name in names_in(export) if name not in rows] if _is_folder(export) else []
 
@@ -188,5 +185,5 @@ def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> Htt
 
 
 def _named(export: Export) -> str:
-    """A name that tells what it is among others in a folder of downloads."""
+    """Return a descriptive file name for downloads."""
     return f"gymweb-{export.format}-{export.pk}"

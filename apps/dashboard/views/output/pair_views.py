@@ -1,4 +1,4 @@
-"""Preference pairs: how they are built, sets of them, and two traces side by side."""
+"""Preference pairs: build, list, and compare two traces."""
 
 from typing import Any, get_args
 
@@ -8,20 +8,18 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
-from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
-from apps.dashboard.views.output.export_views import POLL_ENDED
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
 from apps.pairs.pair_queues import ask_people
 from apps.pairs.pair_search import FLAGS, Flag, flag_pairs, flags_of
 from apps.pairs.pair_sets import (
-    PairingRefused,
     cancel_pair_set,
     check_collections,
     delete_pair_set,
@@ -35,7 +33,7 @@ from apps.tasks.models import Task
 
 PREVIEWED = 20
 FLAG_WORDS: dict[Flag, str] = {
-    "long": "one side twice as long",
+    "long": "lengths differ by 2×",
     "against_reward": "chosen has the lower reward",
     "same_answer": "same answer",
 }
@@ -49,13 +47,15 @@ def pair_set_list(request: PageRequest) -> HttpResponse:
 
 @allow(GET=Permission.PAIR, POST=Permission.PAIR)
 def pair_set_create(request: PageRequest) -> HttpResponse:
-    """The builder. Counts as they would be come with `count`, the first pairs with `preview`; without either it makes
-    the set."""
+    """Build a pair set.
+
+    `count` returns the expected counts and `preview` the first pairs; otherwise the set is created.
+    """
     if request.method != "POST":
         return render(request, "pairs/create.html", {"form": PairSetForm(initial=_given(request))})
     form, context = PairSetForm(request.POST), {}
     if form.is_valid():
-        try:
+        with show_errors(form):
             if "preview" not in request.POST and "count" not in request.POST and not wants_fragment(request):
                 pair_set = order_pairs(form.order, user=request.user)
                 ended = pair_set.state == PairSet.State.READY
@@ -63,17 +63,14 @@ def pair_set_create(request: PageRequest) -> HttpResponse:
                 messages.success(request, made)
                 return redirect("dashboard:pair_set_detail", pk=pair_set.pk)
             context = _counted(form, previewed="preview" in request.POST)
-        except PairingRefused as refusal:
-            add_errors(form, refusal)
     context = {"form": form, **context}
     return answer(request, "pairs/create.html", context, part="counts", status=422 if form.errors else 200)
 
 
 def _given(request: PageRequest) -> dict[str, Any]:
-    """What the address says; `?again=` has all that a set was made with."""
+    """Return the form values in the URL; `?again=` has the options of an existing set."""
     given: dict[str, Any] = {name: request.GET[name] for name in request.GET if name in PairSetForm.base_fields}
-    again = request.GET.get("again", "")
-    pair_set = PairSet.objects.filter(pk=int(again)).first() if again.isascii() and again.isdigit() else None
+    pair_set = PairSet.objects.filter(pk=read_number(request.GET.get("again", "")) or 0).first()
     if pair_set is None:
         return given
     further = list(pair_set.further.values_list("pk", flat=True))
@@ -97,7 +94,7 @@ def _counted(form: PairSetForm, *, previewed: bool) -> dict[str, Any]:
 
 
 def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
-    """Each with its task, and where its sides part."""
+    """Return each pair with its task and the comparison of its sides."""
     tasks = Task.objects.in_bulk({one.task_id for one in pairs})
     ids = {side.id for one in pairs for side in (one.chosen, one.rejected)}
     rollouts = Rollout.objects.select_related("collection__policy_model").in_bulk(ids)
@@ -108,14 +105,14 @@ def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
 
 
 def _walk(pairs: list[NewPair]) -> str:
-    """All of them on the page that compares, one after the other."""
+    """Return the URL of the page that compares all pairs one after the other."""
     sequence = ",".join(f"{one.chosen.id}-{one.rejected.id}" for one in pairs)
     return f"{reverse('dashboard:rollout_compare')}?pairs={sequence}&at=1" if sequence else ""
 
 
 @allow(GET=Permission.READ)
 def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The set and its pairs; while it is made, it polls its live part."""
+    """Show the pair set. The page polls its live part until the set is ready."""
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
     shown, changes = _shown(request), _changes(pair_set, request.GET.get("since", ""))
@@ -164,30 +161,28 @@ def _filtered(pairs: Any, shown: dict[str, str]) -> Any:
 
 
 def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
-    """`since` is the number of an earlier version; else what changed since the one before."""
+    """Return the changes since version number `since`, else since the previous version."""
     if pair_set.state != PairSet.State.READY:
         return None
     try:
-        given = int(since) if since.isascii() and since.isdigit() and len(since) < 10 else None
-        return compare_pair_sets(pair_set, since=given)
+        return compare_pair_sets(pair_set, since=read_number(since, digits=9))
     except NothingToCompare:
         return None
 
 
 @allow(POST=Permission.PAIR)
 def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    with tell_refusal(request):
-        cancel_pair_set(pair_set=get_object_or_404(PairSet, pk=pk), user=request.user)
-    return redirect("dashboard:pair_set_detail", pk=pk)
+    pair_set, page = get_object_or_404(PairSet, pk=pk), reverse("dashboard:pair_set_detail", args=[pk])
+    return carry_out(request, lambda: cancel_pair_set(pair_set=pair_set, user=request.user), then=page)
 
 
 @allow(POST=Permission.PAIR)
 def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept or reject the pairs that are marked, or take that back; then the table as it was filtered."""
+    """Accept, reject or undo the selected pairs, then show the filtered table again."""
     pair_set, form = get_object_or_404(PairSet, pk=pk), MarkedForm(request.POST)
     form.fields["pair"].queryset = pair_set.pairs.all()  # type: ignore[attr-defined]
     if not form.is_valid():
-        messages.error(request, "Mark at least one pair of this set, and accept or reject what is marked.")
+        messages.error(request, "Select at least one pair of this set, then accept or reject.")
     else:
         given = form.cleaned_data
         with tell_refusal(request):
@@ -201,15 +196,16 @@ def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.LEAD)
 def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
-    """A queue of the pairs that the rewards are least sure of."""
+    """Create a queue of the pairs with the least certain rewards."""
     pair_set, form = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk), AskForm(request.POST)
     if not form.is_valid():
-        messages.error(request, " ".join(f"{name}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items()))
+        told = (f"{form[name].label}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items())
+        messages.error(request, " ".join(told))
         return redirect("dashboard:pair_set_detail", pk=pk)
     with tell_refusal(request):
         queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
         pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
-        messages.success(request, f"This queue asks people about {pairs}.")
+        messages.success(request, f"This queue holds {pairs}.")
         return redirect("dashboard:queue_detail", pk=queue.pk)
     return redirect("dashboard:pair_set_detail", pk=pk)
 
@@ -217,16 +213,18 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.PAIR)
 def pair_set_delete(request: PageRequest, pk: int) -> HttpResponse:
     pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
-    with tell_refusal(request):
-        delete_pair_set(pair_set=pair_set, user=request.user)
-        messages.success(request, f"{pair_set.title} is deleted.")
-        return redirect("dashboard:pair_set_list")
-    return redirect("dashboard:pair_set_detail", pk=pk)
+    return carry_out(
+        request,
+        lambda: delete_pair_set(pair_set=pair_set, user=request.user),
+        said=f"{pair_set.title} is deleted.",
+        then="dashboard:pair_set_list",
+        refused=reverse("dashboard:pair_set_detail", args=[pk]),
+    )
 
 
 @allow(GET=Permission.READ)
 def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The shared prompt once, then both attempts side by side."""
+    """Show the shared prompt once, then both attempts side by side."""
     pairs = PreferencePair.objects.select_related("pair_set__collection", "task", "chosen", "rejected")
     pair = get_object_or_404(pairs, pk=pk)
     siblings = PreferencePair.objects.filter(pair_set=pair.pair_set_id).order_by("id").values_list("id", flat=True)
@@ -254,12 +252,12 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.PAIR)
 def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept or reject one pair; then the next one that nobody has decided of. What is taken back stays before one."""
+    """Accept or reject one pair, then open the next undecided one. Undo stays on the pair."""
     pair = get_object_or_404(PreferencePair, pk=pk)
     form = DecisionForm(request.POST)
     with tell_refusal(request):
         if not form.is_valid():
-            raise DecisionRefused("Accept or reject the pair, or take that back.", "status")
+            raise DecisionRefused("Accept or reject the pair, or undo the decision.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
         goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
         return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
@@ -267,6 +265,6 @@ def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _undecided_after(pair: PreferencePair) -> int | None:
-    """The next one of its set that nobody has decided of."""
+    """Return the next undecided pair of the set."""
     proposed = PreferencePair.objects.filter(pair_set=pair.pair_set_id, status=PreferencePair.Status.PROPOSED)
     return proposed.filter(pk__gt=pair.pk).order_by("pk").values_list("pk", flat=True).first()

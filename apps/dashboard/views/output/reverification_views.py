@@ -1,17 +1,17 @@
-"""Reverifications: what verifying again would change, and the button that changes it."""
+"""Reverifications: preview the changes and apply them."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.histogram import draw_histogram
-from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.reverification_forms import ReverificationForm
 from apps.rollouts.models import Reverification
 from apps.rollouts.reverification.reverification_jobs import (
-    ReverifyRefused,
     apply_reverification,
     cancel_reverification,
     queue_reverification,
@@ -19,14 +19,12 @@ from apps.rollouts.reverification.reverification_jobs import (
 from apps.rollouts.reverification.reward_changes import compare_rewards
 from apps.rollouts.search.keyset_pages import page_by_id
 
-POLL_ENDED = 286  # htmx: swap, and stop polling
 SHOWN = {"changed": {"changed": True}, "failed": {"new_reward__isnull": True}, "all": {}}
 
 
 @allow(GET=Permission.READ)
 def reverification_list(request: PageRequest) -> HttpResponse:
-    rows = Reverification.objects.select_related("collection", "created_by")
-    page = page_by_id(rows, request.GET.get("after", ""))
+    page = page_by_id(Reverification.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
     return answer(request, "reverifications/list.html", {"page": page}, part="reverifications")
 
 
@@ -37,25 +35,15 @@ def reverification_create(request: PageRequest) -> HttpResponse:
         return render(request, "reverifications/create.html", {"form": ReverificationForm(initial=given)})
     form = ReverificationForm(request.POST)
     if form.is_valid():
-        wish = form.cleaned_data
-        try:
-            queued = queue_reverification(
-                collection=wish["collection"],
-                filters=form.filters,
-                force=wish["force"],
-                replay=wish["replay"],
-                user=request.user,
-            )
-        except ReverifyRefused as refusal:
-            add_errors(form, refusal)
-        else:
+        with show_errors(form):
+            queued = queue_reverification(form.order, user=request.user)
             return redirect("dashboard:reverification_detail", pk=queued.pk)
     return render(request, "reverifications/create.html", {"form": form}, status=422)
 
 
 @allow(GET=Permission.READ)
 def reverification_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The page; it polls its live part until the worker is done."""
+    """Show the reverification. The page polls its live part until the worker has finished."""
     reverification = _reverification(pk)
     shown = request.GET.get("show", "changed")
     shown = shown if shown in SHOWN else "changed"
@@ -80,16 +68,16 @@ def _example(reverification: Reverification, kind: str) -> str:
 
 @allow(POST=Permission.COLLECT)
 def reverification_apply(request: PageRequest, pk: int) -> HttpResponse:
-    with tell_refusal(request):
-        apply_reverification(reverification=_reverification(pk), user=request.user)
-    return redirect("dashboard:reverification_detail", pk=pk)
+    reverification, page = _reverification(pk), reverse("dashboard:reverification_detail", args=[pk])
+    return carry_out(request, lambda: apply_reverification(reverification=reverification, user=request.user), then=page)
 
 
 @allow(POST=Permission.COLLECT)
 def reverification_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    with tell_refusal(request):
-        cancel_reverification(reverification=_reverification(pk), user=request.user)
-    return redirect("dashboard:reverification_detail", pk=pk)
+    reverification, page = _reverification(pk), reverse("dashboard:reverification_detail", args=[pk])
+    return carry_out(
+        request, lambda: cancel_reverification(reverification=reverification, user=request.user), then=page
+    )
 
 
 def _reverification(pk: int) -> Reverification:

@@ -1,4 +1,4 @@
-"""Settle what people differ on: each item as its queue showed it, and with what they said where that is asked for."""
+"""Adjudicate disputed items, blind as in the queue, or with the reviews on request."""
 
 import uuid
 from typing import Any
@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.review_words import say_verdict
 from apps.dashboard.reviewing.work_items import read_fields, read_judged
@@ -30,9 +30,11 @@ _SAID = ("choice", "ranks", "scores", "reasons", "note", "confidence")
 
 @allow(GET=Permission.READ, POST=Permission.LEAD)
 def queue_item(request: PageRequest, pk: int) -> HttpResponse:
-    """One item and the verdict that settles it. Who asks for what people said, rewards and models finds them at
-    `?show=1`: the session remembers that, and the verdict that they give says so. Who settles nothing sees all of it
-    at once."""
+    """Show an item and its adjudication.
+
+    `?show=1` reveals reviews, rewards and models; the session remembers it, and the adjudication records it. Users who
+    cannot adjudicate see everything at once.
+    """
     item = get_object_or_404(QueueItem.objects.select_related("queue__rubric", "task"), pk=pk)
     queue, errors = item.queue, dict[str, str]()
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
@@ -48,18 +50,16 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         ranked = item.size if queue.kind == Queue.Kind.RANKING else 0
         said = read_posted_answer(request.POST, queue.criteria, ranked)
-        token = request.POST.get("token", "")[:64]
+        token, draft.draft = request.POST.get("token", "")[:64], msgspec.structs.asdict(said)
         try:
             adjudicate_item(item=item, user=request.user, answer=said, token=token, saw_votes=saw_votes)
         except AnswerRefused as refusal:
             errors = refusal.wrong
-            draft.draft = msgspec.structs.asdict(said)
         except CannotReview as refusal:
             errors = {"": str(refusal)}
-            draft.draft = msgspec.structs.asdict(said)
         else:
             if after is None:
-                messages.success(request, "Settled: this verdict stands.")
+                messages.success(request, "Adjudicated.")
             return redirect(_way_on(item, after))
     context: dict[str, Any] = {
         "queue": queue,
@@ -87,14 +87,13 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _remember(request: PageRequest, pk: int) -> None:
-    """That this person has seen what people said of the item, for as long as the session lasts."""
+    """Remember in the session that this user has seen the reviews of the item."""
     seen: list[int] = request.session.get(_SEEN, [])
     request.session[_SEEN] = [*(each for each in seen if each != pk), pk][-_MOST_SEEN:]
 
 
 def _neighbours(item: QueueItem) -> tuple[int | None, int | None]:
-    """What else of the queue is disputed: the one before this one, and the one after it; after the last one the first
-    again."""
+    """Return the previous and next disputed item of the queue; after the last one, the first."""
     disputed = [each.pk for each in read_disputed(item.queue)]
     at = disputed.index(item.pk) if item.pk in disputed else len(disputed)
     others = [*disputed[at + 1 :], *disputed[:at]]
@@ -102,13 +101,12 @@ def _neighbours(item: QueueItem) -> tuple[int | None, int | None]:
 
 
 def _way_on(item: QueueItem, after: int | None) -> str:
-    """Where one is once this is settled."""
+    """Return the URL to open after this item is adjudicated."""
     if after is None:
         return reverse("dashboard:queue_detail", args=[item.queue_id])
     return f"{reverse('dashboard:queue_item', args=[after])}?{urlencode({'settled': item.pk})}"
 
 
 def _settled(queue: Queue, given: str) -> QueueItem | None:
-    """The one before, which may be opened again."""
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
-    return QueueItem.objects.filter(queue=queue, pk=number, is_adjudicated=True).first()
+    """Return the previously adjudicated item, which can be reopened."""
+    return QueueItem.objects.filter(queue=queue, pk=read_number(given) or 0, is_adjudicated=True).first()

@@ -1,31 +1,22 @@
-"""Queues: the list, a new one, and the page of each with its figures."""
-
-from typing import Any
+"""Queues: list, create, and the page of a queue with its figures."""
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm
 from apps.dashboard.views.reviews.work_views import queues_for
 from apps.reviews.agreement.queue_agreement import read_agreed, read_disputed, read_progress
 from apps.reviews.agreement.queue_figures import read_figures
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.queues.queue_items import (
-    Item,
-    QueueRefused,
-    fill_from_collection,
-    fill_from_filter,
-    fill_from_rollouts,
-    fill_from_sets,
-)
+from apps.reviews.queues.queue_items import fill_queue
 from apps.reviews.queues.waiting_items import count_lapsed, read_waiting
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -33,7 +24,7 @@ _STATES = {
     "": Q(source__compared__isnull=True),
     "open": Q(source__compared__isnull=True, closed_at__isnull=True),
     "closed": Q(source__compared__isnull=True, closed_at__isnull=False),
-    # Each is of one comparison: many a one, and no work that waits.
+    # Comparison pages create these queues, one per comparison. They contain no waiting work.
     "compared": Q(source__compared__isnull=False),
 }
 
@@ -58,17 +49,17 @@ def queue_list(request: PageRequest) -> HttpResponse:
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def queue_create(request: PageRequest) -> HttpResponse:
-    """`?collection=` or `?rollouts=1,2` fill the form in."""
+    """Create a queue. `?collection=` or `?rollouts=1,2` prefill the form."""
     names = ("collection", "rollouts", "filter", "kind", "name", "per_task", "size")
     given = {name: request.GET[name] for name in names if name in request.GET}
     form = QueueForm(posted(request), initial={"kind": Queue.Kind.PAIRWISE, **given})
     if form.is_valid():
-        try:
-            queue = _create(form, request)
-        except (QueueRefused, ValidationError) as wrong:
-            add_errors(form, wrong)
-        else:
-            messages.success(request, f"{queue.item_count} items to judge.")
+        with show_errors(form):
+            wanted = form.save(commit=False)
+            items = fill_queue(wanted, form.source)
+            reviewers = form.cleaned_data["reviewers"]
+            queue = create_queue(queue=wanted, items=items, reviewers=reviewers, user=request.user)
+            messages.success(request, f"{queue.item_count} items to review.")
             return go(request, "dashboard:queue_detail", pk=queue.pk)
     return answer_form(request, "queues/create.html", {"form": form})
 
@@ -80,11 +71,8 @@ def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         changes = dict(form.cleaned_data)
         reviewers = changes.pop("reviewers")
-        try:
+        with show_errors(form):
             change_queue(queue=queue, changes=changes, reviewers=reviewers, user=request.user)
-        except (QueueRefused, ValidationError) as wrong:
-            add_errors(form, wrong)
-        else:
             messages.success(request, "Changed.")
             return go(request, "dashboard:queue_detail", pk=pk)
     stored = Queue.objects.get(pk=pk)
@@ -95,16 +83,18 @@ def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(Queue, pk=pk)
-    with tell_refusal(request):
-        delete_queue(queue=queue, user=request.user)
-        messages.success(request, f"“{queue.name}” is deleted.")
-        return redirect("dashboard:queue_list")
-    return redirect("dashboard:queue_edit", pk=pk)
+    return carry_out(
+        request,
+        lambda: delete_queue(queue=queue, user=request.user),
+        said=f"“{queue.name}” is deleted.",
+        then="dashboard:queue_list",
+        refused=reverse("dashboard:queue_edit", args=[pk]),
+    )
 
 
 @allow(GET=Permission.READ)
 def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Its progress follows by itself: one query. Agreement and pace are of all reviews, and wait to be asked for."""
+    """Show the queue. Progress updates with one query; agreement and pace cover all reviews and load on request."""
     queue = get_object_or_404(queues_for(request.user), pk=pk)
     if wants_fragment(request):
         progress, since = read_progress(queue), request.GET.get("since", "")
@@ -127,35 +117,12 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def queue_close(request: PageRequest, pk: int) -> HttpResponse:
     close_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
-    messages.success(request, "Closed: nobody is given an item any more.")
+    messages.success(request, "Closed. No more items are assigned.")
     return redirect("dashboard:queue_detail", pk=pk)
 
 
 @allow(POST=Permission.LEAD)
 def queue_open(request: PageRequest, pk: int) -> HttpResponse:
     open_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
-    messages.success(request, "Open again.")
+    messages.success(request, "Reopened.")
     return redirect("dashboard:queue_detail", pk=pk)
-
-
-def _create(form: QueueForm, request: PageRequest) -> Queue:
-    cleaned = form.cleaned_data
-    queue: Queue = form.save(commit=False)
-    items = _fill(queue, cleaned)
-    return create_queue(queue=queue, items=items, reviewers=cleaned["reviewers"], user=request.user)
-
-
-def _fill(queue: Queue, cleaned: dict[str, Any]) -> list[Item]:
-    collection, lines, typed = cleaned["collection"], cleaned["rollouts"], cleaned["filter"]
-    per_task, size = cleaned["per_task"], cleaned["size"]
-    if collection is not None:
-        queue.source = {"collection": collection.pk}
-        return fill_from_collection(collection.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
-    if typed:
-        queue.source = {"filter": typed}
-        return fill_from_filter(typed, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
-    queue.source = {"rollouts": sum(map(len, lines))}
-    if queue.kind != Queue.Kind.RUBRIC and len(lines) > 1:
-        return fill_from_sets(lines, kind=queue.kind)
-    ids = [one for line in lines for one in line]
-    return fill_from_rollouts(ids, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)

@@ -1,4 +1,4 @@
-"""Tables of the items of a queue, of what everybody said, and of what an annotator said."""
+"""Tables of the items of a queue, of all reviews, and of an annotator's own reviews."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -20,7 +20,7 @@ def queue_items(request: PageRequest, pk: int) -> HttpResponse:
     filters = ItemFilterForm(request.GET)
     items = QueueItem.objects.filter(queue=queue)
     wanted = filters.wanted
-    # While a filter is wrong nothing is shown: everything would look like an answer.
+    # If a filter is invalid, show nothing; showing everything would look like a result.
     items = items.none() if wanted is None else narrow_items(items, wanted)
     page = page_by_id(for_item_rows(items), request.GET.get("after", ""), descending=False)
     rows = [tell_item(item, queue=queue) for item in page.rows]
@@ -30,7 +30,7 @@ def queue_items(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.READ_QUEUES)
 def review_list(request: PageRequest) -> HttpResponse:
-    """Everybody's reviews, or the annotator's own: without what a queue hides, such as which item came twice."""
+    """List all reviews; for annotators, their own without what a queue hides, for example repeats."""
     if not user_may(request.user, Permission.READ):
         own = Review.objects.filter(reviewer=request.user, is_adjudication=False)
         page = page_by_id(own.select_related("queue", "rubric"), request.GET.get("after", ""))

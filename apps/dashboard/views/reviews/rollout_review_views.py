@@ -1,4 +1,4 @@
-"""What people say of a rollout on its own page: flags, another reward, scores, settled comments."""
+"""Annotations on the page of a rollout: flags, reward overrides, scores, resolved comments."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import tell_refusal
+from apps.dashboard.chrome.page_answers import carry_out
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import FlagForm, OverrideForm, ScoreForm, read_posted_answer
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
@@ -21,48 +21,42 @@ from apps.reviews.reviews.reward_overrides import override_reward, withdraw_over
 from apps.reviews.reviews.submission import score_rollout
 
 
-def _back(rollout_id: int) -> HttpResponse:
-    return redirect(f"{reverse('dashboard:rollout_detail', args=[rollout_id])}#judged")
+def _back(rollout_id: int) -> str:
+    return f"{reverse('dashboard:rollout_detail', args=[rollout_id])}#judged"
 
 
 @allow(POST=Permission.COMMENT)
 def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     rollout, form = find_rollout(pk), FlagForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "That is no flag: choose what is wrong, and a step that the trace has.")
-        return _back(pk)
-    with tell_refusal(request):
-        raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
-        messages.success(request, "Flagged.")
-    return _back(pk)
+        messages.error(request, "Invalid flag. Choose a flag and an existing step.")
+        return redirect(_back(pk))
+    given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
+    return carry_out(request, lambda: raise_flag(**given), said="Flagged.", then=_back(pk))
 
 
 @allow(POST=Permission.COMMENT)
 def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     flag = get_object_or_404(Flag, pk=pk)
-    with tell_refusal(request):
-        withdraw_flag(flag=flag, user=request.user)
-    return _back(flag.rollout_id)
+    return carry_out(request, lambda: withdraw_flag(flag=flag, user=request.user), then=_back(flag.rollout_id))
 
 
 @allow(POST=Permission.LEAD)
 def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
     rollout, form = find_rollout(pk), OverrideForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Give a number as the reward, and say why it is right.")
-        return _back(pk)
-    with tell_refusal(request):
-        override_reward(rollout=rollout, author=request.user, **form.cleaned_data)
-        messages.success(request, "This reward stands now; the verifier's is kept beside it.")
-    return _back(pk)
+        messages.error(request, "Enter a reward (a number) and a reason.")
+        return redirect(_back(pk))
+    given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
+    said = "Reward overridden. The reward of the verifier is kept."
+    return carry_out(request, lambda: override_reward(**given), said=said, then=_back(pk))
 
 
 @allow(POST=Permission.LEAD)
 def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
-    with tell_refusal(request):
-        withdraw_override(override=override, user=request.user)
-    return _back(override.rollout_id)
+    page = _back(override.rollout_id)
+    return carry_out(request, lambda: withdraw_override(override=override, user=request.user), then=page)
 
 
 @allow(POST=Permission.COMMENT)
@@ -71,8 +65,8 @@ def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
     rubric = get_object_or_404(Rubric, slug=request.POST.get("rubric", "")[:64])
     form = ScoreForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Not stored: give the number of an event that the trace has, or none.")
-        return _back(pk)
+        messages.error(request, "Not stored. Give the number of an existing event, or leave it empty.")
+        return redirect(_back(pk))
     said = read_posted_answer(request.POST, rubric.criteria, 0)
     scores = {key: value for key, value in said.scores.items() if value is not None}
     token = request.POST.get("token", "")[:64] or uuid.uuid4().hex
@@ -84,12 +78,12 @@ def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, f"Not stored: {refusal}")
     else:
         messages.success(request, f"Scored by “{rubric.name}”.")
-    return _back(pk)
+    return redirect(_back(pk))
 
 
 @allow(POST=Permission.COMMENT)
 def comment_resolve(request: PageRequest, pk: int) -> HttpResponse:
-    """Settle the thread, or open it again."""
+    """Resolve the thread, or reopen it."""
     comment = get_object_or_404(Comment, pk=pk)
     resolve_comment(comment=comment, user=request.user, resolved=request.POST.get("resolved") != "0")
     return redirect(f"{reverse('dashboard:rollout_detail', args=[comment.rollout_id])}#comments")

@@ -1,17 +1,17 @@
-"""Rubrics: what people are asked to score."""
+"""Rubrics: what reviewers score."""
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
+from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.review_forms import RubricChangeForm, RubricForm
 from apps.reviews.models import Rubric
-from apps.reviews.reviews.rubric_changes import RubricInUse, delete_rubric, is_used, save_rubric
+from apps.reviews.reviews.rubric_changes import delete_rubric, is_used, save_rubric
 from apps.rollouts.search.keyset_pages import page_by_id
 
 
@@ -27,11 +27,8 @@ def rubric_create(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         rubric = form.save(commit=False)
         rubric.created_by = request.user
-        try:
+        with show_errors(form):
             save_rubric(rubric=rubric, user=request.user)
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
             messages.success(request, f"“{rubric.name}” can be used in queues and on traces.")
             return go(request, "dashboard:rubric_list")
     return answer_form(request, "rubrics/form.html", {"form": form})
@@ -43,11 +40,8 @@ def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
     used = is_used(rubric)
     form = RubricChangeForm(posted(request), instance=rubric, keeps_criteria=used)
     if form.is_valid():
-        try:
+        with show_errors(form):
             save_rubric(rubric=form.save(commit=False), user=request.user)
-        except (RubricInUse, ValidationError) as wrong:
-            add_errors(form, wrong)
-        else:
             messages.success(request, "Changed.")
             return go(request, "dashboard:rubric_list")
     return answer_form(request, "rubrics/form.html", {"form": form, "rubric": rubric, "used": used})
@@ -56,8 +50,10 @@ def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def rubric_delete(request: PageRequest, slug: str) -> HttpResponse:
     rubric = get_object_or_404(Rubric, slug=slug)
-    with tell_refusal(request):
-        delete_rubric(rubric=rubric, user=request.user)
-        messages.success(request, f"“{rubric.name}” is deleted.")
-        return redirect("dashboard:rubric_list")
-    return redirect("dashboard:rubric_edit", slug=slug)
+    return carry_out(
+        request,
+        lambda: delete_rubric(rubric=rubric, user=request.user),
+        said=f"“{rubric.name}” is deleted.",
+        then="dashboard:rubric_list",
+        refused=reverse("dashboard:rubric_edit", args=[slug]),
+    )

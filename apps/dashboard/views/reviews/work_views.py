@@ -1,9 +1,10 @@
-"""The pages on which people judge: one item after the other, by keys, by forms, and after a lost connection."""
+"""Work pages, on which users review one item after another, with the keyboard or forms."""
 
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from django.contrib import messages
 from django.db.models import Q
 from django.http import Http404, HttpResponse
@@ -14,7 +15,7 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import tell_refusal, wants_fragment
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
 from apps.dashboard.views.rollouts.trace_part_views import INERT
@@ -26,13 +27,13 @@ from apps.reviews.queues.item_leases import CannotReview, claim_item, find_held,
 from apps.reviews.queues.waiting_items import count_with_others, read_waiting
 from apps.reviews.reviews.drafts import tell_draft
 from apps.reviews.reviews.haste import read_haste
-from apps.reviews.reviews.review_answers import Answer, AnswerRefused
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import find_lapsed, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
 
 
 def queues_for(user: User) -> Any:
-    """Those that this person may see."""
+    """Return the queues that this user may see."""
     if user_may(user, Permission.READ):
         return Queue.objects.select_related("rubric", "created_by")
     mine = Queue.objects.open().for_reviewer(user.pk).values("pk")
@@ -41,9 +42,10 @@ def queues_for(user: User) -> Any:
 
 @allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
 def queue_work(request: PageRequest, pk: int) -> HttpResponse:
-    """GET shows the item that one holds, or that `?review=` names of those that one began and somebody else was given
-    since; POST takes the next one. Who has worked in it is told that it is closed, or for others by now, and finds what
-    they had written."""
+    """GET shows the open item, or with `?review=` an earlier one whose reservation expired.
+
+    POST claims the next item. Users with drafts learn if the queue was closed or reassigned, and get their drafts.
+    """
     queue = _find(request.user, pk)
     if request.method == "POST":
         return _go_on(request, queue)
@@ -71,15 +73,16 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     queue = review.queue
     assert queue is not None
-    answer = read_posted_answer(request.POST, queue.criteria, _ranked(queue, review))
+    ranked = len(review.arrangement) if queue.kind == Queue.Kind.RANKING else 0
+    answer = read_posted_answer(request.POST, queue.criteria, ranked)
     try:
         submit_review(review=review, user=request.user, token=request.POST.get("token", "")[:64], answer=answer)
     except AnswerRefused as refusal:
-        review.draft = _as_draft(answer)
+        review.draft = msgspec.structs.asdict(answer)
         return _work(request, queue, review, refusal.wrong, status=422)
     except CannotReview as refusal:
-        # What was said stands here, to be copied.
-        context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(_as_draft(answer))])
+        # The text is shown for copying.
+        context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(msgspec.structs.asdict(answer))])
         return render(request, "queues/idle.html", context, status=409)
     return _go_on(request, queue)
 
@@ -87,17 +90,16 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
 @allow(GET=Permission.REVIEW)
 @vary_on_headers("HX-Request")
 def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
-    """The whole text of a step of which the page of an open review shows a part: for the page, or by itself."""
+    """Return the full text of a step that the page of an open review truncates, for the page or by itself."""
     review = _own(request, pk)
-    is_open = review.status in {Review.Status.OPEN, Review.Status.LAPSED}
-    text = read_text(review, side, step) if is_open else None
+    text = read_text(review, side, step) if review.status in {Review.Status.OPEN, Review.Status.LAPSED} else None
     return _answer_text(request, text)
 
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def queue_item_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
-    """The same for the page of an item; `?show=1` where the page shows everything."""
+    """Return the text like review_text, for the page of an item; with `?show=1` if the page shows everything."""
     item = get_object_or_404(QueueItem.objects.select_related("queue", "task"), pk=pk)
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
     draft = Review(queue=item.queue, item=item, arrangement=rollouts, is_adjudication=True)
@@ -126,21 +128,23 @@ def review_skip(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.REVIEW)
 def review_undo(request: PageRequest, pk: int) -> HttpResponse:
-    """`review` names the one that the page said it would be."""
-    queue, named = _find(request.user, pk), request.POST.get("review", "")[:18]
+    """Undo the user's last submission or skip.
+
+    `review` is the one shown on the page, so that a repeated request undoes only once.
+    """
+    queue = _find(request.user, pk)
     with tell_refusal(request):
-        wanted = int(named) if named.isascii() and named.isdigit() else None
-        undone = undo_review(queue=queue, user=request.user, wanted=wanted)
+        undone = undo_review(queue=queue, user=request.user, wanted=read_number(request.POST.get("review", "")))
         is_late = undone.status == Review.Status.LAPSED
-        late = " Somebody else has the item by now: what you say of it counts all the same." if is_late else ""
-        messages.success(request, f"Taken back: you have it again.{late}")
+        late = " Another reviewer has the item now. You can still submit your review." if is_late else ""
+        messages.success(request, f"Undone. The item is open again.{late}")
         if is_late:
             return redirect(f"{reverse('dashboard:queue_work', args=[pk])}?review={undone.pk}")
     return redirect("dashboard:queue_work", pk=pk)
 
 
 def _find(user: User, pk: int) -> Queue:
-    """One that this person may see, or has worked in."""
+    """Return a queue that this user may see or has worked in."""
     worked = Review.objects.filter(reviewer=user, queue=pk, is_adjudication=False).values("queue")
     either = Q(pk__in=queues_for(user).values("pk")) | Q(pk__in=worked)
     found: Queue = get_object_or_404(Queue.objects.filter(either).select_related("rubric", "created_by"), pk=pk)
@@ -156,21 +160,6 @@ def _go_on(request: PageRequest, queue: Queue) -> HttpResponse:
 def _own(request: PageRequest, pk: int) -> Review:
     reviews = Review.objects.filter(reviewer=request.user, queue__isnull=False, is_adjudication=False)
     return get_object_or_404(reviews.select_related("queue__rubric", "item__task"), pk=pk)
-
-
-def _ranked(queue: Queue, review: Review) -> int:
-    return len(review.arrangement) if queue.kind == Queue.Kind.RANKING else 0
-
-
-def _as_draft(answer: Answer) -> dict[str, Any]:
-    return {
-        "choice": answer.choice,
-        "ranks": answer.ranks,
-        "scores": dict(answer.scores),
-        "reasons": answer.reasons,
-        "note": answer.note,
-        "confidence": answer.confidence,
-    }
 
 
 def _work(
@@ -212,7 +201,7 @@ def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iter
 
 
 def _revealed(queue: Queue, user: User) -> list[dict[str, Any]]:
-    """What was behind the sides of the last submission, where the queue trains."""
+    """Return the results of the last submission, in training queues."""
     if not queue.reveals:
         return []
     last = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("-submitted_at", "-pk").first()

@@ -1,1 +1,1 @@
-"""Rollouts: their table, their traces, and several side by side."""
+"""Views of rollouts: their table, traces, and comparisons."""

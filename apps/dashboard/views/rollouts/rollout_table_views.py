@@ -1,9 +1,9 @@
-"""The table of rollouts: its list, its counts, a glance at one of them, and how each person wants it."""
+"""The table of rollouts: list, facets, preview, and display settings."""
 
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -12,15 +12,15 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.table_preferences import arrange_table, delete_view, save_view
-from apps.dashboard.chrome.page_answers import answer, tell_refusal, wants_fragment
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_answers import answer, carry_out, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
 from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
 from apps.dashboard.traces.trace_reading import find_next, open_chunk, open_trace
-from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_place
+from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, or_404, read_place
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
@@ -28,21 +28,18 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_t
 
 @allow(GET=Permission.READ)
 def rollout_list(request: PageRequest) -> HttpResponse:
-    there = RolloutList.read(request.GET)
-    context = show_table(request.GET, followed_rollouts(), request.user, there)
+    context = show_table(request.GET, followed_rollouts(), request.user, RolloutList.read(request.GET))
     return answer(request, "rollouts/list.html", context, part="rollouts")
 
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def rollout_facets(request: PageRequest) -> HttpResponse:
-    """Counts of what passes the filter; `?of=` names the collection on whose page the table stands."""
+    """Return counts over the matches of the filter. `?of=` is the collection of the page."""
     number = request.GET.get("of", "")
     rollouts, there, back = Rollout.objects.all(), RolloutList.read(request.GET), reverse("dashboard:rollout_list")
     if number:
-        if not (number.isascii() and number.isdigit() and len(number) < 19):
-            raise Http404("There is no such collection.")
-        collection = get_object_or_404(Collection.objects.present(), pk=int(number))
+        collection = get_object_or_404(Collection.objects.present(), pk=read_number(number))
         rollouts = rollouts.of_collection(collection.pk)
         back = reverse("dashboard:collection_detail", args=[collection.pk])
     counted, too_slow = None, ""
@@ -59,17 +56,17 @@ def rollout_facets(request: PageRequest) -> HttpResponse:
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
-    """The beginning of a trace beside the table, or its part that holds event `from`; by itself the page of the
-    rollout."""
+    """Show the beginning of a trace beside the table, or the part with event `from`.
+
+    Without htmx, show the page of the rollout.
+    """
     if not wants_fragment(request):
         return redirect("dashboard:rollout_detail", pk=pk)
     rollout = find_rollout(pk)
     context = {**attempt_context(request, rollout, rollout.attempt), "may_comment": False}
     first = read_place(request, "from")
     if first is not None:
-        chunk = open_chunk(rollout, rollout.attempt, first)
-        if chunk is None:
-            raise Http404("the attempt has no such event")
+        chunk = or_404(open_chunk(rollout, rollout.attempt, first), "no such event in this attempt")
         later = find_next(rollout, rollout.attempt, chunk)
         return render(request, "rollouts/_peek_more.html", {**context, "chunk": chunk, "next": later})
     opened = open_trace(rollout, rollout.attempt)
@@ -79,7 +76,7 @@ def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.VIEWS)
 def rollout_columns(request: PageRequest) -> HttpResponse:
-    """Which columns, how dense: kept with the account. No column at all is the usual ones."""
+    """Save the columns and density for the user. No column restores the default ones."""
     density = request.POST.get("density", "")
     arrange_table(
         user=request.user,
@@ -94,7 +91,7 @@ def rollout_columns(request: PageRequest) -> HttpResponse:
 def rollout_view_save(request: PageRequest) -> HttpResponse:
     there = RolloutList.read(request.POST)
     if not there.is_understood:
-        messages.error(request, "This filter is not understood, so no view is saved.")
+        messages.error(request, "Invalid filter. The view was not saved.")
         return go_back(request)
     columns = known_columns(request.POST.get("columns", "").split(","))
     with tell_refusal(request):
@@ -108,7 +105,7 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
             is_shared=bool(request.POST.get("shared")),
             replace=bool(request.POST.get("replace")),
         )
-        messages.success(request, f"The view “{view.name}” is saved{' for everybody' if view.is_shared else ''}.")
+        messages.success(request, f"The view “{view.name}” is saved{' for all users' if view.is_shared else ''}.")
         return redirect(f"{reverse('dashboard:rollout_list')}?{urlencode({'q': view.query, 'sort': view.sort})}")
     return go_back(request)
 
@@ -116,19 +113,17 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.VIEWS)
 def rollout_view_delete(request: PageRequest, pk: int) -> HttpResponse:
     view = get_object_or_404(SavedView.objects.seen_by(request.user), pk=pk)
-    with tell_refusal(request):
-        delete_view(view=view, user=request.user)
-        messages.success(request, f"The view “{view.name}” is deleted.")
-    return go_back(request)
+    said = f"The view “{view.name}” is deleted."
+    return carry_out(request, lambda: delete_view(view=view, user=request.user), said=said, then=back_of(request))
 
 
 def go_back(request: PageRequest) -> HttpResponse:
-    """To the table that it was sent from."""
+    """Redirect to the table that sent the form."""
     return redirect(back_of(request))
 
 
 def back_of(request: PageRequest) -> str:
-    """The address of the table that it was sent from."""
+    """Return the URL of the table that sent the form."""
     to = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(to, allowed_hosts=None) or not to.startswith("/"):
         to = reverse("dashboard:rollout_list")

@@ -1,5 +1,4 @@
-"""Rollouts of one task side by side: those that the address names, or one pair after the other, and what one says of
-them."""
+"""Rollouts of one task side by side, from the URL or as a sequence of pairs, with a verdict form."""
 
 import math
 import re
@@ -16,7 +15,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import tell_refusal
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
 from apps.dashboard.reviewing.work_items import read_fields
 from apps.dashboard.traces.side_by_side import MOST, CannotCompare, compare_rollouts, find_rollouts
@@ -34,15 +33,19 @@ _MOST_PAIRS = 50
 
 @allow(GET=Permission.READ)
 def rollout_compare(request: PageRequest) -> HttpResponse:
-    """`?r=1&r=2` or `?r=1,2`, the first being what the others are compared with; `?pairs=1-2,3-4&at=2` is the second of
-    a sequence."""
+    """Compare `?r=1&r=2` or `?r=1,2`, with the first as the reference.
+
+    `?pairs=1-2,3-4&at=2` shows the second of a sequence.
+    """
     return _page(request, request.GET)
 
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def rollouts_judge(request: PageRequest) -> HttpResponse:
-    """A verdict of one's own on what stands side by side; then the next of a sequence. One that was refused stands at
-    this address: who opens it anew begins anew."""
+    """Save the user's verdict on the compared rollouts, then show the next of the sequence.
+
+    A rejected form is shown at this URL; opening it again starts over.
+    """
     if request.method != "POST":
         return redirect("dashboard:rollout_compare")
     pairs, at, ids = _chosen(request.POST)
@@ -55,17 +58,17 @@ def rollouts_judge(request: PageRequest) -> HttpResponse:
         return _page(request, request.POST, said=said, errors=refusal.wrong)
     except (CannotCompare, CannotReview, QueueRefused) as refusal:
         return _page(request, request.POST, said=said, errors={"": str(refusal)})
-    messages.success(request, f"Your verdict on {' and '.join(f'#{one}' for one in ids)} counts.")
+    messages.success(request, f"Verdict saved for {' and '.join(f'#{one}' for one in ids)} counts.")
     return redirect(_step(pairs, at + 1) or _step(pairs, at) or _address(ids))
 
 
 @allow(POST=Permission.COMMENT)
 def rollouts_flag(request: PageRequest) -> HttpResponse:
-    """The same flag on all that stand side by side."""
+    """Set a flag on all compared rollouts."""
     pairs, at, ids = _chosen(request.POST)
     form = FlagForm(request.POST)
     if not form.is_valid() or form.cleaned_data["seq"] is not None:
-        messages.error(request, "That is no flag: choose what is wrong with them.")
+        messages.error(request, "Invalid flag. Choose one of the listed flags.")
         return redirect(_step(pairs, at) or _address(ids))
     rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
     with tell_refusal(request):
@@ -83,7 +86,7 @@ def _page(
     try:
         rollouts = find_rollouts(ids)
     except CannotCompare as refusal:
-        # Without a choice this is the way to one; a choice that cannot be is a mistake.
+        # Without ids the page explains how to choose rollouts; invalid ids are an error.
         status = 400 if ids else 200
         return render(request, "rollouts/compare.html", {"refusal": str(refusal), "most": MOST}, status=status)
     ids = [rollout.pk for rollout in rollouts]
@@ -108,7 +111,10 @@ def _page(
 def _verdict(
     request: PageRequest, rollouts: list[Rollout], said: Answer | None, errors: dict[str, str]
 ) -> dict[str, Any]:
-    """The form of who may judge them, with what they said last; nothing where they are no item of a queue."""
+    """Return the verdict form with the user's last verdict.
+
+    Empty if they may not review or the rollouts are no item of a queue.
+    """
     is_item = len({each.task_id for each in rollouts}) == 1
     if (
         not user_may(request.user, Permission.LEAD)
@@ -125,29 +131,22 @@ def _verdict(
 
 
 def _chosen(given: QueryDict) -> tuple[list[list[int]], int, list[int]]:
-    """The sequence, the place in it, and what stands side by side."""
-    pairs = _pairs(given.get("pairs", ""))
-    at = min(max(1, _number(given.get("at", ""))), len(pairs)) if pairs else 0
-    return pairs, at, pairs[at - 1] if pairs else _ids(given.getlist("r"))
-
-
-def _ids(given: list[str]) -> list[int]:
-    return [_number(part) for text in given for part in text.split(",") if part.strip()]
-
-
-def _pairs(text: str) -> list[list[int]]:
-    found = re.findall(r"(\d{1,18})-(\d{1,18})", text)
-    return [[int(one), int(other)] for one, other in found[:_MOST_PAIRS]]
-
-
-def _number(text: str) -> int:
-    """0, which no row has, for what is no number."""
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    """Return the sequence, the position in it, and the compared rollouts."""
+    found = re.findall(r"(\d{1,18})-(\d{1,18})", given.get("pairs", ""))
+    pairs = [[int(one), int(other)] for one, other in found[:_MOST_PAIRS]]
+    if pairs:
+        at = min(max(1, read_number(given.get("at", "").strip()) or 0), len(pairs))
+        return pairs, at, pairs[at - 1]
+    # Id 0, which no row has, for text that is not a number.
+    parts = [part.strip() for text in given.getlist("r") for part in text.split(",")]
+    return [], 0, [read_number(part) or 0 for part in parts if part]
 
 
 def _links(ids: list[int], chosen: int) -> tuple[str, str]:
-    """Where this one is the first, and where it is not among them; empty where either is so, or too few are left."""
+    """Return the URLs with this rollout as the first, and without it.
+
+    Empty if it already is the first, or if too few would be left.
+    """
     others = [each for each in dict.fromkeys(ids) if each != chosen]
     first = "" if ids[0] == chosen else _address([chosen, *others])
     return first, _address(others) if len(others) > 1 else ""

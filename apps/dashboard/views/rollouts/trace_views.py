@@ -12,15 +12,16 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.rollout_forms import CommentForm
 from apps.dashboard.live.followed_attempt import Mark, read_news, read_parts
 from apps.dashboard.reviewing.rollout_reviews import read_judgement
 from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_attempt, read_place
-from apps.reviews.comments.commenting import CommentRefused, add_comment
+from apps.reviews.comments.commenting import add_comment
 from apps.rollouts.models import Rollout
-from apps.rollouts.steering.flag_resolution import resolve_flag
+from apps.rollouts.steering.controls import resolve_flag
 
 NOT_CHANGED = 204
 
@@ -28,12 +29,14 @@ NOT_CHANGED = 204
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The trace. While the rollout runs its page follows by a socket, or asks here what is new since its mark."""
+    """Show the trace.
+
+    While the rollout runs, the page receives new events by WebSocket, or polls for events after its mark.
+    """
     rollout = find_rollout(pk)
     if wants_fragment(request):
         return _news(request, rollout)
-    attempt = read_attempt(request, rollout)
-    context = read_parts(rollout, request.user, attempt, step=read_place(request, "step"))
+    context = read_parts(rollout, request.user, read_attempt(request, rollout), step=read_place(request, "step"))
     return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
 
 
@@ -50,11 +53,8 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
     form = CommentForm(request.POST)
     if form.is_valid():
-        try:
+        with show_errors(form):
             comment = add_comment(rollout=rollout, author=request.user, **form.cleaned_data)
-        except CommentRefused as refusal:
-            form.add_error(None, str(refusal))
-        else:
             messages.success(request, "Comment added.")
             return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
     return _page(request, rollout, read_parts(rollout, request.user, rollout.attempt) | {"form": form}, status=422)
@@ -63,7 +63,7 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def rollout_resolve_flag(request: PageRequest, pk: int) -> HttpResponse:
     resolve_flag(rollout=find_rollout(pk), user=request.user)
-    messages.success(request, "Flag resolved: exports take this rollout again.")
+    messages.success(request, "Flag resolved. Exports include this rollout again.")
     return redirect("dashboard:rollout_detail", pk=pk)
 
 

@@ -1,7 +1,6 @@
 """Agents: the harness around the policy model."""
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -11,7 +10,7 @@ from apps.agents.agent_changes import find_errors, save_agent
 from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.forms.agent_forms import AgentForm
-from apps.dashboard.forms.fields import add_errors, add_found
+from apps.dashboard.forms.fields import add_found, show_errors
 
 _SHOWN_COLLECTIONS = 10
 
@@ -32,15 +31,12 @@ def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
 def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
     form = AgentForm(posted(request), instance=agent)
     if form.is_valid():
-        try:
+        with show_errors(form):
             saved = save_agent(agent=form.instance, user=request.user)
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
             messages.success(request, f"The agent {saved.name} is saved.")
             return go(request, "dashboard:agent_detail", saved.slug)
     elif form.is_bound:
-        # What saving would refuse is said in the same round.
+        # Show the errors that saving would raise, too.
         add_found(form, find_errors(form.instance))
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
 

@@ -21,12 +21,12 @@ from apps.environments.environment_health import probe_environment
 from apps.environments.models import Environment
 from apps.environments.verifier_cases import find_cases
 from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
-from apps.gym.judging.settings import read_settings
+from apps.gym.judging.scale import read_settings
 from apps.gym.verifiers.registry import VERIFIERS
 from apps.gym.written.registry import find_environment
 
 _SHOWN_COLLECTIONS = 10
-_NO_VERIFIER = "– the server's own, or that of each task's row"
+_NO_VERIFIER = "Verifier of the server or the task row"
 
 
 @allow(GET=Permission.READ)
@@ -38,7 +38,7 @@ def environment_list(request: HttpRequest) -> HttpResponse:
 
 
 def _answer_health(request: HttpRequest, environment: Environment) -> HttpResponse:
-    """The card alone, which follows while the server is unwell."""
+    """Return the health card alone, which updates while the server is unhealthy."""
     may_check = user_may(request.user, Permission.CONFIGURE)
     check_url = reverse("dashboard:environment_check", args=[environment.slug])
     context = {"checked": environment, "check_url": check_url, "may_check": may_check, "detail_url": request.path}
@@ -88,7 +88,7 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
             verifier.add_problems(wrong)
             add_errors(form, wrong, but={"verifier"})
         else:
-            messages.success(request, f"The environment {saved.name} is saved. Check that it answers.")
+            messages.success(request, f"The environment {saved.name} saved. Run a health check.")
             return go(request, "dashboard:environment_detail", saved.slug)
     context = {"form": form, "verifier": verifier, "environment": environment}
     return answer_form(request, "environments/form.html", context)

@@ -1,4 +1,4 @@
-"""Register what NeMo Gym configurations describe: pasted, looked at, confirmed."""
+"""Register NeMo Gym configurations: paste, preview, confirm."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.gym_config_forms import GymConfigForm
-from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.merging import ConfigRefused
 from apps.rollouts.imports.gym_config_import import Registered, register_pasted
 
 _PAGE = "environments/import.html"
@@ -29,7 +29,7 @@ def gym_config_import(request: PageRequest) -> HttpResponse:
         try:
             registered = register_pasted(**form.wish, user=request.user)
         except ConfigRefused:
-            # What has come in between shows in the preview.
+            # Changes since the preview show in the new preview.
             pass
         else:
             messages.success(request, f"Registered: {_count(registered)}.")

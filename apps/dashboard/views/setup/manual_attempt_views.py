@@ -1,14 +1,14 @@
-"""An environment tried by hand, and the cases of its verifier."""
+"""Manual attempts at an environment, and test cases of its verifier."""
 
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.chrome.page_request import read_number
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.manual_attempt_forms import BEGIN, VERIFY, PlayForm
 from apps.dashboard.overview.environment_tools import list_tools
 from apps.dashboard.traces.card_building import show_events
@@ -31,7 +31,7 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
         act = request.POST.get("act", BEGIN)
         moves = form.moves_with(act)
         given = form.cleaned_data
-        try:
+        with show_errors(form):
             played = play_session(
                 environment=environment,
                 row=given["row"],
@@ -40,10 +40,7 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
                 verify=act == VERIFY,
                 user=request.user,
             )
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
-            # What is shown again is what was played, ready for the next move; a verdict ends it.
+            # The form shows the played moves again, ready for the next one; a verdict ends the attempt.
             kept = {**given, "moves": moves, "answer": given["answer"] if act == VERIFY else ""}
             context["form"] = PlayForm(tools=tools, initial=kept)
             context |= {"played": played, "trace": show_events(played.events)}
@@ -52,10 +49,9 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _first_row(request: HttpRequest, environment: Environment) -> dict[str, Any]:
-    """That of the task in the address, else of the newest task, else one of the environment's own."""
+    """Return the row of the task in the URL, else of the newest task, else an example of the environment."""
     tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")
-    asked = request.GET.get("task", "")
-    if asked.isascii() and asked.isdigit() and len(asked) < 19:
+    if (asked := read_number(request.GET.get("task", ""))) is not None:
         tasks = tasks.filter(pk=asked)
     task = tasks.first()
     row: dict[str, Any] = task.row if task else suggest_row(environment)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -12,17 +11,17 @@ from django.views.decorators.debug import sensitive_post_parameters
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
 from apps.dashboard.chrome.page_answers import answer, answer_form, answer_health, go, posted, wants_fragment
-from apps.dashboard.forms.fields import add_errors, add_found
+from apps.dashboard.forms.fields import add_found, show_errors
 from apps.dashboard.forms.model_trial_forms import TryForm
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm
 from apps.dashboard.forms.version_forms import VersionFilterForm
 from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import try_model
 from apps.policies.models import PolicyModel
 from apps.policies.policy_model_changes import find_errors, save_policy_model
-from apps.policies.shown_requests import show_extras
 from apps.rollouts.metrics.cached_figures import read_versions
 from apps.rollouts.metrics.model_versions import track_versions
 
@@ -61,15 +60,12 @@ def _versions(request: HttpRequest, policy_model: PolicyModel) -> dict[str, Any]
 def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
     form = PolicyModelForm(posted(request), instance=policy_model)
     if form.is_valid():
-        try:
+        with show_errors(form):
             saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
-            messages.success(request, f"The model {saved.name} is saved. Check that it answers.")
+            messages.success(request, f"The model {saved.name} saved. Run a health check.")
             return go(request, "dashboard:model_detail", saved.slug)
     elif form.is_bound:
-        # What saving would refuse is said in the same round.
+        # Show the errors that saving would raise, too.
         add_found(form, find_errors(form.instance))
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
 
@@ -98,11 +94,8 @@ def model_try(request: HttpRequest, slug: str) -> HttpResponse:
     form = TryForm(posted(request))
     context: dict[str, Any] = {"form": form, "policy_model": policy_model}
     if form.is_valid():
-        try:
+        with show_errors(form):
             trial = try_model(policy_model=policy_model, user=request.user, **form.cleaned_data)
-        except ValidationError as wrong:
-            add_errors(form, wrong)
-        else:
             context |= {"trial": trial, "trace": show_events(trial.events)}
             return answer(request, "models/try.html", context, part="form")
     return answer_form(request, "models/try.html", context)

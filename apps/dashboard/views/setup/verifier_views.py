@@ -1,4 +1,4 @@
-"""Verifiers: what there is, what each gives, and a place to try one."""
+"""Verifiers: list, description, and a form to try one."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from apps.dashboard.chrome.page_answers import answer, answer_form, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import TryVerifierForm, VerifierForm, describe
 from apps.dashboard.traces.bodies import pretty
-from apps.environments.verifier_trial import try_verifier
+from apps.environments.verifier_cases import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
@@ -28,7 +28,7 @@ def verifier_list(request: HttpRequest) -> HttpResponse:
 @allow(GET=Permission.READ, POST=Permission.CONFIGURE)
 def verifier_detail(request: HttpRequest, slug: str) -> HttpResponse:
     if slug not in VERIFIERS:
-        raise Http404(f"There is no verifier named {slug}.")
+        raise Http404(f"Unknown verifier: {slug}.")
     schema = parameters_schema(VERIFIERS[slug])
     example = EXAMPLES[slug]
     verifier = VerifierForm(posted(request), fixed=slug, given={"type": slug, **example.parameters})

@@ -1,4 +1,4 @@
-"""`manage.py new_environment NAME --into FOLDER`: the first files of an environment of your own."""
+"""`manage.py new_environment NAME --into FOLDER`: create the files of a custom environment."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -10,7 +10,7 @@ from apps.environments.scaffold import CannotScaffold, scaffold_environment
 
 
 class Command(BaseCommand):
-    help = "Write the first files of an environment of your own, outside this project; docs/environments.md goes on."
+    help = "Write the first files of your own environment, outside this project. See docs/start/own_environment.md."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="small letters, digits and _")

@@ -18,14 +18,14 @@ from apps.rollouts.models import Collection
 
 
 class Command(BaseCommand):
-    help = "Write what a trainer loads from a collection; --formats lists the formats with their options."
+    help = "Export a collection for a trainer. --formats lists the formats and options."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--formats", action="store_true", help="list the formats, what they take, and their traps")
+        parser.add_argument("--formats", action="store_true", help="list formats, options and notes")
         parser.add_argument("--collection", type=int, metavar="ID")
         parser.add_argument("--format", choices=list(FORMATS), metavar="FORMAT")
         parser.add_argument(
-            "--out", type=Path, metavar="PATH", help="a folder to make; or one file, by an ending such as .jsonl"
+            "--out", type=Path, metavar="PATH", help="new folder, or one file with an ending like .jsonl"
         )
         parser.add_argument(
             "--encoding", choices=Encoding.values, help="default: the ending of --out, else the format's"
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--include-flagged",
             action="store_true",
-            help="take rollouts that had credentials in their traces, and that nobody has looked at since",
+            help="include rollouts with redacted credentials that are not reviewed",
         )
         parser.add_argument("--validation", type=float, default=0.0, metavar="SHARE", help="of the prompts, e.g. 0.1")
         parser.add_argument("--split-seed", type=int, default=0, metavar="N")
@@ -69,7 +69,7 @@ class Command(BaseCommand):
             if options["preview"] is not None:
                 self._preview(prepared, options["preview"])
                 return
-            # Before it is stored: a worker would write what is refused here.
+            # Check before storing: a worker would write a rejected order.
             check_path(options["out"], prepared)
             export = write_export(export=queue_export(order), path=options["out"])
         except ExportRefused as refusal:
@@ -78,7 +78,7 @@ class Command(BaseCommand):
             raise CommandError(f"{export} ended {export.state}: {export.message}")
         if not export.rows:
             considered = export.manifest["counts"]["considered"]
-            self.stderr.write(f"No row is left, so no file: considered {considered}, dropped: {_dropped(export)}.")
+            self.stderr.write(f"No rows, so no file: considered {considered}, dropped: {_dropped(export)}.")
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
     def _order(self, collection: Collection, options: dict[str, Any]) -> ExportOrder:
@@ -103,15 +103,15 @@ class Command(BaseCommand):
         for row in preview.rows:
             self.stdout.write(json.dumps(row, ensure_ascii=False))
         dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items())
-        more = f" Looked no further after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
-        said = f"Looked at {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
+        more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
+        said = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
         self.stderr.write(said)
 
     def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
         if given is not None:
             pair_set = PairSet.objects.filter(pk=given).first()
             if pair_set is None:
-                raise CommandError(f"There is no pair set {given}.")
+                raise CommandError(f"Pair set {given} does not exist.")
             return pair_set
         if FORMATS[format].makes != "preferences":
             return None
@@ -126,7 +126,7 @@ class Command(BaseCommand):
 
 
 def _assignment(given: str) -> tuple[str, Any]:
-    """NAME=VALUE, where the value is JSON if it can be, else text."""
+    """Parse NAME=VALUE, where the value is JSON if valid, else text."""
     name, equals, value = given.partition("=")
     if not equals:
         raise CommandError(f"{given}: this takes NAME=VALUE.")

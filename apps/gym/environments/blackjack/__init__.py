@@ -1,1 +1,1 @@
-"""Some rounds of blackjack, with a result to reach that good play reaches."""
+"""Rounds of blackjack, with a target result that good play reaches."""

@@ -1,4 +1,4 @@
-"""The rules: hit or stand, the dealer stands on every 17. And what basic strategy does."""
+"""Rules of blackjack (hit or stand, the dealer stands on every 17) and basic strategy."""
 
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ _DEALER_STANDS = 17
 
 
 class Hand(NamedTuple):
-    """`soft` where an ace counts eleven."""
+    """The value of some cards. `soft` is True if an ace counts eleven."""
 
     total: int
     soft: bool
@@ -25,7 +25,7 @@ def count(cards: list[str]) -> Hand:
 
 
 def basic_strategy(cards: list[str], shown: str) -> Action:
-    """What is best on average for who knows the dealer's open card, where nobody doubles or splits."""
+    """Return the best action on average given the dealer's open card, without doubling or splitting."""
     hand, dealer = count(cards), count([shown]).total
     if hand.soft:
         stands = hand.total >= 19 or (hand.total == 18 and dealer <= 8)
@@ -37,21 +37,21 @@ def basic_strategy(cards: list[str], shown: str) -> Action:
 
 
 class Round:
-    """One round with cards in a fixed order: the player's two, the dealer's open and hidden one, then the pile."""
+    """One round with cards in a fixed order: the player's two, the dealer's open and hidden card, then the pile."""
 
     def __init__(self, cards: list[str]) -> None:
         self.player = cards[:2]
         self.dealer = cards[2:4]
         self._pile = cards[4:]
         self.result: int | None = None
-        """1 won, 0 even, -1 lost; None while it goes on."""
+        """1 won, 0 draw, -1 lost; None during the round."""
 
     @property
     def shown(self) -> str:
         return self.dealer[0]
 
     def act(self, action: Action) -> None:
-        """At 21 the player stands without being asked."""
+        """Play one action. At 21 the player stands automatically."""
         if action == "hit":
             self.player.append(self._draw())
             total = count(self.player).total
@@ -69,5 +69,5 @@ class Round:
         self.result = 1 if dealer > FULL or player > dealer else -1 if player < dealer else 0
 
     def _draw(self) -> str:
-        # No round needs more cards than it has, but a row may have too few.
+        # A generated round has enough cards, but an uploaded row may not.
         return self._pile.pop(0) if self._pile else "10"

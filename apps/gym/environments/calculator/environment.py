@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from apps.gym.arithmetic import CalculationError, evaluate
-from apps.gym.environments.protocol import ToolRefused, unknown_tool
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, unknown_tool
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool
-from apps.gym.verifiers.math.numeric import verify_numeric
+from apps.gym.traces.items import Tool
+from apps.gym.verifiers.math.numeric import Numeric
 
 CALCULATOR_TOOL: Tool = {
     "type": "function",
@@ -22,22 +22,16 @@ CALCULATOR_TOOL: Tool = {
 }
 
 
-class Calculator:
-    """Output of the tool: `{"result": number}`."""
+class Calculator(BuiltinEnvironment):
+    """One tool, whose output is `{"result": number}`."""
 
     name: ClassVar[str] = "calculator"
     description: ClassVar[str] = (
-        "One tool, calculator{expression}. The boxed answer, else the last number of the last line, must be the "
-        "row's expected_answer."
+        "One tool, calculator{expression}. The boxed answer, otherwise the last number of the last line, must be "
+        "the row's expected_answer."
     )
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
-    quick: ClassVar[bool] = True
-    asks_judge: ClassVar[bool] = False
-
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
         if name != "calculator":
@@ -49,11 +43,8 @@ class Calculator:
             result = evaluate(expression)
         except CalculationError as error:
             raise ToolRefused("calculation_error", str(error)) from None
-        # Python writes numbers as JSON does, and also whole ones of more than 64 bits.
+        # Python's repr of a number is valid JSON, also for integers of more than 64 bits.
         return f'{{"result": {result!r}}}'
 
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
     def verify(self, response: dict[str, Any]) -> Reward:
-        return verify_numeric(self.row, response)
+        return Numeric().verify(self.row, response)

@@ -1,4 +1,4 @@
-"""Tasks of the calculator: arithmetic in words and signs, with numbers that nobody has in their head."""
+"""Tasks of the calculator: arithmetic in words and symbols, too hard for mental arithmetic."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
 
 
 def _expression(dice: Random, terms: int, largest: int) -> str:
-    """Sums and differences of products of two whole numbers: nobody guesses their value, and none is too long."""
+    """Return sums and differences of products of two integers: hard to guess, and not too long."""
     if terms == 1:
         return str(dice.randint(12, largest))
     left = dice.randint(1, terms - 1)
@@ -58,7 +58,7 @@ def list_cases() -> list[Case]:
 
 
 def _essence(row: TaskRow) -> list[str]:
-    """In whatever words it is asked, and in whatever order the numbers stand: 3 * 4 is 4 * 3."""
+    """Identify tasks by their numbers and operators, whatever their wording and order: 3 * 4 is 4 * 3."""
     return sorted(row["expression"].split())
 
 

@@ -1,1 +1,1 @@
-"""Code exec: a Python executor for a tool, and hidden tests for a verifier."""
+"""Code execution: a Python executor as a tool, and hidden tests as the verifier."""

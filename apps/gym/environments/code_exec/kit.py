@@ -1,4 +1,4 @@
-"""Exercises in Python: steps over a list of numbers, drawn by seed, with examples to see and tests to pass unseen."""
+"""Python exercises: operations on a list of numbers, drawn by seed, with visible examples and hidden tests."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ _STEPS = {"easy": 1, "medium": 3, "hard": 5}
 _TESTS = 12
 _EXAMPLES = 2
 _LEAST_ANSWERS = 5
-"""So many different answers there are among the tests at least: no constant is right often."""
+"""Minimum number of different answers in the tests, so that a constant rarely passes."""
 _LARGEST_NUMBER = 9
 _RANGES = ((-40, 60), (-9, 12), (-2, 4))
-"""What the numbers of a list are from: wide, and narrow, where the same number comes more often and lies on an edge."""
+"""Ranges of the list's numbers. Narrow ranges repeat numbers and hit boundaries more often."""
 
 Step = list[Any]
-"""A function's name, and its number."""
+"""A function's name and its number."""
 
 
 def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
@@ -28,7 +28,7 @@ def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
         drawn = dice.sample(steps.NUMBERED, _STEPS[difficulty])
         chosen = [[step.__name__, dice.randint(2, _LARGEST_NUMBER)] for step in drawn]
         last = dice.choice(steps.RETURNED).__name__
-        # The tests are those of the exercise, not of the dice: the same steps are the same task.
+        # Tests depend on the exercise, not on the seed: equal steps are the same task.
         tests = _make_tests(Random(dump_json([chosen, last])), chosen, last)
         if _is_telling(tests) and next(find_doubts(chosen, last, tests[_EXAMPLES:]), None) is None:
             return {
@@ -43,7 +43,7 @@ def _make_tests(dice: Random, chosen: list[Step], last: str) -> list[dict[str, A
     tests: list[dict[str, Any]] = []
     known: list[list[int]] = []
     while len(tests) < _EXAMPLES + _TESTS:
-        # The first two are seen; the empty list is among those that are not.
+        # The first two tests are visible; the empty list is hidden.
         size = 0 if len(tests) == _EXAMPLES else dice.randint(6, 16)
         least, most = _RANGES[len(tests) % len(_RANGES)] if len(tests) >= _EXAMPLES else _RANGES[len(tests)]
         values = [dice.randint(least, most) for _ in range(size)]
@@ -60,7 +60,7 @@ def _answer(values: list[int], chosen: list[Step], last: str) -> Any:
 
 
 def _is_telling(tests: list[dict[str, Any]]) -> bool:
-    """Whether the tests tell a right function from a constant one, and from one that gives back what it is given."""
+    """Return True if the tests distinguish a correct function from a constant and from the identity."""
     answers = [dump_json(test["expected"]) for test in tests[_EXAMPLES:]]
     given = [dump_json(test["args"][0]) for test in tests[_EXAMPLES:]]
     most = max(answers.count(answer) for answer in answers)
@@ -68,18 +68,21 @@ def _is_telling(tests: list[dict[str, Any]]) -> bool:
 
 
 def find_doubts(chosen: list[Step], last: str, tests: list[dict[str, Any]]) -> Iterator[tuple[list[Step], str]]:
-    """The wrong exercises closest to this one that pass its hidden tests: a step left out, which is one that does
-    nothing, a number one higher or lower, another thing returned, or two steps exchanged whose order matters."""
+    """Yield the similar but wrong exercises that pass the hidden tests.
+
+    They differ in one way: a step left out, a number one higher or lower, another return value, or two steps swapped
+    whose order matters.
+    """
     wrong: list[tuple[list[Step], str]] = []
     for at, (name, number) in enumerate(chosen):
-        # Digits have no base 1.
+        # There are no digits in base 1.
         numbers = [near for near in (number - 1, number + 1) if near > 1 or name != "digit_sums"]
         others: list[list[Step]] = [[], *([[name, near]] for near in numbers)]
         wrong += [([*chosen[:at], *other, *chosen[at + 1 :]], last) for other in others]
     wrong += [(chosen, other.__name__) for other in steps.RETURNED if other.__name__ != last]
     swapped = [([*chosen[:at], chosen[at + 1], chosen[at], *chosen[at + 2 :]], last) for at in range(len(chosen) - 1)]
     lists = [test["args"][0] for test in tests]
-    # Some steps may stand in any order: where it matters is seen on further lists.
+    # Some steps give the same result in any order; further lists show where the order matters.
     further = [values[at:] + other[::-1] for at, (values, other) in enumerate(pairwise(lists))]
     for one in [*wrong, *swapped]:
         if all(_answer(test["args"][0], *one) == test["expected"] for test in tests) and (

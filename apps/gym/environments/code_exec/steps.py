@@ -1,6 +1,8 @@
-"""The steps that exercises are made of. Each is a function whose docstring is what the exercise says, with its number.
+"""The steps of exercises.
 
-Solutions are written with the source of these very functions: each stands for itself, and imports what it needs.
+Each is a function whose docstring is its text in the exercise, with `{n}` for its number.
+
+Solutions contain the source of these functions, so each is self-contained and imports what it needs.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,var-annotated"
@@ -122,7 +124,7 @@ def smaller_before(values, n):
     return [sum(value - other >= n for other in values[:at]) for at, value in enumerate(values)]
 
 
-# ── what is returned ──
+# ── results ──
 
 
 def total(values):

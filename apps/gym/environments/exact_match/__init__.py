@@ -1,1 +1,1 @@
-"""One turn: the answer is compared with the expected one."""
+"""Single-turn tasks whose answer must equal the expected one."""

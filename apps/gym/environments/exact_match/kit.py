@@ -1,4 +1,4 @@
-"""Tasks of exact match: what becomes of a row of letters when it is turned, sorted or shifted by rule."""
+"""Tasks of exact match: transform a string of letters by rules."""
 
 from collections.abc import Callable
 from random import Random

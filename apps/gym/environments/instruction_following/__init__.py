@@ -1,1 +1,1 @@
-"""Write about something under several constraints, each of which is checked."""
+"""Write about a topic under several constraints, each of which is checked."""

@@ -1,7 +1,7 @@
-"""Constraints to ask for: each with the words that ask and the ids and arguments that check.
+"""Constraints for tasks: each has the text of its instruction, and the ids and arguments of its checks.
 
-Whoever always writes the same text must not be paid. So some of them can be met by one text for a small part of their
-draws alone, and `chance` says for how large a part: exact counts, first and last words. See `tasks` for what it is for.
+No fixed text may satisfy all tasks. For some constraints a fixed text satisfies only a small share of draws, given by
+`chance`: exact counts, first and last words. `kit` uses it.
 """
 
 import random
@@ -30,7 +30,7 @@ TOPICS = {
     "a lost suitcase": "suitcase",
     "the rules of a board game": "player",
 }
-"""Each with a word that belongs to it."""
+"""Topics, each with a related word."""
 KEYWORDS = (
     "anchor basket candle curtain drawer engine feather garden harvest island kettle ladder market needle orchard "
     "pepper quarry ribbon saddle tunnel valley window"
@@ -51,12 +51,16 @@ ENDS = tuple(
 WINDOW = 15
 
 Check = tuple[str, dict[str, Any]]
-"""An id, and its arguments."""
+"""An id and its arguments."""
 
 
 class Asked(NamedTuple):
-    """`about` names what it is about: a task asks nothing twice, and nothing that would leave open what is counted.
-    `chance` is the largest part of its draws that one and the same text meets."""
+    """A constraint of a task.
+
+    `about` is its subjects: a task has at most one constraint per subject, so that counts are unambiguous.
+
+    `chance` is the largest share of draws that one fixed text satisfies.
+    """
 
     about: set[str]
     text: str
@@ -69,7 +73,7 @@ def _words(listed: str) -> list[str]:
 
 
 def _exactly(name: str, given: dict[str, Any], count: str, number: int) -> list[Check]:
-    """As two, for the relations of IFEval are at least and less than."""
+    """Return two checks, because IFEval has only the relations at least and less than."""
     return [
         (name, {**given, count: number, "relation": "at least"}),
         (name, {**given, count: number + 1, "relation": "less than"}),
@@ -103,7 +107,7 @@ def _all_sentences(dice: random.Random, topic: str) -> Asked:
     counts = range(6, 21)
     count = dice.choice(counts)
     checks = _exactly("length_constraints:number_sentences", {}, "num_sentences", count)
-    # Whether a title, a point or a postscript is a sentence is nobody's guess.
+    # It would be ambiguous whether a title, a bullet point or a postscript counts as a sentence.
     about = {"length", "bullets", "title", "postscript"}
     return Asked(about, f"Write exactly {count} sentences.", checks, chance=1 / len(counts))
 
@@ -174,7 +178,7 @@ def _end(dice: random.Random, topic: str) -> Asked:
 
 def _postscript(dice: random.Random, topic: str) -> Asked:
     told = "Add a postscript after the text, which begins with P.S."
-    # An end that is given leaves no place for it.
+    # A fixed ending excludes a postscript.
     return Asked({"end", "postscript"}, told, [("detectable_content:postscript", {"postscript_marker": "P.S."})])
 
 

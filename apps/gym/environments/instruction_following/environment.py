@@ -1,26 +1,28 @@
-"""Instruction following: no tools; the last message must follow every instruction, in words that are not padding."""
+"""Instruction following: no tools; the last message must follow every instruction without padding."""
 
 import re
 from typing import Any, ClassVar
 
-from apps.gym.environments.single_turn import SingleTurn
+from apps.gym.environments.protocol import BuiltinEnvironment
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import assistant_text
 from apps.gym.verifiers.instructions.instruction_constraints import Instructions
 
 _FEW = 40
-"""Shorter texts may well say a word often."""
+"""Words up to which a text is not checked, because a short text may repeat words."""
 _VARIED = 0.3
 
 
-class InstructionFollowing(SingleTurn):
-    """Length and keywords are cheap to fake by one word over and over: texts of more than forty words must have a
-    different word in three of ten, over each stretch of a hundred."""
+class InstructionFollowing(BuiltinEnvironment):
+    """Padding by repetition satisfies length and keyword checks.
+
+    In texts of more than 40 words, at least 3 of 10 words must be different, in each stretch of 100 words.
+    """
 
     name: ClassVar[str] = "instruction_following"
     description: ClassVar[str] = (
-        "No tools. The last message must follow every instruction of the row's instruction_id_list and kwargs, or a "
-        "part of them where its grading_mode is fraction; a text that pads is worth nothing."
+        "No tools. The last message must follow all instructions of the row's instruction_id_list and kwargs. With "
+        "grading_mode fraction, partial rewards are given. Padded text gets 0."
     )
     needs: ClassVar[frozenset[str]] = frozenset({"instruction_id_list"})
     quick: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Write texts that have what constraints ask for, and the one that follows every constraint of a task."""
+"""Write texts that satisfy given constraints, or all constraints of a task."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from apps.gym.environments.instruction_following.environment import is_varied
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS
 
 _MOST_SENTENCES = 60
-# Neither commas, nor marks, nor any word that a task may forbid.
+# These contain no commas, no other marks, and no word that a task may forbid.
 _SENTENCES = (
     "The light comes in early and touches the far wall.",
     "Somebody opens a door and lets the cold air in.",
@@ -51,8 +51,7 @@ _BRIEF = (
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a text has. `words` stand in it once for each time that they are listed; `sentences` are those that are
-    there for nothing but length."""
+    """Parts of a text. `words` occur as often as they are listed; `sentences` only add length."""
 
     start: str = ""
     title: bool = False
@@ -100,8 +99,10 @@ def write_text(plan: Plan) -> str:
 
 
 def write_answer(checks: list[Check]) -> str:
-    """One that follows all of them, in brief sentences where others are too long. Raises ValueError where there is
-    none."""
+    """Return a text that satisfies all checks, in brief sentences if others are too long.
+
+    Raises ValueError if there is none.
+    """
     plan = _plan(checks)
     for brief, sentences in product((False, True), range(_MOST_SENTENCES)):
         text = write_text(msgspec.structs.replace(plan, sentences=sentences, brief=brief))
@@ -111,7 +112,7 @@ def write_answer(checks: list[Check]) -> str:
 
 
 def _plan(checks: list[Check]) -> Plan:
-    # Of two checks of one thing the first says how many there are to be at least.
+    # Of two checks of the same property, the first gives the minimum.
     asked = dict(reversed(checks))
 
     def of(name: str, argument: str, default: int = 0) -> int:

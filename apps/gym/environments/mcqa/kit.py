@@ -1,8 +1,32 @@
-"""What comes with multiple choice: who knows the letter, who does not, and cases."""
+"""Tasks, players and cases of multiple choice: a player that knows the letter, and one that guesses."""
 
-from apps.gym.environments.mcqa.tasks import make_task
-from apps.gym.environments.task_generation import Case, Kit, Move, Seen, ask, say
+import random
+from string import ascii_uppercase
+
+from apps.gym.environments.mcqa.question_kinds import MAKERS, near_answers
+from apps.gym.environments.task_generation import LEVELS, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.text.multiple_choice import read_options
+
+OPTIONS = 16
+"""Guessing scores 1/16. With the usual ten options it would score as much as a weak model."""
+
+
+def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
+    question = dice.choice(MAKERS)(dice, LEVELS[difficulty])
+    # The options depend only on the question. Otherwise the same question could be two tasks, one in each split.
+    dice = random.Random(question.text)
+    values = [question.answer, *near_answers(dice, question, OPTIONS - 1)]
+    dice.shuffle(values)
+    options = {letter: question.write(value) for letter, value in zip(ascii_uppercase, values, strict=False)}
+    listed = "\n".join(f"{letter}: {text}" for letter, text in options.items())
+    prompt = f"{question.text}\n\n{listed}\n\nGive the letter of the right option in \\boxed{{}}."
+    return {
+        "responses_create_params": ask(prompt),
+        "options": [{letter: text} for letter, text in options.items()],
+        "expected_answer": ascii_uppercase[values.index(question.answer)],
+        "grading_mode": "strict_single_letter_boxed",
+    }
 
 
 def _solve(seen: Seen) -> Move:

@@ -1,4 +1,4 @@
-"""Kinds of questions whose answer is computed, each with wrong answers of the same form on both sides of it."""
+"""Question types with computed answers, and wrong options of the same form above and below."""
 
 import itertools
 import math
@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from apps.gym.environments.task_generation import Difficulty
 from apps.gym.environments.wordlists import MONTHS
 
-LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}
 NAMES = ("Ana", "Bo", "Cem", "Dita", "Eli", "Fay", "Gus", "Hana", "Ivo", "Jun", "Kai", "Lea")
 
 
 class Question(NamedTuple):
-    """`write(value)` gives an option's text; `step` is how far the nearest wrong ones may be from `answer`."""
+    """A question. `write(value)` returns the text of an option; `step` is the unit of distance of the wrong options."""
 
     text: str
     answer: int
@@ -36,7 +34,7 @@ def _expression(dice: random.Random, level: int) -> Question:
 
 
 def _percentage(dice: random.Random, level: int) -> Question:
-    # Whole cents after three quarters of three quarters of three quarters.
+    # Three changes of price still give whole cents.
     price, steps = dice.randint(1, 24) * 400, dice.choices((10, 20, 25, 40, 50), k=level)
     ways = dice.choices(("raised", "lowered"), k=level)
     value, told = price * 100, []
@@ -161,8 +159,10 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def near_answers(dice: random.Random, question: Question, count: int) -> list[int]:
-    """Wrong values around the answer. How many of them are smaller is drawn, so that the middle is no better a guess
-    than any other place."""
+    """Return wrong values around the answer.
+
+    The number of smaller ones is random, so that the middle is no better guess than any other position.
+    """
     below = dice.randint(0, count)
     if question.least is not None:
         below = min(below, (question.answer - question.least) // question.step)
@@ -171,7 +171,7 @@ def near_answers(dice: random.Random, question: Question, count: int) -> list[in
 
 
 def _away(dice: random.Random, question: Question, way: int, count: int) -> Iterator[int]:
-    """Values at growing distances, of which each has another text than all before."""
+    """Yield values at growing distances, each with a different text."""
     crowded = way < 0 and question.least is not None
     at = question.answer
     for _ in range(count):

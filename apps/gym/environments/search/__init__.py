@@ -1,1 +1,1 @@
-"""Questions about an invented archipelago, whose encyclopaedia can be searched."""
+"""Questions about an invented archipelago, with a searchable encyclopaedia."""

@@ -1,13 +1,100 @@
-"""What comes with search: questions, who knows where to look, who names anything, and cases."""
+"""Tasks, players and cases of search: a player that knows the entries, and one that guesses."""
 
 import random
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
-from apps.gym.environments.search.documents import write_documents
-from apps.gym.environments.search.search_questions import list_questions
-from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Player, Seen, ask, say
+from apps.gym.environments.search.world import Festival, House, Person, Town, Work, World, draw_world, write_documents
+from apps.gym.environments.task_generation import LEVELS, Call, Case, Difficulty, Kit, Move, Player, Seen, ask, say
 from apps.gym.traces.items import TaskRow
 
-_LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}
+
+class Question(NamedTuple):
+    """A question. `sources` are the ids of the entries, in the order in which one leads to the next."""
+
+    text: str
+    answer: str
+    sources: tuple[str, ...]
+
+
+class _Thing(NamedTuple):
+    """The subject of a question: its description, and the entries that lead to it, ending with its own."""
+
+    told: str
+    sources: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def list_questions() -> dict[int, list[Question]]:
+    """Return all questions by level, which is the number of entries: 1 to 3."""
+    world = draw_world()
+    found: dict[int, list[Question]] = {1: [], 2: [], 3: []}
+    for question in _all(world):
+        if len(question.sources) in found and len(set(question.sources)) == len(question.sources):
+            found[len(question.sources)].append(question)
+    return found
+
+
+def _all(world: World) -> Iterator[Question]:
+    for at, town in enumerate(world.towns):
+        yield from _of_town(world, town, _Thing(town.name, (f"t{at}",)), depth=2)
+    for at, person in enumerate(world.people):
+        yield from _of_person(world, person, _Thing(person.name, (f"p{at}",)), depth=2)
+    for at, house in enumerate(world.houses):
+        yield from _of_house(world, house, _Thing(f"the {house.name}", (f"h{at}",)), depth=2)
+    for at, work in enumerate(world.works):
+        yield from _of_work(world, work, _Thing(work.name, (f"w{at}",)))
+    for at, festival in enumerate(world.festivals):
+        yield from _of_festival(world, festival, _Thing(f"the {festival.name}", (f"f{at}",)))
+
+
+def _of_town(world: World, town: Town, thing: _Thing, *, depth: int) -> Iterator[Question]:
+    yield Question(f"In which year was {thing.told} founded?", str(town.founded), thing.sources)
+    yield Question(f"Which river flows through {thing.told}?", town.river, thing.sources)
+    if depth:
+        mayor = _Thing(f"the mayor of {thing.told}", (*thing.sources, f"p{town.mayor}"))
+        yield Question(f"Who was mayor of {thing.told}?", world.people[town.mayor].name, thing.sources)
+        yield from _of_person(world, world.people[town.mayor], mayor, depth=depth - 1)
+
+
+def _of_person(world: World, person: Person, thing: _Thing, *, depth: int) -> Iterator[Question]:
+    yield Question(f"In which year was {thing.told} born?", str(person.born), thing.sources)
+    yield Question(f"What was the profession of {thing.told}?", person.trade, thing.sources)
+    yield Question(f"In which town was {thing.told} born?", world.towns[person.town].name, thing.sources)
+    if depth:
+        town = _Thing(f"the birthplace of {thing.told}", (*thing.sources, f"t{person.town}"))
+        yield from _of_town(world, world.towns[person.town], town, depth=depth - 1)
+
+
+def _of_house(world: World, house: House, thing: _Thing, *, depth: int) -> Iterator[Question]:
+    yield Question(f"In which year was {thing.told} founded?", str(house.founded), thing.sources)
+    yield Question(f"Who founded {thing.told}?", world.people[house.founder].name, thing.sources)
+    yield Question(f"In which town is the seat of {thing.told}?", world.towns[house.town].name, thing.sources)
+    founder = _Thing(f"the founder of {thing.told}", (*thing.sources, f"p{house.founder}"))
+    yield from _of_person(world, world.people[house.founder], founder, depth=depth - 1)
+    seat = _Thing(f"the town that is the seat of {thing.told}", (*thing.sources, f"t{house.town}"))
+    yield from _of_town(world, world.towns[house.town], seat, depth=depth - 1)
+
+
+def _of_work(world: World, work: Work, thing: _Thing) -> Iterator[Question]:
+    yield Question(f"In which year was {thing.told} finished?", str(work.year), thing.sources)
+    yield Question(f"Who made {thing.told}?", world.people[work.maker].name, thing.sources)
+    maker = _Thing(f"the maker of {thing.told}", (*thing.sources, f"p{work.maker}"))
+    yield from _of_person(world, world.people[work.maker], maker, depth=1)
+    house = _Thing(f"the house that keeps {thing.told}", (*thing.sources, f"h{work.house}"))
+    yield from _of_house(world, world.houses[work.house], house, depth=1)
+
+
+def _of_festival(world: World, festival: Festival, thing: _Thing) -> Iterator[Question]:
+    yield Question(f"In which year did {thing.told} begin?", str(festival.began), thing.sources)
+    yield Question(f"In which month does {thing.told} take place?", festival.month, thing.sources)
+    founder = _Thing(f"the founder of {thing.told}", (*thing.sources, f"p{festival.founder}"))
+    yield from _of_person(world, world.people[festival.founder], founder, depth=1)
+    town = _Thing(f"the town of {thing.told}", (*thing.sources, f"t{festival.town}"))
+    yield from _of_town(world, world.towns[festival.town], town, depth=1)
+
+
 _HOW = (
     "Find out with the tools, which search the encyclopaedia of the Lantern Isles. End with two lines: Answer: "
     "followed "
@@ -17,7 +104,7 @@ _HOW = (
 
 
 def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
-    question = dice.choice(list_questions()[_LEVEL[difficulty]])
+    question = dice.choice(list_questions()[LEVELS[difficulty]])
     return {
         "responses_create_params": ask(f"{question.text}\n\n{_HOW}"),
         "expected_answer": question.answer,
@@ -26,7 +113,7 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
 
 
 def _solve(seen: Seen) -> Move:
-    """Searches for each entry by its title, opens it, and goes on to the next."""
+    """Search for each entry by its title, open it, and continue with the next."""
     sources = seen.row["expected_sources"]
     if seen.turn < 2 * len(sources):
         place = sources[seen.turn // 2]
@@ -41,7 +128,7 @@ def _answer(answer: str, sources: list[str]) -> Move:
 
 
 def _guess(seen: Seen) -> Move:
-    """Searches for the question, opens what comes first, and answers with a word of it."""
+    """Search for the question, open the first hit, and answer with a random word from it."""
     if seen.turn == 0:
         return Move(calls=[Call("search", {"query": seen.prompt.split("\n")[0], "limit": 1})])
     title = write_documents().get(seen.outputs[0].split('"id":"')[-1].split('"')[0])

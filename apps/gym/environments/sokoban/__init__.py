@@ -1,1 +1,1 @@
-"""Push every box onto a goal."""
+"""Sokoban: push every box onto a goal."""

@@ -1,4 +1,4 @@
-"""The board of Sokoban and its rules: `#` wall, `@` player, `$` box, `.` goal, `*` and `+` box and player on a goal."""
+"""The board and rules of Sokoban: `#` wall, `@` player, `$` box, `.` goal, `*` and `+` box and player on a goal."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _MOST_CELLS = 900
 
 
 class BadBoard(ValueError):
-    """The rows are no board."""
+    """Raised when the rows are not a valid board."""
 
 
 class State(NamedTuple):
@@ -19,7 +19,7 @@ class State(NamedTuple):
 
 
 class Board(NamedTuple):
-    """What never changes."""
+    """The fixed part of a game."""
 
     height: int
     width: int
@@ -27,7 +27,7 @@ class Board(NamedTuple):
     goals: frozenset[Cell]
 
     def move(self, state: State, name: str) -> State:
-        """The same state where a wall, or a box that cannot be pushed, is in the way."""
+        """Return the next state, or the same one if a wall or an immovable box is in the way."""
         down, right = MOVES[name]
         ahead = (state.player[0] + down, state.player[1] + right)
         if ahead in self.walls:
@@ -57,7 +57,7 @@ class Board(NamedTuple):
 
 
 def read_board(rows: object) -> tuple[Board, State]:
-    """Raises BadBoard. What is beyond the rows is wall."""
+    """Read a board and its state. Cells outside the rows are walls. Raises BadBoard."""
     if not isinstance(rows, list) or not rows or not all(isinstance(row, str) for row in rows):
         raise BadBoard("a board is a list of rows of text")
     width = max(map(len, rows))

@@ -1,1 +1,1 @@
-"""A text and a JSON schema: the reply is the object that the text tells."""
+"""A text and a JSON schema: the reply is the object that the text describes."""

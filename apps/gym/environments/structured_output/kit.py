@@ -1,17 +1,28 @@
-"""What comes with structured output: who knows the object, who makes one up that fits the schema, and cases."""
+"""Tasks, players and cases of structured output: a player that knows the object, and one that makes one up."""
 
 import random
 from typing import Any
 
 import orjson
 
-from apps.gym.environments.structured_output.tasks import make_task
-from apps.gym.environments.task_generation import Case, Kit, Move, Seen, ask, say
-from apps.gym.traces.items import dump_json
+from apps.gym.environments.structured_output.texts import ASIDES, MAKERS
+from apps.gym.environments.task_generation import LEVELS, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.traces.items import TaskRow, dump_json
 
 
-def _solve(seen: Seen) -> Move:
-    return Move(text=dump_json(seen.row["expected_output"]))
+def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
+    level = LEVELS[difficulty]
+    text = dice.choice(MAKERS)(dice, level)
+    sentences = list(text.sentences)
+    for aside in dice.sample(ASIDES, level - 1):
+        sentences.insert(dice.randint(1, len(sentences)), aside)
+    told = " ".join(sentences)
+    schema = dump_json(text.schema)
+    prompt = (
+        f"{told}\n\nWrite what this text tells as JSON that fits the following schema, copying names as they stand in "
+        f"the text. Reply with the JSON alone.\n\n{schema}"
+    )
+    return {"responses_create_params": ask(prompt), "schema_str": schema, "expected_output": text.value}
 
 
 def _guess(seen: Seen) -> Move:
@@ -51,4 +62,9 @@ def _cases() -> list[Case]:
     ]
 
 
-KIT = Kit(make_task=make_task, solve=_solve, guess=_guess, cases=_cases)
+KIT = Kit(
+    make_task=make_task,
+    solve=lambda seen: Move(text=dump_json(seen.row["expected_output"])),
+    guess=_guess,
+    cases=_cases,
+)

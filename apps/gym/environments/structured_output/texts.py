@@ -1,4 +1,4 @@
-"""Kinds of short texts, each with the schema of what it tells and the object that it does."""
+"""Kinds of short texts, each with a schema and the object that the text describes."""
 
 import itertools
 import random
@@ -48,7 +48,7 @@ def _name(dice: random.Random) -> str:
 
 
 def _date(dice: random.Random, *, earliest: int = 2019) -> tuple[str, str]:
-    """As the text has it, and as the object does."""
+    """Return a date as written in the text and as written in the object."""
     year, month, day = earliest + dice.randint(0, 12), dice.randint(1, 12), dice.randint(1, 28)
     return f"{day} {MONTHS[month - 1]} {year}", f"{year}-{month:02}-{day:02}"
 
@@ -210,4 +210,4 @@ ASIDES = (
     "Our colleagues in Vienna know about it.",
     "Whoever reads this late should call extension 371.",
 )
-"""Sentences that tell nothing the schema asks for."""
+"""Sentences without information that the schema asks for."""

@@ -1,14 +1,85 @@
-"""Text to SQL: two tools that read a small database; the reply's query must give what the row's own query gives."""
+"""Text to SQL: two tools read a small database; the reply's query must return the rows of the row's own query."""
 
+import re
+from collections import Counter
 from typing import Any, ClassVar
 
-from apps.gym.environments.protocol import ToolRefused, unknown_tool
+from apps.gym.code_blocks import find_block
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, unknown_tool
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.environments.text_to_sql.execution_match import match_queries
-from apps.gym.environments.text_to_sql.query_guard import QueryRefused, run_query
+from apps.gym.environments.text_to_sql.query_guard import QueryRefused, Table, Value, run_query
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
+from apps.gym.traces.items import TaskRow, Tool, dump_json, last_message
+from apps.gym.verifiers.answer_extraction import excerpt
+
+HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
+"""Seeds of databases that no tool shows.
+
+They expose a reply that copies the rows it saw, or that is right by chance.
+"""
+_MOST_ROWS = 2_000
+_SQL = frozenset({"sql", "sqlite", "sqlite3"})
+
+
+def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) -> Reward:
+    """Return 1.0 if the rows are the same on all databases. Raises VerifierError if the row's own query fails."""
+    query = find_query(response)
+    if query is None:
+        return _reward(0.0, 0.0, 0.0, "there is no query in the reply", query)
+    matches = []
+    for number in (seed, *HIDDEN):
+        database = build_database(name, number)
+        try:
+            wanted = run_query(database, str(row.get("sql")), most_rows=_MOST_ROWS)
+        except QueryRefused as problem:
+            raise VerifierError(f"the task row's own query cannot be run: {problem}").lasting() from None
+        try:
+            given = run_query(database, query, most_rows=_MOST_ROWS)
+        except QueryRefused as problem:
+            return _reward(0.0, 0.0, 0.0, f"the query cannot be run: {problem}", query)
+        matches.append(same_rows(wanted, given, ordered=row.get("ordered") is True))
+    shown, *hidden = matches
+    some = "the" if shown else "not the"
+    told = f"{some} rows of the database shown, and those of {sum(hidden)} of {len(hidden)} others"
+    return _reward(1.0, float(shown), sum(hidden) / len(hidden), told, query)
+
+
+def find_query(response: dict[str, Any]) -> str | None:
+    """Return the query of the last message, or None.
+
+    It is the last SQL block, else the last block without a language, else the whole message if it is a query.
+    """
+    text = last_message(response.get("output") or []).strip()
+    block = find_block([text], _SQL)
+    if block is not None:
+        return block.strip()
+    return text if re.match(r"(?:select|with)\b", text, re.IGNORECASE) else None
+
+
+def same_rows(wanted: Table, given: Table, *, ordered: bool) -> bool:
+    """Compare rows.
+
+    Columns are matched by position, not name; the order of rows counts only if the question asks for one.
+    """
+    if wanted.cut != given.cut:
+        return False
+    one, other = list(map(_key, wanted.rows)), list(map(_key, given.rows))
+    return one == other if ordered else Counter(one) == Counter(other)
+
+
+def _key(row: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(round(value, 6) if isinstance(value, float) else value for value in row)
+
+
+def _reward(runs: float, shown: float, hidden: float, told: str, query: str | None) -> Reward:
+    return Reward(
+        value=float(shown == hidden == 1.0),
+        components={"runs": runs, "shown": shown, "hidden": hidden},
+        explanation=told,
+        details={"query": None if query is None else excerpt(query)},
+    )
+
 
 TOOLS: list[Tool] = [
     {
@@ -34,27 +105,21 @@ TOOLS: list[Tool] = [
 _MOST_SHOWN = 50
 
 
-class TextToSql:
-    """Keeps nothing of an attempt: each query has a fresh copy of the database."""
+class TextToSql(BuiltinEnvironment):
+    """A stateless environment: each query runs on a fresh copy of the database."""
 
     name: ClassVar[str] = "text_to_sql"
     description: ClassVar[str] = (
-        "Tools list_tables and run_query over a small SQLite database. The query in the reply's last fence must "
-        "give the "
-        "rows of the row's own query, on this database and on others of the same tables."
+        "Tools list_tables and run_query over a small SQLite database. The query in the last code block must "
+        "return the same rows as the row's query, on this database and on others with the same tables."
     )
     tools: ClassVar[list[Tool]] = TOOLS
     needs: ClassVar[frozenset[str]] = frozenset({"database", "database_seed", "sql"})
     quick: ClassVar[bool] = False
-    asks_judge: ClassVar[bool] = False
-
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
         if name == "list_tables":
-            return dump_json({"tables": self._schema()})
+            return dump_json({"tables": DATABASES[self._place()[0]].schema.strip()})
         if name != "run_query":
             raise unknown_tool(name, self.tools)
         sql = arguments.get("sql")
@@ -66,14 +131,8 @@ class TextToSql:
             raise ToolRefused("sql_error", str(refusal)) from None
         return dump_json({"columns": table.columns, "rows": table.rows, "more_rows": table.cut})
 
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
     def verify(self, response: dict[str, Any]) -> Reward:
         return match_queries(self.row, response, *self._place())
-
-    def _schema(self) -> str:
-        return DATABASES[self._place()[0]].schema.strip()
 
     def _place(self) -> tuple[str, int]:
         name, seed = self.row.get("database"), self.row.get("database_seed")

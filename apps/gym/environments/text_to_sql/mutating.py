@@ -1,7 +1,7 @@
-"""Wrong queries that lie close to a right one: a comparison turned, a condition dropped, an order or a number changed.
+"""Derive wrong queries from a correct one: change a comparison, a condition, an order or a number.
 
-A task is worth something only where its databases tell the right query from each of these. They are made of the words
-of the query alone, so they are good for the queries of `databases`, not for any SQL.
+A task is useful only if its databases distinguish the correct query from each of these. Mutants are made from the words
+of the query alone, so this works for the queries of `databases`, not for any SQL.
 """
 
 import re
@@ -33,7 +33,7 @@ _PERIOD = re.compile(r"(\S+) LIKE '([\d-]+)-%'")
 
 
 def list_mutants(query: str) -> list[str]:
-    """Each once, the query itself not among them."""
+    """Return each mutant once, without the query itself."""
     words = _WORD.findall(query)
     right = " ".join(words)
     made = [*_bend_periods(right), *_bend_numbers(right), *_turn(words), *_drop_conditions(words), *_unsort(words)]
@@ -44,7 +44,7 @@ def _turn(words: list[str]) -> Iterator[str]:
     for at, word in enumerate(words):
         others = _TURNED.get(word, ())
         if words[at + 1 : at + 4] == ["(", "SELECT", "AVG"]:
-            # No row lies exactly on an average.
+            # No row equals an average exactly.
             others = others[1:]
         for other in others:
             yield _put(words, at, at + 1, other)
@@ -57,12 +57,11 @@ def _bend_numbers(text: str) -> Iterator[str]:
 
 
 def _bend_periods(text: str) -> Iterator[str]:
-    """The first or last day of a stretch left out, or one of its ends."""
+    """Leave out the first or last day of a period, or one of its bounds."""
     for found in _BETWEEN.finditer(text):
         column, first, last = found.groups()
-        for other in (f"> {first} AND {column} <= {last}", f">= {first} AND {column} < {last}"):
-            yield f"{text[: found.start()]}{column} {other}{text[found.end() :]}"
-        for other in (f">= {first}", f"<= {last}"):
+        narrower = (f"> {first} AND {column} <= {last}", f">= {first} AND {column} < {last}")
+        for other in (*narrower, f">= {first}", f"<= {last}"):
             yield f"{text[: found.start()]}{column} {other}{text[found.end() :]}"
     for found in _PERIOD.finditer(text):
         column, period = found.groups()
@@ -71,7 +70,7 @@ def _bend_periods(text: str) -> Iterator[str]:
 
 
 def _drop_conditions(words: list[str]) -> Iterator[str]:
-    """Each of the conditions of a WHERE, a HAVING or an ON with several; each side of an OR."""
+    """Drop each condition of a WHERE, HAVING or ON with several conditions, and each side of an OR."""
     for at, word in enumerate(words):
         if word in _CLAUSES:
             end = _end(words, at + 1)
@@ -88,7 +87,7 @@ def _drop_conditions(words: list[str]) -> Iterator[str]:
 
 
 def _unsort(words: list[str]) -> Iterator[str]:
-    """An order dropped, a tie broken otherwise. Ids in rising order are what rows come in by themselves."""
+    """Drop an order, or break ties differently. Ascending ids are the natural order of rows."""
     for at, word in enumerate(words[:-1]):
         if (word, words[at + 1]) != ("ORDER", "BY"):
             continue
@@ -104,7 +103,7 @@ def _unsort(words: list[str]) -> Iterator[str]:
 
 
 def _end(words: list[str], at: int) -> int:
-    """Where what stands at this place ends: before the next clause, or where its brackets close."""
+    """Return the end of the clause at this position: the next clause or the closing bracket."""
     depth = 0
     for place in range(at, len(words)):
         if depth == 0 and words[place] in _ENDS:
@@ -114,7 +113,7 @@ def _end(words: list[str], at: int) -> int:
 
 
 def _split(words: list[str], at: int, end: int, *, by: str = "AND") -> list[tuple[int, int]]:
-    """The parts between two places, from and to; the AND of a BETWEEN parts nothing."""
+    """Return the parts between two positions as ranges. The AND of a BETWEEN does not separate parts."""
     depth, parts, begin, between = 0, [], at, False
     for place in range(at, end):
         word = words[place]

@@ -1,7 +1,7 @@
-"""Run a query that nobody trusts: it may read this one database, for so many steps, and give so many rows.
+"""Run an untrusted query: read-only on one database, with limits on steps and rows.
 
-SQLite runs inside the process, so everything is bounded by SQLite itself: what it may do by an authorizer, how long by
-a count of its steps, which is the same on every machine, and how much by the lengths of values and rows.
+SQLite runs inside the process, so SQLite itself enforces every limit. An authorizer limits the operations, a step count
+(equal on every machine) limits the time, and length limits of values and rows limit the memory.
 """
 
 import re
@@ -18,9 +18,9 @@ LONGEST_QUERY = 5_000
 _STEPS = 1_000_000
 _STEPS_PER_LOOK = 1_000
 _SECONDS = 10.0
-"""For a machine that is much too busy: an honest query takes milliseconds."""
+"""Time limit for a heavily loaded machine. An honest query takes milliseconds."""
 _LIMITS = {
-    # Sorting so many rows of so much is what a query can hold in memory at most: about 170 MB.
+    # Sorting the maximum number of rows of this length bounds the memory of a query to about 170 MB.
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: LONGEST_QUERY,
     sqlite3.SQLITE_LIMIT_COLUMN: 60,
@@ -41,20 +41,20 @@ _USUAL = (
     "total trim typeof upper"
 )
 _FUNCTIONS = frozenset(_USUAL.split())
-"""Nothing random, nothing that makes bytes of any length, nothing that loads or tells about the process."""
+"""No functions that are random, make values of any length, load code, or reveal anything about the process."""
 _OF_TIME = ("date", "datetime", "julianday", "strftime", "time")
 _NOT_PURE = frozenset({"now", "subsec", "subsecond", "localtime", "utc"})
-"""What asks the clock or the place of this machine: the same query would not always give the same rows."""
+"""Modifiers that use this machine's clock or time zone: the same query would not always return the same rows."""
 _EXPLAINS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
 _MAY = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 
 
 class QueryRefused(Exception):
-    """The query cannot be run, or took too much; the message is for who wrote it."""
+    """Raised when a query cannot be run or exceeded a limit. The message is for its author."""
 
 
 class Table(NamedTuple):
-    """`cut` says that there were more rows."""
+    """The result of a query. `cut` is True if there were more rows."""
 
     columns: list[str]
     rows: list[tuple[Value, ...]]
@@ -62,7 +62,7 @@ class Table(NamedTuple):
 
 
 def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
-    """Raises QueryRefused. `database` is a serialised one; nothing is kept of it."""
+    """Run a query on a serialised database, which is not changed. Raises QueryRefused."""
     if len(query) > LONGEST_QUERY:
         raise QueryRefused(f"the query has {len(query):,} characters; at most {LONGEST_QUERY:,} are read")
     if _EXPLAINS.match(query):
@@ -86,7 +86,7 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
 
 
 class _Watch:
-    """Counts the steps of one query."""
+    """Count the steps of one query."""
 
     def __init__(self) -> None:
         self.told = ""
@@ -116,7 +116,7 @@ def _guard(connection: sqlite3.Connection, clockless: sqlite3.Connection) -> _Wa
 
 
 def _without_clock(name: str, clockless: sqlite3.Connection, watch: _Watch) -> Callable[..., Value]:
-    """SQLite's own function, which another connection runs, for times that are given."""
+    """Return SQLite's own time function, run on another connection, restricted to given times."""
 
     def run(*given: Value) -> Value:
         words = {value.lower() for value in given if isinstance(value, str)}

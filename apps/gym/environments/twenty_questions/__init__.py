@@ -1,1 +1,1 @@
-"""Find out what a scripted user is thinking of, by questions that are answered yes or no."""
+"""Find out by yes-or-no questions what a scripted user is thinking of."""

@@ -1,15 +1,42 @@
-"""What comes with twenty questions: what is thought of, who asks well, who asks anything, and cases."""
+"""Tasks, players and cases of twenty questions: secrets, a good and a random questioner."""
 
 import random
 
 from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen, ask, say
-from apps.gym.environments.twenty_questions.question_choice import best_question, keep, questions_needed
 from apps.gym.environments.twenty_questions.things import PROPERTIES, THINGS
 from apps.gym.traces.items import TaskRow, item_type, text_of
 
+
+def best_question(possible: list[str]) -> str | None:
+    """Return the property that splits the candidates most evenly, or None if no question distinguishes them."""
+
+    def evenness(name: str) -> int:
+        have = sum(name in THINGS[thing] for thing in possible)
+        return min(have, len(possible) - have)
+
+    best = max(PROPERTIES, key=evenness)
+    return best if evenness(best) else None
+
+
+def questions_needed(secret: str, candidates: list[str]) -> int | None:
+    """Return the number of questions that identify the secret, or None if another candidate has the same properties."""
+    possible, count = list(candidates), 0
+    while len(possible) > 1:
+        asked = best_question(possible)
+        if asked is None:
+            return None
+        possible = keep(possible, asked, asked in THINGS[secret])
+        count += 1
+    return count
+
+
+def keep(possible: list[str], asked: str, yes: bool) -> list[str]:
+    return [thing for thing in possible if (asked in THINGS[thing]) == yes]
+
+
 _CANDIDATES: dict[Difficulty, int] = {"easy": 24, "medium": 48, "hard": 96}
 _SPARE: dict[Difficulty, int] = {"easy": 13, "medium": 6, "hard": 3}
-"""Questions more than asking well takes, up to twenty in all."""
+"""Questions beyond the number needed, up to twenty in all."""
 
 
 def _prompt(candidates: list[str], most: int) -> str:
@@ -38,7 +65,7 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
 
 
 def _solve(seen: Seen) -> Move:
-    """By the answers alone: never looks at the secret."""
+    """Solve from the answers alone, without looking at the secret."""
     possible: list[str] = seen.row["candidates"]
     answers = [text_of(item) for item in seen.items if item_type(item) == "message" and item.get("role") == "user"]
     for answer in answers[1:]:

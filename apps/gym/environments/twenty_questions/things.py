@@ -1,4 +1,4 @@
-"""What may be thought of, and what is true of each: the scripted user answers by this table alone."""
+"""Possible secrets and their properties. The scripted user answers only from this table."""
 
 PROPERTIES: dict[str, tuple[str, str]] = {
     "animal": ("Is it an animal?", r"animals?|creature"),
@@ -37,7 +37,7 @@ PROPERTIES: dict[str, tuple[str, str]] = {
     "holds": ("Does it hold liquids?", r"liquids?|drinks?"),
     "cold": ("Is it cold?", r"cold|icy"),
 }
-"""A question that is understood for each, and the words by which it is."""
+"""For each property, a question that the user understands, and the words that identify it."""
 
 _TABLE = """
 cat: animal mammal fur legs pet

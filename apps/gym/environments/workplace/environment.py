@@ -1,32 +1,76 @@
-"""Workplace: twenty tools over four small databases, which must in the end be as the request wants them."""
+"""Workplace: twenty tools over four small tables, whose final state must be as the request demands."""
 
-from typing import Any, ClassVar
+from collections import Counter
+from typing import Any, ClassVar, NamedTuple
 
-import orjson
-
-from apps.gym.environments.protocol import ToolRefused
-from apps.gym.environments.workplace.office import Office
-from apps.gym.environments.workplace.office_differences import compare
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused
+from apps.gym.environments.workplace.office import TABLES, Office, Record
 from apps.gym.environments.workplace.office_tools import TOOLS, use_tool
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, Tool, assistant_text, dump_json, function_calls
+from apps.gym.traces.items import TaskRow, Tool, answered_calls, assistant_text, dump_json
+from apps.gym.verifiers.text.exact_match import normalise
+
+_SETS = frozenset({"to", "attendees"})
+Changes = Counter[str]
 
 
-class Workplace:
+class Comparison(NamedTuple):
+    """Changes from the initial office: how many were wanted, made as wanted, and unwanted."""
+
+    wanted: int
+    made: int
+    unwanted: int
+
+    @property
+    def same(self) -> bool:
+        return self.wanted == self.made and not self.unwanted
+
+
+def compare(before: Office, expected: Office, given: Office) -> Comparison:
+    wanted, found = _changes(before, expected), _changes(before, given)
+    made = (wanted & found).total()
+    return Comparison(wanted.total(), made, found.total() - made)
+
+
+def _changes(before: Office, after: Office) -> Changes:
+    changes: Changes = Counter()
+    for table in TABLES:
+        old, new = before.tables[table], after.tables[table]
+        for id in old.keys() | new.keys():
+            one, other = old.get(id), new.get(id)
+            if one is other:
+                continue
+            if one is not None and other is not None and _key(one) != _key(other):
+                changes[f"{table} {id} {_key(other)}"] += 1
+            elif other is None:
+                changes[f"{table} {id} deleted"] += 1
+            elif one is None:
+                changes[f"{table} new {_key({**other, 'id': ''})}"] += 1
+    return changes
+
+
+def _key(record: Record) -> str:
+    """Return a record as comparable text: normalised texts, and people in any order."""
+    return dump_json(
+        {
+            name: sorted(value) if name in _SETS else normalise(value) if isinstance(value, str) else value
+            for name, value in sorted(record.items())
+        }
+    )
+
+
+class Workplace(BuiltinEnvironment):
     name: ClassVar[str] = "workplace"
     description: ClassVar[str] = (
-        "Twenty tools over e-mail, calendar, contacts and tasks. 1.0 when these are in the end as the row's "
-        "expected_calls would leave them, and nothing else has changed."
+        "Twenty tools for e-mail, calendar, contacts and tasks. Reward 1.0 if the final data is the same as after "
+        "the row's expected_calls."
     )
     tools: ClassVar[list[Tool]] = TOOLS
     needs: ClassVar[frozenset[str]] = frozenset({"databases", "expected_calls"})
-    quick: ClassVar[bool] = True
-    asks_judge: ClassVar[bool] = False
 
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
+    def __init__(self, row: TaskRow) -> None:
+        super().__init__(row)
         self._office: Office | None = None
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
@@ -34,11 +78,8 @@ class Workplace:
             self._office = Office(self.row)
         return dump_json(use_tool(self._office, name, arguments))
 
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
     def verify(self, response: dict[str, Any]) -> Reward:
-        """The calls are made again, as they stand in the response: no state is needed but the row."""
+        """Replay the calls of the response, so that only the row is needed."""
         output = list(response.get("output") or [])
         office, used = Office(self.row), set()
         for name, arguments in answered_calls(output):
@@ -48,7 +89,7 @@ class Workplace:
             except ToolRefused:
                 continue
         found = compare(Office(self.row), self._expect(), office)
-        # Nothing to do is only known to who has looked, and said.
+        # If nothing needs to change, the model must have read the data and written an answer.
         looked = not found.wanted and bool(used & set(self.row.get("must_read") or [])) and bool(assistant_text(output))
         value = float(found.same and (found.wanted > 0 or looked))
         part = found.made / found.wanted if found.wanted else float(looked)
@@ -70,17 +111,3 @@ class Workplace:
             told = "`expected_calls` must be a list of calls, or empty beside a `must_read`"
             raise VerifierError(f"the task row's {told}").lasting()
         return office
-
-
-def answered_calls(output: list[Item]) -> list[tuple[str, dict[str, Any]]]:
-    """In their order. One without an output was never made."""
-    answered = {item.get("call_id") for item in output if item.get("type") == "function_call_output"}
-    calls = []
-    for call in function_calls(output):
-        try:
-            arguments = orjson.loads(str(call.get("arguments") or "{}"))
-        except orjson.JSONDecodeError:
-            continue
-        if call.get("call_id") in answered and isinstance(arguments, dict):
-            calls.append((str(call.get("name")), arguments))
-    return calls

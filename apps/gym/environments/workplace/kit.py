@@ -1,22 +1,21 @@
-"""What comes with workplace: requests, who knows the calls, and cases."""
+"""Tasks, players and cases of workplace: requests, and a player that knows the calls."""
 
 import random
 from typing import Any
 
-from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import LEVELS, Call, Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.environments.workplace.requests import REQUESTS
 from apps.gym.environments.workplace.staffing import draw_office
 from apps.gym.traces.items import TaskRow
 
-_LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}
 _NOTHING_TO_DO = 0.2
-"""Of the requests that turn out to need nothing, so many are kept: seldom enough that doing nothing never pays."""
+"""Share of requests without changes that are kept: rare enough that doing nothing does not pay."""
 
 
 def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
     while True:
         office = draw_office(dice)
-        request = dice.choice(REQUESTS[_LEVEL[difficulty]])(dice, office)
+        request = dice.choice(REQUESTS[LEVELS[difficulty]])(dice, office)
         if request.calls or dice.random() < _NOTHING_TO_DO:
             prompt = (
                 f"You keep the office of {office['me']}, with tools for e-mail, calendar, contacts and tasks. Today is "

@@ -1,4 +1,4 @@
-"""The state of one attempt: four small tables, and everything that the tools can do to them."""
+"""The state of one attempt: four small tables, and the operations of the tools on them."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ Record = dict[str, Any]
 Table = dict[str, Record]
 
 TABLES: dict[str, str] = {"contacts": "c", "emails": "m", "events": "e", "tasks": "t"}
-"""Each with the letter that the ids of new records begin with."""
+"""Each table with the letter that begins the ids of new records."""
 FOLDERS = ("inbox", "archive", "sent")
 STATUSES = ("open", "done")
 PRIORITIES = ("low", "normal", "high")
@@ -22,11 +22,13 @@ _MOST_FOUND = 50
 
 
 class Office:
-    """A record is never changed, but replaced: offices of one row share those that nobody touched. No table grows
-    without a bound."""
+    """The tables of an attempt.
+
+    Records are replaced, never changed: offices of one row share unchanged records. No table grows without limit.
+    """
 
     def __init__(self, row: TaskRow) -> None:
-        """Raises EnvironmentFault for a row without such tables."""
+        """Raise EnvironmentFault for a row without these tables."""
         given = row.get("databases")
         if not isinstance(given, dict) or not all(_is_table(given.get(name)) for name in TABLES):
             told = f"must hold lists of records with an `id`: {', '.join(TABLES)}"
@@ -54,7 +56,7 @@ class Office:
     # ── e-mail ──
 
     def search_emails(self, query: str = "", sender: str = "", folder: str = "") -> list[Record]:
-        """Without their texts, the newest first."""
+        """Return e-mails without their bodies, newest first."""
         found = [
             {key: value for key, value in mail.items() if key != "body"}
             for mail in self._matching("emails", query, ("subject", "body"), most=_MOST_RECORDS)
@@ -66,15 +68,20 @@ class Office:
         return self._find("emails", id)
 
     def send_email(self, to: list[str], subject: str, body: str) -> Record:
-        return self._send(to, subject, body)
+        people = list(dict.fromkeys(_address(one) for one in to))
+        if not people:
+            raise ToolRefused("bad_arguments", "name at least one address in `to`")
+        return self._add(
+            "emails", sender=self.me, to=people, subject=subject, body=body, date=self.today, folder="sent"
+        )
 
     def reply_to_email(self, id: str, body: str) -> Record:
         mail = self._find("emails", id)
-        return self._send([mail["sender"]], f"Re: {mail['subject']}", body)
+        return self.send_email([mail["sender"]], f"Re: {mail['subject']}", body)
 
     def forward_email(self, id: str, to: list[str]) -> Record:
         mail = self._find("emails", id)
-        return self._send(to, f"Fwd: {mail['subject']}", mail["body"])
+        return self.send_email(to, f"Fwd: {mail['subject']}", mail["body"])
 
     def move_email(self, id: str, folder: str) -> Record:
         return self._change("emails", id, {"folder": folder})
@@ -125,7 +132,7 @@ class Office:
     def delete_task(self, id: str) -> Record:
         return self._remove("tasks", id)
 
-    # ── all of them ──
+    # ── all tables ──
 
     def _find(self, table: str, id: str) -> Record:
         record = self.tables[table].get(id)
@@ -134,7 +141,7 @@ class Office:
         return record
 
     def _matching(self, table: str, query: str, fields: tuple[str, ...], *, most: int = _MOST_FOUND) -> list[Record]:
-        """Those that have every word of the query somewhere in these fields."""
+        """Return records with every word of the query in these fields."""
         words = query.lower().split()
         records = self.tables[table].values()
         texts = ((record, " ".join(str(record[field]) for field in fields).lower()) for record in records)
@@ -144,7 +151,7 @@ class Office:
         records = self.tables[table]
         if len(records) >= _MOST_RECORDS:
             raise ToolRefused("too_many", f"there are {_MOST_RECORDS} {table}, and no room for more")
-        # By content and not by number: calls of one turn may come in any order, and their ids must not depend on it.
+        # Ids depend on content, not on order, because calls of one turn may run in any order.
         mark = crc32(dump_json(fields).encode())
         while (id := f"{TABLES[table]}-{mark:08x}") in records:
             mark = (mark + 1) & 0xFFFFFFFF
@@ -162,14 +169,6 @@ class Office:
         record = self._find(table, id)
         del self.tables[table][id]
         return {"deleted": record["id"]}
-
-    def _send(self, to: list[str], subject: str, body: str) -> Record:
-        people = list(dict.fromkeys(_address(one) for one in to))
-        if not people:
-            raise ToolRefused("bad_arguments", "name at least one address in `to`")
-        return self._add(
-            "emails", sender=self.me, to=people, subject=subject, body=body, date=self.today, folder="sent"
-        )
 
 
 def _address(given: str) -> str:

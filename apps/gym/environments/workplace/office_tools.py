@@ -1,4 +1,4 @@
-"""The twenty tools with the schemas of their arguments, and the one way in which they are called."""
+"""The twenty tools with the schemas of their arguments, and the function that calls them."""
 
 import re
 from typing import Any
@@ -37,7 +37,7 @@ def _tool(name: str, description: str, needed: dict[str, Schema], optional: dict
         "required": list(needed),
         "additionalProperties": False,
     }
-    # Strict ones have no optional arguments.
+    # Strict tools have no optional arguments.
     told = {"type": "function", "name": name, "description": description, "parameters": parameters}
     return {**told, "strict": not optional}
 
@@ -139,11 +139,11 @@ TOOLS: list[Tool] = [
 ]
 _BY_NAME = {tool["name"]: tool for tool in TOOLS}
 READING = frozenset({"search_contacts", "search_emails", "read_email", "list_events", "list_tasks"})
-"""Those that change nothing."""
+"""Read-only tools."""
 
 
 def use_tool(office: Office, name: str, arguments: dict[str, Any]) -> Record | list[Record]:
-    """What the tool gives. Raises ToolRefused, and then nothing has changed."""
+    """Return the result of a tool. Raises ToolRefused, and then nothing has changed."""
     if name not in _BY_NAME:
         raise unknown_tool(name, TOOLS)
     schema = _BY_NAME[name]["parameters"]

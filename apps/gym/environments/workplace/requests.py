@@ -1,4 +1,4 @@
-"""What people ask for, with the calls that do it: requests of one change, of some, and of as many as it takes."""
+"""Requests with the calls that carry them out: one change, a few, or as many as needed."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ CHORES = ("Book the room", "Write the minutes", "Call the printer", "Buy stamps"
 
 
 class Request(NamedTuple):
-    """`must_read` names the tools of which one must be used where there turns out to be nothing to do."""
+    """A request. If nothing needs to change, one of the tools in `must_read` must be used."""
 
     text: str
     calls: list[Call]
@@ -59,7 +59,7 @@ def _name_of(office: Databases, email: str) -> str:
 
 
 def _two(dice: random.Random, office: Databases, *, but: str = "") -> tuple[Record, Record]:
-    """Neither of them who has that address."""
+    """Return two contacts other than the one with that address."""
     one, other = dice.sample([contact for contact in office["contacts"] if contact["email"] != but], 2)
     return one, other
 
@@ -76,7 +76,7 @@ def _send(dice: random.Random, office: Databases) -> Request:
 
 
 def _phone(dice: random.Random, office: Databases) -> Request:
-    # No number of the office begins with 556.
+    # No other number of the office begins with 556.
     person, phone = dice.choice(office["contacts"]), f"556-{dice.randint(1000, 9999)}"
     return Request(
         f"{person['name']} has a new phone number, {phone}. Put it into the contacts.",
@@ -173,7 +173,7 @@ def _tidy_inbox(dice: random.Random, office: Databases) -> Request:
     )
 
 
-# ── as many as it takes ──
+# ── as many as needed ──
 
 
 def _invite_department(dice: random.Random, office: Databases) -> Request:

@@ -1,4 +1,4 @@
-"""Draw the office of a task: people, their e-mails, a calendar and tasks, with titles that are all different."""
+"""Draw the office of a task: people, their e-mails, a calendar and tasks, all with different titles."""
 
 import random
 from datetime import date, timedelta
@@ -50,7 +50,7 @@ def draw_office(dice: random.Random) -> Databases:
 
 
 def _draw_emails(dice: random.Random, today: date, people: list[str]) -> list[dict[str, Any]]:
-    subjects = dice.sample([f"{word} for {what}" for word in _SUBJECTS.split() for what in _topics()], 14)
+    subjects = dice.sample([f"{word} for {what}" for word in _SUBJECTS.split() for what in _TOPICS], 14)
     days = sorted(dice.sample(range(1, 40), 14), reverse=True)
     return [
         {
@@ -66,8 +66,7 @@ def _draw_emails(dice: random.Random, today: date, people: list[str]) -> list[di
     ]
 
 
-def _topics() -> tuple[str, ...]:
-    return ("spring", "the fair", "Oslo", "the board", "next year", "the website", "suppliers", "the move", "the press")
+_TOPICS = ("spring", "the fair", "Oslo", "the board", "next year", "the website", "suppliers", "the move", "the press")
 
 
 def _draw_events(dice: random.Random, today: date, people: list[str]) -> list[dict[str, Any]]:

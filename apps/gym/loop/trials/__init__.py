@@ -1,1 +1,1 @@
-"""Attempts without a model: players in its part, and cases whose reward is known."""
+"""Attempts without a model: scripted players, and cases with known rewards."""

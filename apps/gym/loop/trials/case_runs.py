@@ -1,4 +1,4 @@
-"""Whether an environment's verifier does what it should: cases with known rewards, run as attempts."""
+"""Test an environment's verifier: run cases with known rewards as attempts."""
 
 import time
 
@@ -8,7 +8,7 @@ from apps.gym.environments.task_generation import Call, Case, Kit, Move, generat
 from apps.gym.errors import GymError
 from apps.gym.loop.trials.players import echo_prompt, play_attempt, reward_of, stay_silent
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.written.operator_errors import tell
+from apps.gym.written.environment import tell
 
 FULL = 1.0
 _TOLERANCE = 1e-9
@@ -16,7 +16,7 @@ _TIMES = 3
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`rewards` of each time that the case was run; `problem` says what is not as it should be, or nothing."""
+    """The result of a case: the `rewards` of each run, and a `problem`, empty if it passed."""
 
     case: Case
     rewards: list[float | None]
@@ -29,7 +29,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_cases(kit: Kit) -> list[Case]:
-    """Those that every kit has by itself, then its own."""
+    """Return the default cases of every kit, then its own."""
     row = next(generate_tasks(kit, count=1, difficulty="easy"))
     unknown = Move(calls=[Call("no_such_tool", {"a": 1})])
     broken = Move(calls=[Call("no_such_tool", "{not JSON")])
@@ -37,14 +37,14 @@ def list_cases(kit: Kit) -> list[Case]:
         Case(name="solved", kind="full reward", row=row, play=kit.solve, reward=FULL),
         Case(name="silence", kind="zero reward", row=row, play=stay_silent, reward=0.0),
         Case(name="the prompt as the answer", kind="zero reward", row=row, play=echo_prompt, reward=0.0),
-        Case(name="calls that are none", kind="malformed", row=row, play=say(unknown, broken, "\\boxed{"), reward=0.0),
+        Case(name="invalid tool calls", kind="malformed", row=row, play=say(unknown, broken, "\\boxed{"), reward=0.0),
         Case(name="the same attempt again", kind="determinism", row=row, play=kit.solve),
     ]
     return [*made, *kit.cases()]
 
 
 async def check_cases(server: ResourceServer, kit: Kit) -> list[CaseResult]:
-    """Every case, run against this server: in process, or over HTTP."""
+    """Run every case against this server, in process or over HTTP."""
     return await check_each(server, list_cases(kit), max_steps=kit.max_steps)
 
 
@@ -65,7 +65,7 @@ async def _check(server: ResourceServer, case: Case, max_steps: int) -> CaseResu
     except GymError as error:
         problem = f"{error.kind}: {error}"
     except (Exception, SystemExit, KeyboardInterrupt) as bug:
-        # The player of a case is its environment's own code.
+        # A case's player is the environment's own code and may raise anything.
         problem = tell(bug)
     return CaseResult(
         case=case,
@@ -77,10 +77,10 @@ async def _check(server: ResourceServer, case: Case, max_steps: int) -> CaseResu
 
 def _find_problem(case: Case, rewards: list[float | None], traces: int) -> str:
     if traces > 1:
-        return f"the same attempt went {traces} different ways"
+        return f"the same attempt gave {traces} different traces"
     (reward,) = set(rewards)
     if reward is None:
         return "no reward"
     if case.reward is not None and abs(reward - case.reward) > _TOLERANCE:
-        return f"the reward is {reward:g}, and should be {case.reward:g}"
+        return f"the reward is {reward:g}, expected {case.reward:g}"
     return ""

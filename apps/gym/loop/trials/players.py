@@ -1,4 +1,4 @@
-"""Attempts without a model: a player in the policy model's part, and players who know nothing."""
+"""Attempts without a model: a player replaces the policy model. Includes players that know nothing."""
 
 import string
 from random import Random
@@ -13,11 +13,11 @@ from apps.gym.wires.protocol import Ask, Reply
 
 _WORDS = 8
 _TURNS = 4
-"""Replies with calls that the random player makes before it answers."""
+"""Maximum replies with calls that the random player makes before it answers."""
 
 
 class PlayedPolicy:
-    """One attempt's policy model, which is a player."""
+    """A player as the policy model of one attempt."""
 
     def __init__(self, row: TaskRow, player: Player, *, seed: int = 0) -> None:
         self._row = row
@@ -43,7 +43,7 @@ def _call(call: Call, call_id: str) -> Item:
 async def play_attempt(
     server: ResourceServer, row: TaskRow, player: Player, *, seed: int = 0, max_steps: int = MAX_STEPS
 ) -> list[TraceUnion]:
-    """All events of one attempt, in which no time passes. Raises a GymError as an attempt does."""
+    """Return all events of one attempt, run with a stopped clock. Raises a GymError like an attempt."""
     attempt = Attempt(
         row=row,
         server=server,
@@ -59,7 +59,7 @@ def reward_of(events: list[TraceUnion]) -> float | None:
     return next((event.reward for event in events if isinstance(event, Verification)), None)
 
 
-# ── players who know nothing: an environment that rewards them can be had without solving a task ──
+# ── players that know nothing: an environment that rewards them can be exploited without solving a task ──
 
 
 def stay_silent(seen: Seen) -> Move:
@@ -71,7 +71,7 @@ def echo_prompt(seen: Seen) -> Move:
 
 
 def play_at_random(seen: Seen) -> Move:
-    """Some calls with arguments that fit their schema, then an answer: a number, a letter, or words of the prompt."""
+    """Make some calls with valid arguments, then answer with a number, a letter, or words of the prompt."""
     dice = seen.dice
     if seen.tools and seen.turn < _TURNS and dice.random() < 0.7:
         tool = dice.choice(seen.tools)

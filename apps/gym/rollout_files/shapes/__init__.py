@@ -1,1 +1,1 @@
-"""The shapes in which others store rollouts, read as NeMo Gym rows: results of `verifiers`, and chat logs."""
+"""Other formats of stored rollouts, converted to NeMo Gym rows: results of `verifiers`, and chat logs."""

@@ -1,1 +1,1 @@
-"""What task files come as: packed or not, JSONL, a JSON array, CSV, TSV or Parquet; read in constant memory."""
+"""Read task files in constant memory: JSONL, a JSON array, CSV, TSV or Parquet, compressed or not."""

@@ -1,4 +1,4 @@
-"""A JSON array of rows, taken apart without parsing it: only brackets and quotes are looked at."""
+"""Split a JSON array into its rows without parsing it, by brackets and quotes alone."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,10 @@ _ARRAY, _END_OF_ARRAY, _QUOTE, _BACKSLASH = b'[]"\\'
 
 
 class ArrayReader:
-    """The elements of one array as bytes, with their numbers from 1. What is no JSON inside an element is for its
-    parser to say; what breaks the array itself refuses the file."""
+    """Yield the elements of one array as bytes, with numbers from 1.
+
+    Errors inside an element are left to its parser; errors of the array reject the file.
+    """
 
     def __init__(self, stream: Readable, *, max_line_bytes: int) -> None:
         self._stream = stream
@@ -35,11 +37,11 @@ class ArrayReader:
                 block, first = block.removeprefix(BOM), False
             yield from self._read(block)
         if not self._ended:
-            message = f"the array does not end: the file was cut off in row {self._number + 1:,}"
+            message = f"the array is not closed: the file is truncated in row {self._number + 1:,}"
             raise FileRefused("cut_off", message, line=self._number + 1)
 
     def _read(self, block: bytes) -> Iterator[tuple[int, bytes]]:
-        # A backslash that ended the last block hides the first character of this one.
+        # A backslash at the end of the last block escapes the first character of this one.
         start, position = 0, self._skip
         while found := (_INSIDE if self._in_text else _OUTSIDE).search(block, position):
             at = found.start()
@@ -67,7 +69,7 @@ class ArrayReader:
         self._depth = 1
 
     def _ends_element(self, sign: int) -> bool:
-        """Take a sign outside texts, inside the array: does it end one of its elements?"""
+        """Process a sign inside the array but outside texts. Return True if it ends an element."""
         if sign == _QUOTE:
             self._in_text = True
         elif sign in _OPENING:
@@ -83,7 +85,7 @@ class ArrayReader:
         return False
 
     def _check_between(self, between: bytes) -> None:
-        """Nothing but white space stands before and after the array."""
+        """Raise FileRefused unless there is only white space around the array."""
         if between.strip():
             raise self._outside()
 
@@ -93,7 +95,7 @@ class ArrayReader:
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit:
-            # Of a long line the end is found cheaply; here every bracket would have to be counted to find it.
+            # The end of a long line is cheap to find, but here every bracket would have to be counted.
             message = f"row {self._number + 1:,} has more than {self._limit:,} bytes (GYMWEB_MAX_LINE_BYTES)"
             raise FileRefused("too_long", message, line=self._number + 1, limit="GYMWEB_MAX_LINE_BYTES")
         self._held.append(piece)
@@ -102,9 +104,9 @@ class ArrayReader:
         element = b"".join(self._held).strip()
         self._held, self._size = [], 0
         if not element and last and not self._after_comma:
-            return  # []
+            return  # an empty array
         self._number += 1
         self._after_comma = not last
         if not element:
-            raise FileRefused("not_an_array", f"row {self._number:,} is empty: a comma too many", line=self._number)
+            raise FileRefused("not_an_array", f"row {self._number:,} is empty: extra comma", line=self._number)
         yield self._number, element

@@ -1,4 +1,4 @@
-"""What a file may cost. Every limit has a name that a refusal tells, so that an operator knows what to raise."""
+"""Limits of files. A refusal names the setting that was exceeded, so that an operator can raise it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from typing import Protocol
 
 READ_BYTES = 256 * 1024
 PACKED_BYTES = 16 * 1024
-"""Of a compressed file at a time: one block of it may hold many rows, and progress counts blocks."""
+"""Compressed bytes per read: a block may contain many rows, and progress counts blocks."""
 MAX_DEPTH = 100
 RATIO_COUNTS_FROM = 64 * 1024**2
-"""Files that unpack to less than this may be packed as well as they like."""
+"""Files that unpack to less than this may have any compression ratio."""
 MAX_ZSTD_WINDOW = 64 * 1024**2
 KEPT_OF_LONG_ROW = 16 * 1024
-"""More than is shown of it: what is cut off for that is redacted before, and a credential must not be cut here."""
+"""More than the shown part, because it is redacted before it is cut: a credential must not be cut here."""
 
 
 class Readable(Protocol):
-    """What uploads come as: open files, spooled request bodies, standard input."""
+    """The interface of uploads: open files, spooled request bodies, standard input."""
 
     def read(self, size: int = ..., /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes, rows, and the ratio of unpacked to packed bytes. The defaults are those of the settings."""
+    """Limits in bytes and rows, and the ratio of unpacked to packed bytes. The defaults are those of the settings."""
 
     line_bytes: int = 8 * 1024**2
     rows: int = 5_000_000
@@ -31,13 +31,13 @@ class Limits:
     ratio: int = 200
     parquet_bytes: int = 64 * 1024**2
     folder: str | None = None
-    """Where a packed Parquet file is unpacked to; None for the system's own folder."""
+    """Folder in which a packed Parquet file is unpacked, or None for the system's temporary folder."""
     check_folder: Callable[[str], object] | None = None
-    """Called with the folder while a file is unpacked to it; raises if its disk has too little space."""
+    """Called with the folder while a file is unpacked to it. Raises if its disk has too little space."""
 
 
 class FileRefused(Exception):
-    """The file as a whole cannot be read (any further): `code` is stable, `limit` names what it is over, if it is."""
+    """Raised if the file cannot be read (any further). `code` is stable; `limit` names the exceeded setting, if any."""
 
     def __init__(self, code: str, message: str, *, line: int = 1, limit: str = "") -> None:
         super().__init__(message)
@@ -51,12 +51,12 @@ FILE_CODES = frozenset(
         "unpacks_too_large", "window_too_large",
     }
 )  # fmt: skip
-"""Codes that are never of one row."""
+"""Codes that never refer to a single row."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """Stands for a row that could not even be taken out of its file: why, and its start."""
+    """A row that could not be extracted from its file: the reason, and its start."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""The lines of a stream, with a bound on each."""
+"""Read the lines of a stream, with a limit on their length."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ BOM = b"\xef\xbb\xbf"
 
 
 class LineReader:
-    """The lines of a binary stream that are not blank, with their numbers from 1; all of them as they are if `exact`.
+    """Yield the non-blank lines of a binary stream with numbers from 1; unchanged if `exact`.
 
-    Holds at most one line of `max_line_bytes` and one block of 256 KB: of a longer line only the start is kept.
+    Holds at most one line of `max_line_bytes` and one block of 256 KB. Of a longer line only the start is kept.
     """
 
     def __init__(self, stream: Readable, *, max_line_bytes: int, exact: bool = False) -> None:

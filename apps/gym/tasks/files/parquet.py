@@ -1,4 +1,4 @@
-"""Parquet, read in a process of its own: what a page of it unpacks to is known only when it is in memory."""
+"""Read Parquet in a separate process: the unpacked size of a page is known only in memory."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ _ROW, _BAD_ROW, _REFUSED = b"+", b"-", b"!"
 
 
 class ParquetReader:
-    """The rows as JSON, numbered from 1."""
+    """The rows of a Parquet file as JSON, numbered from 1."""
 
     def __init__(self, content: Counted, limits: Limits, *, packed: bool) -> None:
         self._content, self._limits, self._packed = content, limits, packed
@@ -32,7 +32,7 @@ class ParquetReader:
             yield from self._read(file)
             self._content.count = file.seek(0, 2)
             return
-        # The end of a Parquet file says what is where in it.
+        # A Parquet file has its index at the end.
         with tempfile.TemporaryFile(dir=self._limits.folder) as spooled:
             while block := self._content.read(READ_BYTES):
                 if self._limits.folder and self._limits.check_folder:
@@ -45,11 +45,11 @@ class ParquetReader:
         descriptor = file.fileno()
         limits = [self._limits.rows, self._limits.unpacked_bytes, self._limits.parquet_bytes, self._limits.line_bytes]
         command = [sys.executable, "-m", "apps.gym.tasks.files.parquet_process", str(descriptor), *map(str, limits)]
-        # What it writes to standard error is Arrow's own, about a file of a stranger: only the exit code counts.
+        # Its standard error has messages of Arrow about an untrusted file, so only the exit code is used.
         with subprocess.Popen(  # noqa: S603
             command,
             cwd=ROOT,
-            # Nothing of ours: neither keys nor the address of the database.
+            # Without keys or the database URL of this process.
             env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -66,7 +66,8 @@ class ParquetReader:
 
     def _rows(self, pipe: Readable) -> Iterator[tuple[int, bytes | BadRow]]:
         ended = False
-        # Twice: in JSON the same text is longer than in Parquet, and the other process has counted already.
+        # Twice the limit: a text is longer in JSON than in Parquet, and the other process has checked the limit
+        # already.
         for number, line in LineReader(pipe, max_line_bytes=2 * self._limits.line_bytes + 1024):
             if isinstance(line, BadRow):
                 yield number, line

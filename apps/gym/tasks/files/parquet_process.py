@@ -1,7 +1,7 @@
-"""`python -m apps.gym.tasks.files.parquet_process FD ROWS UNPACKED MEMORY ROW`: a Parquet file as lines on its output.
+"""`python -m apps.gym.tasks.files.parquet_process FD ROWS UNPACKED MEMORY ROW`: write a Parquet file as lines.
 
-`+` and a row, `-` and why a row is none, `!` and why the file is refused, `.` at the end. May use so much memory and no
-more: the file is a stranger's.
+A line starts with `+` for a row, `-` for an invalid row, `!` for the reason to refuse the file, or `.` at the end.
+Memory is limited, because the file is untrusted.
 """
 
 import math
@@ -17,7 +17,7 @@ BATCH_BYTES = 2 * 1024**2
 
 def main(descriptor: str, *limits: str) -> None:
     rows, unpacked, memory, row_bytes = map(int, limits)
-    # Arrow's own pools reserve more than they use; one thread has one stack.
+    # Arrow's own pools reserve more than they use, and each thread needs a stack.
     os.environ.update({"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"})
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -27,7 +27,7 @@ def main(descriptor: str, *limits: str) -> None:
     own = _data_bytes()
     resource.setrlimit(resource.RLIMIT_DATA, (own + memory, own + memory))
     try:
-        # thrift limits: the footer, too, is a stranger's.
+        # thrift limits, because the footer is untrusted too.
         file = pq.ParquetFile(
             f"/dev/fd/{descriptor}",
             buffer_size=256 * 1024,
@@ -43,12 +43,12 @@ def main(descriptor: str, *limits: str) -> None:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         if "malloc" in words or "allocat" in words.lower():
             sys.exit(3)
-        # Whoever reads this cuts it, and redacts it before: rules and all, that would take memory here.
-        _say(b"!", {"code": "not_parquet", "message": "this is no Parquet file that can be read", "words": words})
+        # The parent process redacts and cuts this: loading the rules here would use memory.
+        _say(b"!", {"code": "not_parquet", "message": "this is not a readable Parquet file", "words": words})
 
 
 def _data_bytes() -> int:
-    """Private writable memory of this process, as RLIMIT_DATA counts it."""
+    """Return the private writable memory of this process in bytes, as RLIMIT_DATA counts it."""
     with open("/proc/self/statm") as file:  # noqa: PTH123
         return int(file.read().split()[5]) * resource.getpagesize()
 
@@ -114,7 +114,7 @@ def _as_text(value: Any) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise TypeError("it holds bytes that are no text") from None
+            raise TypeError("it contains bytes that are not text") from None
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Rows out of a file, whatever it comes as: its content says what it is, and its name only where that says nothing."""
+"""Read rows from a file of any format. The format is detected from its content, or else from its name."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ _OTHER_FILES = {b"PK\x03\x04": "a ZIP archive", b"BZh": "a bzip2 file", b"\xfd7z
 
 @dataclass
 class OpenFile:
-    """The rows of a file: JSON bytes each, or why one is none, with the line (row, record) where it begins, from 1."""
+    """An open file.
+
+    `rows` yields JSON bytes or a BadRow, each with the number of its first line (row, record), from 1.
+    """
 
     format: str
     packing: str
@@ -27,17 +30,17 @@ class OpenFile:
 
     @property
     def header(self) -> list[str]:
-        """The columns that a table names, once its first row was read: its rows are without those that are empty."""
+        """Return the columns of a table, available after its first row was read. Rows leave out empty cells."""
         return self._table.columns if self._table else []
 
     @property
     def bytes_read(self) -> int:
-        """How far into the file as it was uploaded."""
+        """Position in the uploaded file, in bytes."""
         return self._source.count
 
 
 def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
-    """Look at the start of the file and open it. Raises FileRefused, as reading the rows does later on."""
+    """Detect the format and open the file. Raises FileRefused, also later while the rows are read."""
     source = Counted(stream)
     content, packing = unpack(source, limits)
     start = content.peek()
@@ -58,18 +61,18 @@ def _find_format(start: bytes, name: str) -> str:
         if start.startswith(mark):
             raise FileRefused("unknown_format", f"this is {what}: upload {', '.join(FORMATS.values())}, or .gz or .zst")
     if b"\x00" in start[:4096]:
-        raise FileRefused("not_text", "the file holds zero bytes: it is no text in UTF-8")
+        raise FileRefused("not_text", "the file contains NUL bytes: it is not UTF-8 text")
     if name.endswith((".csv", ".tsv", ".tab")):
         return "csv" if name.endswith(".csv") else "tsv"
     text = start.removeprefix(BOM).lstrip()
     if text.startswith(b"["):
-        # A line that is a list is no row: it is told as such. An array has its rows inside.
+        # In JSONL, a line with a list is reported as an invalid row. A JSON array contains rows.
         return "jsonl" if name.endswith((".jsonl", ".ndjson")) and _is_jsonl(text) else "array"
     return "jsonl"
 
 
 def _is_jsonl(text: bytes) -> bool:
-    """Whether the first line is a whole list by itself and another follows."""
+    """Return True if the first line is a complete list and another line follows."""
     line, _, rest = text.partition(b"\n")
     return line.rstrip().endswith(b"]") and bool(rest.strip())
 

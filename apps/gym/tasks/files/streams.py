@@ -1,4 +1,4 @@
-"""Streams of bytes under everything that reads files: counted, peeked into, and unpacked under a limit."""
+"""Byte streams for reading files: counted, with a preview of the first block, and decompressed within limits."""
 
 import zlib
 from typing import IO, Any
@@ -12,13 +12,74 @@ from apps.gym.tasks.files.file_limits import (
     Limits,
     Readable,
 )
-from apps.gym.tasks.files.frames import ZstdFrames
+
+_MAGIC = b"\x28\xb5\x2f\xfd"
+_DICTIONARY_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
+
+
+class ZstdFrames:
+    """Passes data through, and parses its frames and blocks to detect a truncated end."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._head = b""
+        self._skip = 0
+        self._at = "frame"
+        self._checksum = 0
+
+    def read(self, size: int = READ_BYTES, /) -> bytes:
+        block = self._stream.read(size)
+        if not block and (self._at != "frame" or self._head or self._skip):
+            raise FileRefused("cut_off", "the zstd data is truncated")
+        self._walk(block)
+        return block
+
+    def _walk(self, data: bytes) -> None:
+        position = 0
+        while position < len(data):
+            if self._skip:
+                passed = min(self._skip, len(data) - position)
+                self._skip -= passed
+                position += passed
+                continue
+            self._head += data[position : position + 1]
+            position += 1
+            if self._at == "block":
+                self._read_block()
+            else:
+                self._read_frame()
+
+    def _read_frame(self) -> None:
+        head = self._head
+        if head[:4] == _MAGIC and len(head) == 5:
+            mark = head[4]
+            single = mark >> 5 & 1
+            self._skip = (not single) + _DICTIONARY_BYTES[mark & 3] + (_SIZE_BYTES[mark >> 6] or single)
+            self._checksum = 4 if mark & 4 else 0
+            self._head, self._at = b"", "block"
+        elif head[1:4] == b"\x2a\x4d\x18" and len(head) == 8:
+            self._skip, self._head = int.from_bytes(head[4:], "little"), b""
+        elif len(head) >= 8:
+            # The decompressor reports the error.
+            self._skip = 2**62
+
+    def _read_block(self) -> None:
+        if len(self._head) < 3:
+            return
+        block = int.from_bytes(self._head, "little")
+        is_last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        self._skip = 1 if kind == 1 else size
+        if is_last:
+            self._skip += self._checksum
+            self._at = "frame"
+        self._head = b""
+
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 class Counted:
-    """Counts what was read, and lets the first block be looked at."""
+    """Count bytes read, and allow to peek at the first block."""
 
     def __init__(self, stream: Readable) -> None:
         self.stream = stream
@@ -26,8 +87,8 @@ class Counted:
         self._peeked = b""
 
     def peek(self) -> bytes:
-        """The first block; called before anything was read."""
-        # A pipe gives what it has: the start of a Parquet file or of a first line is longer than one byte.
+        """Return the first block. Call this before reading."""
+        # A pipe may return a single byte, which is too short to detect the format.
         while len(self._peeked) < READ_BYTES and (more := self.stream.read(READ_BYTES - len(self._peeked))):
             self._peeked += more
         return self._peeked
@@ -41,7 +102,7 @@ class Counted:
         return block
 
     def as_file(self) -> IO[bytes] | None:
-        """The open file behind it, from its start, where it is one that can be read anywhere."""
+        """Return the underlying open file at its start, or None if it is not seekable."""
         stream: Any = self.stream
         try:
             if stream.seekable():
@@ -54,7 +115,7 @@ class Counted:
 
 
 class Unpacked:
-    """The content of a gzip or zstd stream, under the limits of size and ratio."""
+    """The content of a gzip or zstd stream, within the limits of size and ratio."""
 
     def __init__(self, packed: Counted, unpack: Readable, limits: Limits) -> None:
         self._packed, self._unpack, self._limits = packed, unpack, limits
@@ -73,7 +134,7 @@ class Unpacked:
 
 
 class _Gunzip:
-    """gzip with any number of members, never more than `size` bytes at a time. The file's checksums are checked."""
+    """Decompress gzip with any number of members, at most `size` bytes per read. Checksums are checked."""
 
     def __init__(self, packed: Readable) -> None:
         self._packed = packed
@@ -84,7 +145,7 @@ class _Gunzip:
         while True:
             if self._inflate.eof:
                 self._rest = self._inflate.unused_data or self._packed.read(PACKED_BYTES)
-                # Zeros after the last member are how tapes pad.
+                # Skip zero padding after the last member, as on tapes.
                 if not self._rest.strip(b"\x00"):
                     return b""
                 self._inflate = zlib.decompressobj(31)
@@ -97,7 +158,7 @@ class _Gunzip:
             if block:
                 return block
             if not held and not self._inflate.eof:
-                raise FileRefused("cut_off", "the gzip data ends before its end: the file was cut off")
+                raise FileRefused("cut_off", "the gzip data is truncated")
 
 
 class _Unzstd:
@@ -114,13 +175,13 @@ class _Unzstd:
             return bytes(self._reader.read(size))
         except self._error as error:
             if "memory" in str(error):
-                message = f"a zstd window over {MAX_ZSTD_WINDOW:,} bytes: pack the file with zstd -19 or less"
+                message = f"a zstd window over {MAX_ZSTD_WINDOW:,} bytes. Compress the file with zstd -19 or less"
                 raise FileRefused("window_too_large", message, limit="zstd window") from None
             raise FileRefused("not_zstd", f"the zstd data is broken: {error}") from None
 
 
 def unpack(packed: Counted, limits: Limits) -> tuple[Counted, str]:
-    """The content of the stream, and how it was packed: "gzip", "zstd" or nothing."""
+    """Return the content of the stream, and its compression: "gzip", "zstd" or an empty text."""
     start = packed.peek()
     kind = "gzip" if start.startswith(GZIP) else "zstd" if start.startswith(ZSTD) else ""
     if not kind:
@@ -128,5 +189,5 @@ def unpack(packed: Counted, limits: Limits) -> tuple[Counted, str]:
     unpacker: Readable = _Gunzip(packed) if kind == "gzip" else _Unzstd(packed)
     content = Counted(Unpacked(packed, unpacker, limits))
     if content.peek().startswith((GZIP, ZSTD)):
-        raise FileRefused("packed_twice", "the file is packed twice: unpack it once")
+        raise FileRefused("packed_twice", "the file is compressed twice. Decompress it once")
     return content, kind

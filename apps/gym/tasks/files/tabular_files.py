@@ -9,22 +9,23 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.files.file_limits import KEPT_OF_LONG_ROW, BadRow, FileRefused, Readable, too_long
 from apps.gym.tasks.files.lines import LineReader
 
-# The module's own limit of 128 KB is less than a prompt may have; lengths are bounded below.
+# The module's default limit of 128 KB is too short for prompts. Lengths are limited below.
 csv.field_size_limit(2**31 - 1)
 MAX_COLUMNS = 2000
 DELIMITERS = ",\t;|"
 
 
-class _TooLong(Exception):
-    pass
-
-
-class _Broken(Exception):
-    pass
+class _BadRecord(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class _Lines:
-    """Lines for csv.reader, which asks for more of them while a quote is open: bounded, and alive after an error."""
+    """Lines for csv.reader, which reads more of them while a quote is open.
+
+    Limited in size, and usable after an error.
+    """
 
     def __init__(self, lines: Iterator[tuple[int, bytes | BadRow]], limit: int) -> None:
         self._lines, self._limit = lines, limit
@@ -43,55 +44,51 @@ class _Lines:
         self.number, line = next(self._lines)
         if isinstance(line, BadRow):
             self.head = self.head or line.head
-            raise _TooLong(line.message)
+            raise _BadRecord("too_long", line.message)
         self.size += len(line) + 1
         if not self.head:
             self.head = line[:KEPT_OF_LONG_ROW]
         if self.size > self._limit + 1:
-            raise _TooLong(too_long(self.size, self._limit, "record"))
+            raise _BadRecord("too_long", too_long(self.size, self._limit, "record"))
         try:
             return line.decode() + "\n"
         except UnicodeDecodeError as error:
-            raise _Broken(f"byte {error.start + 1} (0x{line[error.start]:02x}) is not UTF-8") from None
+            message = f"byte {error.start + 1} (0x{line[error.start]:02x}) is not UTF-8"
+            raise _BadRecord("not_utf8", message) from None
 
 
 class TableReader:
-    """Rows as JSON, with the number of the line they begin in. An empty cell is left out: there is no value."""
+    """Rows as JSON, with the number of their first line. Empty cells are left out, because they have no value."""
 
     def __init__(self, stream: Readable, *, max_line_bytes: int, delimiter: str) -> None:
         self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, exact=True)), max_line_bytes)
         self._records = csv.reader(self._lines, delimiter=delimiter, strict=True)
         self.columns: list[str] = []
-        """The names in the header, once the first row was read."""
+        """The names in the header, available after the first row was read."""
 
     def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
         columns = self.columns = self._header()
-        if not columns:
-            return
-        while True:
+        while columns:
             self._lines.begin()
             try:
-                cells = next(self._records)
+                row = self._read_row(columns)
             except StopIteration:
                 return
-            except _TooLong as error:
-                yield self._lines.began, BadRow("too_long", str(error), self._lines.head)
-                continue
-            except _Broken as error:
-                yield self._lines.began, BadRow("not_utf8", str(error), self._lines.head)
-                continue
+            except _BadRecord as bad:
+                yield self._lines.began, BadRow(bad.code, str(bad), self._lines.head)
             except csv.Error as error:
                 yield self._lines.began, BadRow("not_csv", f"not CSV: {error}", self._lines.head)
-                continue
-            if not any(cells):
-                continue
-            if len(cells) != len(columns):
-                held = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-                message = f"{held}, but the header names {len(columns)} columns"
-                yield self._lines.began, BadRow("wrong_columns", message, self._lines.head)
-                continue
-            row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
-            yield self._lines.began, orjson.dumps(row)
+            else:
+                if row:
+                    yield self._lines.began, orjson.dumps(row)
+
+    def _read_row(self, columns: list[str]) -> dict[str, str]:
+        """Return the next record, or an empty object if it has no values."""
+        cells = next(self._records)
+        if any(cells) and len(cells) != len(columns):
+            held = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+            raise _BadRecord("wrong_columns", f"{held}, but the header names {len(columns)} columns")
+        return {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
 
     def _header(self) -> list[str]:
         names: list[str] = []
@@ -101,10 +98,10 @@ class TableReader:
                 names = [name.strip() for name in next(self._records)]
             except StopIteration:
                 return []
-            except _TooLong as error:
-                raise FileRefused("too_long", str(error), limit="GYMWEB_MAX_LINE_BYTES") from None
-            except _Broken as error:
-                raise FileRefused("not_utf8", f"the header: {error}") from None
+            except _BadRecord as bad:
+                is_long = bad.code == "too_long"
+                told, limit = (str(bad), "GYMWEB_MAX_LINE_BYTES") if is_long else (f"the header: {bad}", "")
+                raise FileRefused(bad.code, told, limit=limit) from None
             except csv.Error as error:
                 raise FileRefused("bad_header", f"the header cannot be read: {error}") from None
         if len(names) > MAX_COLUMNS:
@@ -114,12 +111,12 @@ class TableReader:
             if not name:
                 raise FileRefused("bad_header", f"column {number} has no name in the header")
             if names.index(name) != number - 1:
-                raise FileRefused("bad_header", f"two columns are called {cut(name, 80)}")
+                raise FileRefused("bad_header", f"the column name {cut(name, 80)} is repeated")
         return names
 
 
 def find_delimiter(start: bytes, filename: str) -> str:
-    """By the file's name, else what the header holds most of."""
+    """Return the delimiter, from the file's name or else the most frequent candidate in the header."""
     if filename.lower().endswith((".tsv", ".tab")):
         return "\t"
     header = start.split(b"\n", 1)[0].decode(errors="replace")

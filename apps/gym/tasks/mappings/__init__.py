@@ -1,1 +1,1 @@
-"""From the columns of a stranger's rows to tasks: paths, templates, mappings, and the shapes the field knows."""
+"""Convert rows of any columns to tasks: paths, templates, mappings, and common row formats."""

@@ -1,4 +1,4 @@
-"""A column mapping says which columns of a stranger's row become what of a task; applied, it gives a NeMo Gym row."""
+"""A column mapping assigns the columns of a row to the parts of a task. Applied, it returns a NeMo Gym row."""
 
 from typing import Any, Literal
 
@@ -6,12 +6,14 @@ import msgspec
 
 from apps.gym.request_refusals import Refusal
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.tasks.mappings.paths import MISSING, look_up, pointer_of
 from apps.gym.tasks.mappings.templates import (
+    MISSING,
     GapEmpty,
     TemplateRefused,
     fill_template,
+    look_up,
     parse_template,
+    pointer_of,
     template_paths,
 )
 from apps.gym.tasks.parameters import PARAMS
@@ -23,36 +25,38 @@ _TEXT_LIMIT = 20_000
 
 
 class MappingRefused(Refusal):
-    """A mapping that cannot be; `argument` is the place in it, as a JSON Pointer without its first slash."""
+    """Raised for an invalid mapping. `argument` is the place in it, as a JSON Pointer without its first slash."""
 
 
 class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Paths are dotted, templates have gaps in braces; what is empty is not mapped."""
+    """A column mapping. Paths are dotted, templates have placeholders in braces. Empty fields are not mapped."""
 
     input: str = ""
     """Path of the prompt: text, or a list of chat messages or Responses items."""
     context: str = ""
-    """Path of a text that follows the prompt after an empty line, in rows that have one: an Alpaca row's `input`."""
+    """Path of a text that follows the prompt after an empty line, if present: for example an Alpaca row's `input`."""
     user: str = ""
     """Template of the user's message, instead of `input`."""
     system: str = ""
-    """Template of a system message before the prompt. Of gaps alone, it is left out where all of them are empty."""
+    """Template of a system message before the prompt. If it has only placeholders and all are empty, it is left out."""
     expected_answer: str = ""
     external_id: str = ""
-    """Path, or a template of several columns: a row that lacks one of them has no id."""
+    """Path, or a template of several columns. A row that lacks one of them has no id."""
     split: str = ""
     tags: str = ""
     tools: str = ""
     fields: dict[str, str] = {}
-    """Further fields of the task → paths, for its verifier."""
+    """Additional fields of the task → paths, for its verifier."""
     rest: Literal["keep", "drop"] = "keep"
-    """What becomes of columns that nothing above names."""
+    """Whether columns that are not mapped are kept."""
     cut_answer: bool = False
-    """A conversation that ends with the assistant's message loses it; its text is the expected answer, if no other."""
+    """If a conversation ends with an assistant message, remove it and use its text as expected answer, unless there is
+    one.
+    """
 
     @property
     def paths(self) -> list[str]:
-        """Of what becomes a part of the task. The columns that an id is put together of stay what they are, too."""
+        """Return the paths of all mapped columns. Columns of an id template also remain fields of their own."""
         own = [self.input, self.context, self.expected_answer, self.split, self.tags, self.tools]
         own += [] if is_template(self.external_id) else [self.external_id]
         own += [*self.fields.values(), *template_paths(self.user), *template_paths(self.system)]
@@ -64,20 +68,20 @@ def is_template(path: str) -> bool:
 
 
 def read_mapping(given: object) -> Mapping:
-    """A checked mapping out of JSON's own types. Raises MappingRefused."""
+    """Return a checked mapping from JSON values. Raises MappingRefused."""
     try:
         mapping = msgspec.convert(given, Mapping)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         raise MappingRefused(what, where.rstrip("`").lstrip(".").replace(".", "/")) from None
     if bool(mapping.input) == bool(mapping.user):
-        raise MappingRefused("Give either the column of the prompt or a template of the user's message.", "input")
+        raise MappingRefused("Give either a prompt column or a user message template.", "input")
     if mapping.context and mapping.user:
-        raise MappingRefused("A template has no column after it: put a gap into the template.", "context")
+        raise MappingRefused("With a template, context must be a placeholder in the template.", "context")
     if len(mapping.fields) > MAX_MAPPED_FIELDS:
         raise MappingRefused(f"At most {MAX_MAPPED_FIELDS} fields.", "fields")
     if PARAMS in mapping.fields:
-        raise MappingRefused(f"{PARAMS} is made of the prompt: it cannot be a field.", "fields")
+        raise MappingRefused(f"{PARAMS} is built from the prompt and cannot be a field.", "fields")
     for name in ("system", "user", "external_id"):
         template = getattr(mapping, name)
         if len(template) > _TEXT_LIMIT:
@@ -95,7 +99,7 @@ def write_mapping(mapping: Mapping) -> dict[str, Any]:
 
 
 def apply_mapping(mapping: Mapping, row: dict[str, Any]) -> dict[str, Any]:
-    """The row as NeMo Gym has it. Raises RowRefused; whether the result is a task is for the parser of rows to say."""
+    """Return the row in NeMo Gym format. Raises RowRefused. The result is not checked as a task."""
     items, answer = _items(mapping, row)
     task: dict[str, Any] = {PARAMS: {"input": items}}
     tools = _tools(_optional(row, mapping.tools))
@@ -139,7 +143,7 @@ def _id(row: dict[str, Any], path: str) -> Any:
 
 
 def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
-    """The prompt's items and, where it was cut off them, the answer."""
+    """Return the prompt's items, and the answer if it was removed from them."""
     try:
         opening = _opening(mapping.system, row)
         if mapping.user:
@@ -149,13 +153,13 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
     value = look_up(row, mapping.input)
     pointer = pointer_of(mapping.input)
     if value is MISSING or value == "":
-        raise RowRefused("missing", "is missing: the column of the prompt", pointer=pointer)
+        raise RowRefused("missing", "is missing: the prompt column", pointer=pointer)
     value = parse_cell(value)
     context = _context(row, mapping.context)
     if isinstance(value, str):
         return [*opening, {"role": "user", "content": f"{value}\n\n{context}" if context else value}], None
     if context:
-        message = "follows a prompt that is text, and this one is none"
+        message = "needs a text prompt"
         raise RowRefused("wrong_type", message, pointer=pointer_of(mapping.context))
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise RowRefused("wrong_type", "must be text or a list of messages", pointer=pointer)
@@ -183,7 +187,7 @@ def _context(row: dict[str, Any], path: str) -> str:
 
 
 def _as_items(messages: list[dict[str, Any]], pointer: str) -> list[Any]:
-    """Chat messages with calls and results in them become items; plain ones are items already."""
+    """Return messages as items. Chat messages with calls and results are converted; plain ones already are items."""
     is_chat = any(one.get("role") == "tool" or one.get("tool_calls") for one in messages)
     has_parts = any(
         isinstance(part, dict) and part.get("type") in {"text", "image_url"}
@@ -197,11 +201,11 @@ def _as_items(messages: list[dict[str, Any]], pointer: str) -> list[Any]:
     try:
         return chat_items(messages)
     except (AttributeError, TypeError, ValueError):
-        raise RowRefused("wrong_shape", "holds messages that are no chat messages", pointer=pointer) from None
+        raise RowRefused("wrong_shape", "contains invalid chat messages", pointer=pointer) from None
 
 
 def parse_cell(value: Any) -> Any:
-    """A cell of a table may hold a list as JSON text."""
+    """Return the value of a table cell, which may hold a list as JSON text."""
     if isinstance(value, str) and value.lstrip().startswith(("[{", "[ {")):
         try:
             return msgspec.json.decode(value)
@@ -218,7 +222,7 @@ def _tools(value: Any) -> Any:
 
 
 def _flat(tool: Any) -> Any:
-    """Tools of chat completions have their content under `function`; here they are flat."""
+    """Return a tool in flat form. Chat Completions nests its fields under `function`."""
     if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
         return {"type": "function", **tool["function"]}
     return tool

@@ -1,5 +1,4 @@
-"""Columns that are named like a part of the prompt or like an answer, and that a mapping which was found makes neither
-of: people are told."""
+"""Find unmapped columns whose names suggest a part of the prompt or an answer, and warn the user."""
 
 from collections.abc import Mapping as Row
 from collections.abc import Sequence
@@ -16,19 +15,19 @@ ANSWER_LIKE = (*ANSWER_NAMES, "answers", "outputs", "targets", "gold", "final_an
 
 
 _ATTEMPTS = (
-    "These rows hold attempts with rewards: Collections → Import reads them as rollouts. As tasks, response and reward "
-    "are fields like others."
+    "These rows contain attempts with rewards. To import them as rollouts, use Collections → Import. As "
+    "tasks, response and reward become verifier fields."
 )
 
 
 def tell_of_attempts(rows: Sequence[Row[str, Any]]) -> str:
-    """What people are told where most of the rows are rollouts, as a collection writes them, or nothing."""
+    """Return a warning if most rows are rollouts, as a collection writes them, or an empty text."""
     held = sum(isinstance(row.get("response"), dict) and "reward" in row for row in rows)
     return _ATTEMPTS if 2 * held > len(rows) else ""
 
 
 class Leftovers:
-    """Looks at rows, one after the other, for such columns with something in them."""
+    """Collects the non-empty columns of that kind, row by row."""
 
     def __init__(self, mapping: Mapping) -> None:
         used = set(mapping.paths)
@@ -44,8 +43,8 @@ class Leftovers:
 
     @property
     def told(self) -> str:
-        """What people are told, or nothing."""
+        """Return the warning, or an empty text."""
         parts, answers = (", ".join(one for one in like if one in self._seen) for like in (PROMPT_LIKE, ANSWER_LIKE))
-        told = [f"Not in the prompt, though named like a part of it: {parts}."] if parts else []
-        told += [f"Not the expected answer, though named like one: {answers}."] if answers else []
-        return " ".join([*told, "They stay with the tasks as fields; map the columns to change that."] if told else [])
+        told = [f"Columns that look like prompt parts but are not mapped: {parts}."] if parts else []
+        told += [f"Columns that look like expected answers but are not mapped: {answers}."] if answers else []
+        return " ".join([*told, "They become verifier fields. Map the columns to change this."] if told else [])

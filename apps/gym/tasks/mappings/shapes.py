@@ -1,4 +1,4 @@
-"""Which of the field's shapes a file's rows have, by the first of them, and the mapping that makes tasks of them."""
+"""Detect the format of a file from its first rows, and return the mapping that turns them into tasks."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -17,7 +17,7 @@ CONTEXT_NAMES = {
     "question": ("context",),
     "query": ("context",),
 }
-"""Of a prompt so named, the columns that go on with it."""
+"""Maps a prompt column's name to the columns that continue it."""
 ID_NAMES = ("id", "uuid", "task_id", "external_id")
 SPLIT_NAMES = ("split",)
 TAG_NAMES = ("tags", "category", "categories", "subject")
@@ -32,7 +32,9 @@ SHAPES = {
 
 
 def find_shape(rows: list[dict[str, Any]], header: Collection[str] = ()) -> tuple[str, Mapping | None]:
-    """The shape that most of the rows have, and its mapping; None where rows are tasks already, or nothing is known.
+    """Return the format of most rows and its mapping.
+
+    The mapping is None if rows are tasks already, or the format is unknown.
 
     `header` names columns that may be empty in all of these rows.
     """
@@ -41,7 +43,7 @@ def find_shape(rows: list[dict[str, Any]], header: Collection[str] = ()) -> tupl
     shape = max(votes, key=lambda name: (votes[name], name != "unknown"), default="unknown")
     if shape in {"nemo_gym", "unknown"}:
         return shape, None
-    # The columns of a stray row of another shape are none of this one.
+    # Ignore the columns of rows in another format.
     columns = _Columns([row for row, its in zip(rows, shapes, strict=True) if its == shape], header)
     return shape, _MAPPINGS[shape](columns)
 
@@ -69,7 +71,7 @@ def _is_prompt(value: Any) -> bool:
 
 
 class _Columns:
-    """What the rows of one shape have, and how often something stands there."""
+    """Columns of the rows of one format, and how often each has a value."""
 
     def __init__(self, rows: list[dict[str, Any]], header: Collection[str]) -> None:
         self.rows = rows
@@ -77,11 +79,11 @@ class _Columns:
         self.filled = Counter(name for row in rows for name, value in row.items() if is_filled(value))
 
     def first(self, wanted: Collection[str]) -> str:
-        """The first of these names that is filled about as often as any of them; else the first that is there."""
+        """Return the first name filled at least half as often as the most filled one, else the first that exists."""
         return _first(wanted, self.filled) or next((name for name in wanted if name in self.names), "")
 
     def is_text(self, name: str) -> bool:
-        """Whether the column is there and nothing but text stands in it, if anything."""
+        """Return True if the column exists and has only text values."""
         values = (row.get(name) for row in self.rows)
         return name in self.names and all(isinstance(value, str) for value in values if is_filled(value))
 
@@ -98,19 +100,19 @@ class _Columns:
         return "tools" if "tools" in self.names else ""
 
     def system(self, prompt: str) -> str:
-        """A template of the column of that name, unless the prompts have such a message themselves."""
+        """Return a template of the system column, unless prompts have a system message themselves."""
         has_one = self.is_text("system") and not any(_opens_with_system(row.get(prompt)) for row in self.rows)
         return "{system}" if has_one else ""
 
 
 def _first(wanted: Collection[str], counts: Counter[str]) -> str:
-    # Half as often is often enough: one stray value does not make a column the one that is meant.
+    # At least half as often as the most frequent one, so that a single stray value does not select a column.
     most = max((counts[name] for name in wanted), default=0)
     return next((name for name in wanted if counts[name] and 2 * counts[name] >= most), "")
 
 
 def is_filled(value: Any) -> bool:
-    """Whether something stands there."""
+    """Return True if a value is not empty."""
     return bool(value.strip()) if isinstance(value, str) else value is not None and value not in ([], {})
 
 
@@ -144,7 +146,10 @@ def _verl_mapping(columns: _Columns) -> Mapping:
 
 
 def _verl_id(columns: _Columns, split: str) -> str:
-    """A template: every split of every source is numbered from 0. Without a split, a number is nobody's own."""
+    """Return an id template.
+
+    Each split of each source is numbered from 0, so without a split a number is not unique.
+    """
     source = "{data_source}/" if columns.filled["data_source"] else ""
     return f"{source}{{{split}}}/{{extra_info.index}}" if split else ""
 

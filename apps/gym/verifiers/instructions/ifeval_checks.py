@@ -1,6 +1,6 @@
-"""The checks behind instruction constraints, by the ids of IFEval (Zhou et al. 2023, arXiv:2311.07911), and two more.
+"""Checks of instruction constraints, by the ids of IFEval (Zhou et al. 2023, arXiv:2311.07911), and two more.
 
-Each takes the reply and its arguments, and tells whether the reply follows. Every pattern here is linear in the reply.
+Each takes the reply and its arguments, and returns True if the reply follows. Every pattern takes linear time.
 """
 
 import json
@@ -9,13 +9,30 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from apps.gym.verifiers.instructions.languages import detect_language
+MAX_READ = 20_000
+"""Maximum characters read: the first few pages show the language of the text."""
+
+
+def detect_language(text: str) -> str:
+    """Return the code, for example `en` or `zh-cn`; empty if the text gives no evidence, for example digits.
+
+    langdetect is random. A fixed seed makes its result reproducible.
+    """
+    from langdetect import DetectorFactory, LangDetectException, detect
+
+    factory: Any = DetectorFactory
+    factory.seed = 0
+    try:
+        return str(detect(text[:MAX_READ]))
+    except LangDetectException:
+        return ""
+
 
 Arguments = dict[str, Any]
 
 
 class Constraint(NamedTuple):
-    """`needs` are the arguments without which it means nothing; `slow` that it reads the text's language."""
+    """A constraint. `needs` are its required arguments; `slow` means that it detects the language."""
 
     follows: Callable[[str, Arguments], bool]
     needs: frozenset[str] = frozenset()
@@ -24,7 +41,7 @@ class Constraint(NamedTuple):
 
 CONSTRAINTS: dict[str, Constraint] = {}
 _AROUND = '"“”*_'
-"""What may stand around the first or the last words: quotation marks, and Markdown's marks of emphasis."""
+"""Signs allowed around the first or last words: quotation marks and Markdown emphasis."""
 
 _Check = Callable[[str, Arguments], bool]
 
@@ -38,14 +55,17 @@ def _constraint(name: str, *needs: str, slow: bool = False) -> Callable[[_Check]
 
 
 def whole_number(given: object) -> int:
-    """Of 100, 100.0 and "100". Raises ValueError for what is none."""
+    """Parse 100, 100.0 and "100". Raises ValueError for others."""
     if isinstance(given, float) and given.is_integer():
         return int(given)
     return int(str(given))
 
 
 def relate(count: int, wanted: object, relation: object) -> bool:
-    """`less than`, `at most`, `exactly`, and at least by default."""
+    """Compare a count by `less than`, `at most`, `exactly` or (the default) at least.
+
+    Raises ValueError for other relations.
+    """
     number = whole_number(wanted)
     match relation:
         case "less than":
@@ -61,7 +81,7 @@ def relate(count: int, wanted: object, relation: object) -> bool:
 
 
 def texts(given: object) -> list[str]:
-    """Null is no text."""
+    """Return the texts; null means none."""
     if given is None:
         return []
     return [str(one) for one in given] if isinstance(given, list) else [str(given)]
@@ -71,12 +91,11 @@ def _count_word(reply: str, word: str) -> int:
     return len(re.findall(re.escape(word), reply, re.IGNORECASE))
 
 
-def _words(reply: str) -> list[str]:
-    return re.findall(r"\w+", reply)
-
-
 def count_sentences(reply: str) -> int:
-    """Ends of sentences that something follows, or the end; a full stop within a number or after one letter is none."""
+    """Count the sentences by their ends.
+
+    A full stop within a number or after a single letter does not end a sentence.
+    """
     ends = re.findall(r"(?<![\d\W]\.)(?<!\b\w)[.!?…。！？]+[\"'”’)\]]*(?=\s|$)|[。！？]", reply.strip())
     return max(len(ends) + (not re.search(r"[.!?…。！？][\"'”’)\]]*$", reply.strip())), 1) if reply.strip() else 0
 
@@ -105,7 +124,7 @@ def _letter_frequency(reply: str, given: Arguments) -> bool:
 
 @_constraint("language:response_language", "language", slow=True)
 def _response_language(reply: str, given: Arguments) -> bool:
-    # A text without language is none that breaks the rule: so IFEval has it.
+    # As in IFEval, a text without a detectable language does not break the rule.
     return detect_language(reply) in ("", str(given["language"]))
 
 
@@ -116,7 +135,7 @@ def _number_sentences(reply: str, given: Arguments) -> bool:
 
 @_constraint("length_constraints:number_words", "num_words")
 def _number_words(reply: str, given: Arguments) -> bool:
-    return relate(len(_words(reply)), given["num_words"], given.get("relation"))
+    return relate(len(re.findall(r"\w+", reply)), given["num_words"], given.get("relation"))
 
 
 @_constraint("length_constraints:number_characters", "num_characters")
@@ -126,14 +145,14 @@ def _number_characters(reply: str, given: Arguments) -> bool:
 
 @_constraint("length_constraints:number_paragraphs", "num_paragraphs")
 def _number_paragraphs(reply: str, given: Arguments) -> bool:
-    """Between lines of `***`; only the first and the last may be empty."""
+    """Count the paragraphs between lines of `***`. Only the first and the last may be empty."""
     parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", reply)]
     return all(parts[1:-1]) and sum(bool(part) for part in parts) == whole_number(given["num_paragraphs"])
 
 
 @_constraint("length_constraints:nth_paragraph_first_word", "num_paragraphs", "nth_paragraph", "first_word")
 def _nth_paragraph_first_word(reply: str, given: Arguments) -> bool:
-    """Paragraphs between empty lines."""
+    """Check the first word of a paragraph. Paragraphs are separated by empty lines."""
     parts = [
         " ".join(lines) for blank, lines in groupby(reply.splitlines(), lambda line: not line.strip()) if not blank
     ]
@@ -145,7 +164,7 @@ def _nth_paragraph_first_word(reply: str, given: Arguments) -> bool:
 
 
 def _count_brackets(line: str) -> int:
-    """How many `[…]` follow each other; what opens within one is part of it."""
+    """Count consecutive `[…]`. Nested ones are part of the outer one."""
     count, at = 0, line.find("[")
     while at >= 0 and (end := line.find("]", at)) >= 0:
         count, at = count + 1, line.find("[", end)
@@ -178,7 +197,7 @@ def _constrained_response(reply: str, given: Arguments) -> bool:
 
 @_constraint("detectable_format:number_highlighted_sections", "num_highlights")
 def _number_highlights(reply: str, given: Arguments) -> bool:
-    """`*one*` and `**two**`, each counted by itself: `***three***` is both."""
+    """Count `*one*` and `**two**` separately; `***three***` counts as both."""
     found = re.findall(r"\*([^\n*]*)\*", reply) + re.findall(r"\*\*([^\n*]*)\*\*", reply)
     return sum(bool(text.strip()) for text in found) >= whole_number(given["num_highlights"])
 

@@ -1,4 +1,4 @@
-"""Instruction constraints: length, format, keywords, language and the like, each of which a reply follows or not."""
+"""Instruction constraints on length, format, keywords, language and others. A reply follows each or not."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
@@ -8,10 +8,9 @@ from msgspec import Meta
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, item_type, text_of
-from apps.gym.verifiers.answering import refuse
+from apps.gym.traces.items import TaskRow, last_message
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, relate, texts, whole_number
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, refuse
 
 _RELATIONS = ("relation", "let_relation", "capital_relation")
 
@@ -19,16 +18,18 @@ _RELATIONS = ("relation", "let_relation", "capital_relation")
 class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One constraint with its arguments."""
 
-    id: Annotated[str, Meta(description="Such as length_constraints:number_words")]
-    arguments: Annotated[dict[str, Any], Meta(description='Such as {"num_words": 100, "relation": "at least"}')] = {}
+    id: Annotated[str, Meta(description="For example length_constraints:number_words")]
+    arguments: Annotated[
+        dict[str, Any], Meta(description='For example {"num_words": 100, "relation": "at least"}')
+    ] = {}
 
 
 class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
-    """Of the instructions, those that the last message follows.
+    """Share of instructions that the last message follows.
 
-    `score` all: 1.0 when it follows all of them, else 0.0. fraction: followed ÷ all. An empty reply follows none. The
-    ids and their arguments are those of IFEval; a row brings them as `instruction_id_list` and `kwargs`, of its own or
-    in `verifier_metadata`, as NeMo Gym's instruction_following has them.
+    `score` all: 1.0 if it follows all of them, else 0.0. fraction: followed ÷ all. An empty reply follows none. Ids and
+    arguments are those of IFEval; a row has them as `instruction_id_list` and `kwargs`, at the top level or in
+    `verifier_metadata`, as in NeMo Gym's instruction_following.
 
     Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
     """
@@ -36,12 +37,14 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     title: ClassVar[str] = "Instruction constraints"
     instructions: Annotated[
         list[Instruction],
-        Meta(title="Instructions", max_length=100, description="Left out: the row's `instruction_id_list`, `kwargs`"),
+        Meta(
+            title="Instructions", max_length=100, description="Default: `instruction_id_list` and `kwargs` of the row"
+        ),
     ] = []
     score: (
         Annotated[
             Literal["all", "fraction"],
-            Meta(title="Score", description="Left out: fraction where the row's `grading_mode` says so, else all"),
+            Meta(title="Score", description="Default: fraction if the row's `grading_mode` is fraction, otherwise all"),
         ]
         | None
     ) = None
@@ -49,10 +52,6 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
 
     def stays_on_loop(self, row: TaskRow) -> bool:
         return not any(CONSTRAINTS[one.id].slow for one in self._wanted(row))
-
-    @property
-    def seconds(self) -> float:
-        return self.time_limit
 
     def find_problems(self) -> Iterator[Problem]:
         for index, instruction in enumerate(self.instructions):
@@ -66,10 +65,12 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self._wanted(row)
-        reply = _last_message(response)
-        followed = [bool(reply.strip()) and _follows(one, reply) for one in wanted]
+        # Only the final message: text before a tool call is not the answer.
+        reply = last_message(response.get("output") or [])
+        followed = [bool(reply.strip()) and CONSTRAINTS[one.id].follows(reply, one.arguments) for one in wanted]
         part = sum(followed) / len(followed)
-        value = part if self._by_fraction(row) else float(all(followed))
+        by_fraction = (self.score or _metadata(row).get("grading_mode")) == "fraction"
+        value = part if by_fraction else float(all(followed))
         broken = [one.id for one, kept in zip(wanted, followed, strict=True) if not kept]
         parts: dict[str, float] = {}
         for one, kept in zip(wanted, followed, strict=True):
@@ -81,9 +82,6 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
             explanation=f"{told}; not {', '.join(broken)}" if broken else told,
             details={"follow_instruction_list": followed},
         )
-
-    def _by_fraction(self, row: TaskRow) -> bool:
-        return (self.score or _metadata(row).get("grading_mode")) == "fraction"
 
     def _wanted(self, row: TaskRow) -> list[Instruction]:
         if self.instructions:
@@ -97,7 +95,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
             raise refuse("the task row's `kwargs` must be a list as long as its `instruction_id_list`")
         wanted = []
         for index, (name, one) in enumerate(zip(ids, arguments, strict=True)):
-            # Rows of some data sets write every argument of every instruction, with null where it has none.
+            # Rows of some data sets have every argument for every instruction, with null for those that it lacks.
             if not isinstance(one, dict | None):
                 raise refuse(f"the task row's instruction {index + 1}: its `kwargs` must be an object")
             kept = {key: value for key, value in (one or {}).items() if value is not None}
@@ -122,24 +120,12 @@ def instruction_problems(instruction: Instruction) -> Iterator[Problem]:
             elif name.startswith("num_") or name.endswith("frequency") or name == "nth_paragraph":
                 whole_number(value)
             elif name in known.needs and not all(text.strip() for text in texts(value) or [""]):
-                yield f"/arguments/{name}", "is empty, or holds an empty text: every reply would follow it, or none"
+                yield f"/arguments/{name}", "is empty or contains an empty text"
         except ValueError:
             right = "at least, less than, at most or exactly" if name in _RELATIONS else "a whole number"
             yield f"/arguments/{name}", f"is {value!r:.80}: give {right}"
 
 
-def _follows(instruction: Instruction, reply: str) -> bool:
-    return CONSTRAINTS[instruction.id].follows(reply, instruction.arguments)
-
-
 def _metadata(row: TaskRow) -> dict[str, Any]:
     metadata = row.get("verifier_metadata")
     return metadata if isinstance(metadata, dict) and "instruction_id_list" in metadata else row
-
-
-def _last_message(response: dict[str, Any]) -> str:
-    """Not what stands before a tool call: the instructions are for the answer."""
-    for item in reversed(response.get("output") or []):
-        if item_type(item) == "message" and item.get("role") == "assistant":
-            return text_of(item)
-    return ""

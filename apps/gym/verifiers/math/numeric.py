@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -14,24 +15,23 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, stands_in_box
-from apps.gym.verifiers.answering import AnswerVerifier, Extraction, refuse
-from apps.gym.verifiers.protocol import Problem
+from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, refuse
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
-# Lengths are bounded: a number of a million digits is no answer, and comparing it would stall the loop.
+# Lengths are limited, because comparing a number of a million digits would block the event loop.
 _DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,60}|\d{1,200})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
 _NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
-# Not inside a word or another number: the 2 of "x2" and the tail of an over-long number are no answers.
+# Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
 _ANYWHERE = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\w/]|[.,]\d)")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 _SPACED_THOUSANDS = re.compile(r"[+-]? ?[$€£]? ?\d{1,3}(?: \d{3}){1,60}(?=[^\d ,]|[ ,]?(?!\d)|$)")
 _MAX_ANSWER = 1_000
-# What may stand in a box beside the number: a variable or a currency before it, a unit after it. A unit of one letter
-# is one of those that are no usual names of variables; words that calculate are no units.
+# Allowed next to the number in a box: a variable or a currency before it, a unit after it. One-letter units must not be
+# common variable names; words that imply a calculation are not units.
 _LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
 _CALCULATES = (
     "and|cubed|divided|dozen|e|hundred|i|minus|mod|or|over|pi|plus|sqrt|squared|thousand|times|to|[mbtr]illion"
@@ -45,14 +45,17 @@ _DASHES = str.maketrans({"−": "-", "–": "-", "\u2011": "-", "⁄": "/", "÷"
 
 
 class Number(msgspec.Struct, frozen=True):
-    """An exact value as it was written; `percent` tells that a percent sign followed it."""
+    """An exact value. `percent` is True if a percent sign followed it."""
 
     value: Fraction
     percent: bool = False
 
     @property
     def readings(self) -> tuple[Fraction, ...]:
-        """50 % may be meant as 0.5 and, where the question asks for a percentage, as 50. Nobody means 50 by 5000 %."""
+        """Return the values that the number can mean.
+
+        50 % can mean 0.5, or 50 if the question asks for a percentage. 5000 % never means 50.
+        """
         if not self.percent:
             return (self.value,)
         return (self.value / 100, self.value) if abs(self.value) <= 1_000 else (self.value,)
@@ -64,7 +67,7 @@ class Number(msgspec.Struct, frozen=True):
 
 
 def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> bool:
-    """Whole numbers are equal or not; where a fraction is involved, rounding may differ."""
+    """Compare two values. Integers must be equal; fractions may differ by rounding."""
     if tolerance is not None:
         return abs(answer - expected) <= tolerance
     if answer.denominator == expected.denominator == 1:
@@ -73,13 +76,13 @@ def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> 
 
 
 def parse_number(text: str) -> Number | None:
-    """The number that the whole text is: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3; else None."""
+    """Return the number of a text: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3. None for other text."""
     match = _WHOLE.fullmatch(_plain(text))
     return None if match is None else _from_match(match)
 
 
 def last_number(text: str) -> Number | None:
-    """The number that the text is, else the last one in it; None without one."""
+    """Return the number if the whole text is one, else the last number in it, or None."""
     plain = _plain(text)
     whole = _WHOLE.fullmatch(plain)
     matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
@@ -98,8 +101,11 @@ def _plain(text: str) -> str:
 
 
 def boxed_number(text: str) -> Number | None:
-    """The number that all of a box says, with a unit, a currency or a variable beside it; None for more than that, such
-    as 3 - 5, 5! or 41, 42: an answer that must be calculated, or chosen from, is none."""
+    """Return the number of a box, or None.
+
+    Only a unit, a currency or a variable may be next to it. Calculations and lists, for example 3 - 5, 5! or 41, 42,
+    are not answers.
+    """
     if len(text) > _MAX_ANSWER:
         return None
     plain = _plain(text)
@@ -124,12 +130,12 @@ def _fraction(digits: str) -> Fraction:
 
 
 class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
-    """1.0 when the answer is the expected number, else 0.0.
+    """1.0 if the answer equals the expected number, otherwise 0.0.
 
-    What stands in a box must be one number, with a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
-    5 km. Of any other text it is the number that the text is, else the last number in it. 50 % is 0.5 or 50.
-    Whole numbers must be equal; where a fraction is involved |answer − expected| may be up to the absolute tolerance,
-    or up to the relative tolerance × |expected|. Without either, one part in a million.
+    A box must contain one number, with a unit, a currency or "x =" next to it: 1,234 · 1/2 · −5 · 12 % · $4 · 5 km.
+    Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50. Integers must be
+    equal; with fractions, |answer − expected| may be up to the absolute tolerance, or up to the relative tolerance ×
+    |expected|. The default is one part in a million.
 
     Range: 0.0 or 1.0. Component: `numeric_correctness`.
     """
@@ -141,7 +147,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
             Meta(
                 ge=0,
                 title="Absolute tolerance",
-                description="How far the answer may be off; left out: as the row's `tolerance` says",
+                description="Maximum absolute difference. Default: `tolerance` of the row.",
             ),
         ]
         | None
@@ -150,7 +156,9 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         Annotated[
             float,
             Meta(
-                ge=0, title="Relative tolerance", description="The same, as a part of the expected number: 0.01 is 1 %"
+                ge=0,
+                title="Relative tolerance",
+                description="Maximum difference relative to the expected number: 0.01 is 1 %",
             ),
         ]
         | None
@@ -160,9 +168,9 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         yield from super().find_problems()
         for name in ("absolute_tolerance", "relative_tolerance"):
             if not math.isfinite(getattr(self, name) or 0):
-                yield f"/{name}", "is infinite, so every number would do: give a finite one"
+                yield f"/{name}", "must be finite"
         if self.expected is not None and parse_number(str(self.expected)) is None:
-            yield "/expected", "is no number: give one such as 42, 1/2 or 0.5"
+            yield "/expected", "is not a number. Examples: 42, 1/2, 0.5"
 
     def check_row(self, row: TaskRow) -> None:
         _, expected = self._read_expected(row)
@@ -172,38 +180,30 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         wanted, expected = self._read_expected(row)
         tolerance = self._tolerance(row, expected)
         answer = self.find_answer(row, response)
-        details = {"extracted_answer": answer, "expected_answer": wanted}
+        reward = partial(answer_reward, "numeric_correctness", answer=answer, expected=wanted)
         if answer is None:
-            return _reward(0.0, f"no answer was given; expected {wanted}", details)
-        boxed = stands_in_box(assistant_text(response.get("output") or []), self._mode(row))
+            return reward(0.0, f"no answer; expected {wanted}")
+        boxed = stands_in_box(assistant_text(response.get("output") or []), self.extract or extraction_mode(row))
         number = boxed_number(answer) if boxed else last_number(answer)
         if number is None:
-            return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
+            return reward(0.0, f"answer {excerpt(answer)} is not a number; expected {wanted}")
         equal = number.equals(expected, tolerance)
         verb = "equals" if equal else "is not"
-        return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+        return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}")
 
     def _read_expected(self, row: TaskRow) -> tuple[str, Number]:
         wanted = self.find_expected(row)
         expected = parse_number(wanted)
         if expected is None:
-            raise refuse(f"the task row's `{self.expected_field}` is no number: {cut(wanted, 100)!r}")
+            raise refuse(f"the task row's `{self.expected_field}` is not a number: {cut(wanted, 100)!r}")
         return wanted, expected
 
-    def _mode(self, row: TaskRow) -> Extraction | None:
-        return self.extract or extraction_mode(row)
-
     def _tolerance(self, row: TaskRow, expected: Number) -> Fraction | None:
-        """The wider of the two that are given; None where neither is."""
+        """Return the wider of the given tolerances, or the row's, or None."""
         given = [] if self.absolute_tolerance is None else [Fraction(self.absolute_tolerance)]
         if self.relative_tolerance is not None:
             given.append(Fraction(self.relative_tolerance) * abs(expected.value))
         return max(given) if given else _row_tolerance(row)
-
-
-def verify_numeric(row: TaskRow, response: dict[str, Any]) -> Reward:
-    """As the row's own `extraction_mode` and `tolerance` (absolute) say."""
-    return _BY_ROW.verify(row, response)
 
 
 def _row_tolerance(row: TaskRow) -> Fraction | None:
@@ -213,10 +213,3 @@ def _row_tolerance(row: TaskRow) -> Fraction | None:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
         raise refuse("the task row's `tolerance` is not a number of 0 or more")
     return Fraction(given)
-
-
-def _reward(value: float, explanation: str, details: dict[str, Any]) -> Reward:
-    return Reward(value=value, components={"numeric_correctness": value}, explanation=explanation, details=details)
-
-
-_BY_ROW = Numeric()

@@ -1,1 +1,1 @@
-"""Processes in which verifiers run that may hang."""
+"""Processes for verifiers that may hang."""

@@ -1,4 +1,6 @@
-"""The process in which verifiers run that may hang: one job at a time, until the other end of its socket is closed.
+"""A process for verifiers that may hang.
+
+It does one job at a time, until its socket is closed.
 
 Started by apps.gym.verifiers.processes.process_pool as `python -m apps.gym.verifiers.processes.child DESCRIPTOR`.
 """
@@ -20,7 +22,7 @@ from apps.gym.verifiers.processes.framing import receive, send
 from apps.gym.verifiers.registry import read_verifier
 
 MAX_MEMORY = 2 * 1024**3
-"""Bytes of address space: what asks for more fails with MemoryError, here and not on the machine."""
+"""Maximum bytes of address space. Larger requests fail with MemoryError here instead of exhausting the machine."""
 _SLACK = 2.0
 
 
@@ -31,7 +33,7 @@ def serve(channel: socket.socket) -> None:
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:
-    # Whoever gave the job stops this process when the time is over; this is for when nobody is left to do it.
+    # The parent process stops this process at the time limit. The timer is for a lost parent.
     signal.setitimer(signal.ITIMER_REAL, job["seconds"] + _SLACK)
     try:
         return {"reward": read_verifier(job["verifier"]).verify(job["row"], job["response"])}
@@ -51,17 +53,17 @@ def _encode(answer: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:
-        # Half a surrogate pair, which a policy model may write and nothing stores.
+        # Half a surrogate pair, which a model may write and which cannot be stored.
         return json.dumps(msgspec.to_builtins(answer), ensure_ascii=False).encode(errors="replace")
 
 
 def main() -> None:
-    # Agent loops go first where both want the processor.
+    # Agent loops have priority for the processor.
     os.nice(5)
-    with contextlib.suppress(ValueError, OSError):  # not every system has this bound
+    with contextlib.suppress(ValueError, OSError):  # not supported on every system
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Nothing that runs here has a reason to write a file.
+    # Nothing that runs here needs to write files.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(ConnectionError), socket.socket(fileno=int(sys.argv[1])) as channel:

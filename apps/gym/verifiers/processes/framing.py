@@ -1,4 +1,4 @@
-"""Messages on a stream socket: four bytes of length, then so many bytes."""
+"""Messages on a stream socket: a length of four bytes, then the content."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ def send(channel: socket.socket, message: bytes) -> None:
 
 
 def receive(channel: socket.socket, *, seconds: float | None = None) -> bytes:
-    """The next message; empty when the other end is closed. Raises TimeoutError after so many seconds in all."""
+    """Return the next message, or no bytes when the other end is closed. Raises TimeoutError after `seconds` in all."""
     ends = None if seconds is None else time.monotonic() + seconds
     head = _read(channel, _LENGTH.size, ends)
     return _read(channel, _LENGTH.unpack(head)[0], ends) if head else b""

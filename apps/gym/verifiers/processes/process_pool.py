@@ -1,11 +1,11 @@
-"""Run a verifier where it can be stopped: in one of a few processes, which is killed when the time is over.
+"""Run verifiers in a few processes that are killed at the time limit.
 
-A thread cannot be stopped, and a regular expression keeps the interpreter to itself while it works. So these processes
-are started as programs of their own (nothing is forked from a process with threads) and used again for as long as they
-answer. Waiting for a free one does not count as a verifier's time.
+A thread cannot be stopped, and a regular expression blocks the interpreter while it runs. The processes are started as
+separate programs (nothing is forked from a process with threads) and reused as long as they answer. Waiting for a free
+one does not count as a verifier's time.
 
-Who waits takes turns: each environment in its order, none with more than its share of the processes, and one whose
-verifier was stopped with a single one until it has ended in time again.
+Environments take turns. Jobs of one environment run in order, in at most its share of the processes. After a time-out
+it gets only one process, until a verification ends in time again.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from apps.gym.verifiers.protocol import Verifier, read_type
 
 _ROOT = Path(__file__).resolve().parents[4]
 _STARTING = 60.0
-"""Seconds for a new process to be ready on a machine that has much to do."""
+"""Seconds for a new process to become ready on a heavily loaded machine."""
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
-"""Variables that the processes get: what runs in them sees texts that others wrote, and needs no secret."""
+"""Environment variables of the processes. They handle untrusted text and need no secrets."""
 
 
 class _Answer(msgspec.Struct):
@@ -47,7 +47,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class Child:
-    """One such process, and the socket to it."""
+    """One process and its socket."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -59,7 +59,7 @@ class Child:
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                # A terminal's Ctrl-C is for the process that owns this one.
+                # A terminal's Ctrl-C is only meant for the parent process.
                 start_new_session=True,
             )
         self.channel = ours
@@ -73,17 +73,13 @@ class Child:
             raise VerifierError("the process that runs verifiers could not be started")
 
     def ask(self, job: bytes, *, seconds: float) -> bytes:
-        """Raises TimeoutError, and ConnectionError where the process has ended."""
+        """Return the answer to a job. Raises TimeoutError, and ConnectionError if the process has ended."""
         self.channel.settimeout(seconds)
         send(self.channel, job)
         answer = receive(self.channel, seconds=seconds)
         if not answer:
             raise ConnectionError("the process has ended")
         return answer
-
-    @property
-    def has_ended(self) -> bool:
-        return self.process.poll() is not None
 
     def kill(self) -> None:
         self.channel.close()
@@ -100,13 +96,15 @@ class _Job(msgspec.Struct):
 
 
 class ProcessPool:
-    """At most `size` processes for one environment, and `spare` ones for when another comes. Each has a thread that
-    waits for it. They start when they are first needed."""
+    """At most `size` processes for one environment, and `spare` ones for others.
+
+    Each has a thread that waits for it. Processes start when they are first needed.
+    """
 
     def __init__(self, size: int, *, spare: int = 0) -> None:
         self.size = size
         self._total = size + spare
-        # All below is under this lock. Whose turn is next stands first.
+        # The lock for all attributes below. The next waiting job is first.
         self._changed = threading.Condition()
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._running: Counter[str] = Counter()
@@ -119,17 +117,19 @@ class ProcessPool:
     async def verify(
         self, verifier: Verifier, row: TaskRow, response: Mapping[str, Any], *, seconds: float, whose: str = ""
     ) -> Reward:
-        """`whose` names the environment. Raises VerifierError: for what the verifier raised, whatever that was, and
-        when the time is over."""
+        """Run a verifier.
+
+        `whose` names the environment. Raises VerifierError for any error of the verifier, and for a time-out.
+        """
         given = {"type": read_type(verifier), **msgspec.to_builtins(verifier)}
-        # Not orjson: a policy model may write whole numbers of more than 64 bits, or half a surrogate pair.
+        # Not orjson, because a model may write integers of more than 64 bits or half a surrogate pair.
         body = json.dumps({"verifier": given, "row": row, "response": response, "seconds": seconds}).encode()
         answer: Future[Reward] = Future()
         self._put(_Job(body, seconds, verifier.title, whose, answer))
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
-        """End the processes; what they were doing fails, and so does what was waiting for them."""
+        """End the processes; running and waiting jobs fail."""
         with self._changed:
             self._closed = True
             children, threads = list(self._children), list(self._threads)
@@ -156,12 +156,12 @@ class ProcessPool:
             self._changed.notify()
 
     def _room(self, whose: str) -> int:
-        """How many more of its jobs may begin."""
+        """Return how many more of its jobs may start."""
         share = 1 if whose in self._stopped else self.size
         return max(0, share - self._running[whose])
 
     def _take(self) -> _Job | None:
-        """The next job whose turn it is; None when there will be no more."""
+        """Return the next job, or None when the pool is closed."""
         with self._changed:
             self._idle += 1
             try:
@@ -175,7 +175,7 @@ class ProcessPool:
                         self._waiting.move_to_end(whose)
                     else:
                         del self._waiting[whose]
-                    # Who gave up waiting wants no answer.
+                    # A cancelled job needs no answer.
                     if job.answer.set_running_or_notify_cancel():
                         self._running[whose] += 1
                         return job
@@ -197,9 +197,9 @@ class ProcessPool:
         self._forget(child)
 
     def _do(self, job: _Job, child: Child | None) -> tuple[Child | None, Reward | VerifierError, bool]:
-        """The process for the next job (None where it had to be killed), what was found, and whether it was in time."""
-        if child is not None and child.has_ended:
-            # Killed while it was idle, perhaps for memory: no verification was lost with it.
+        """Return the process for the next job (None if it was killed), the result, and whether it was in time."""
+        if child is not None and child.process.poll() is not None:
+            # Killed while idle, perhaps for lack of memory: no verification was lost.
             self._forget(child)
             child = None
         try:
@@ -223,7 +223,7 @@ class ProcessPool:
             if not self._closed:
                 self._children.add(child)
                 return child
-        # It was being started when the pool closed, which did not know of it.
+        # It was starting when the pool closed, so the pool did not know it.
         child.kill()
         raise VerifierError("this process ends")
 
@@ -241,7 +241,7 @@ def _closed(job: _Job) -> VerifierError:
 def _answer(job: _Job, found: Reward | VerifierError) -> None:
     if isinstance(found, Reward):
         job.answer.set_result(found)
-    # Who still waits for its turn may give up at any time.
+    # A waiting job may be cancelled at any time.
     elif job.answer.running() or job.answer.set_running_or_notify_cancel():
         job.answer.set_exception(found)
 
@@ -251,7 +251,7 @@ _pools: list[ProcessPool] = []
 
 
 def shared_pool() -> ProcessPool:
-    """This process's pool: for one environment as many processes as there are processors, at most four."""
+    """Return this process's pool: for one environment, as many processes as processors, at most four."""
     if not _pools:
         _pools.append(ProcessPool(max(1, min(4, os.cpu_count() or 1)), spare=_SPARE))
         atexit.register(_pools[0].close)

@@ -1,1 +1,1 @@
-"""Verifiers of JSON that a reply gives."""
+"""Verifiers of JSON in a reply."""

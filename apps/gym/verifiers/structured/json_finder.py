@@ -1,30 +1,31 @@
-"""Find the JSON that a reply gives: the whole of it, its last fenced block, or the last object or list in it."""
+"""Find JSON in a reply: the whole reply, its last fenced block, or its last object or list."""
 
 import json
 import re
 from typing import Any
 
 from apps.gym.code_blocks import read_blocks
+from apps.gym.traces.items import refuse_constant
 
 _NAMES = frozenset({"json", "jsonc", "json5"})
 _MAX_STARTS = 2_000
 _MAX_IN_VAIN = 1_000_000
-"""Characters read of what turned out to be no JSON: every bracket may begin another attempt that reads to the end."""
+"""Maximum characters parsed in vain, because each bracket may start a try that reads to the end."""
 
 
 def find_json(text: str, default: Any = None) -> Any:
-    """The parsed value, or the default without one. NaN and Infinity are no JSON."""
+    """Return the parsed value, or the default without one. NaN and Infinity are not JSON."""
     stripped = text.strip()
     blocks = read_blocks(stripped)
-    # The newest first, those that say that they are JSON before the others.
+    # Last ones first, blocks marked as JSON before others.
     blocks.sort(key=lambda block: block.language in _NAMES)
     for candidate in (stripped, *(block.content for block in reversed(blocks))):
         try:
-            return json.loads(candidate, parse_constant=_refuse)
+            return json.loads(candidate, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             continue
     found, at, tries, in_vain = default, 0, 0, 0
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     for match in re.finditer(r"[\[{]", stripped):
         if match.start() < at:
             continue
@@ -36,10 +37,6 @@ def find_json(text: str, default: Any = None) -> Any:
         except json.JSONDecodeError as error:
             in_vain += error.pos - match.start()
         except (ValueError, RecursionError):
-            # How far it came is not told.
+            # The error does not tell how far it read.
             in_vain += len(stripped) - match.start()
     return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

@@ -1,4 +1,4 @@
-"""What is wrong with JSON that does not fit a schema, in words: the place, what stands there, what would be right."""
+"""Explain why JSON does not fit a schema: place, value, and what is expected."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -21,8 +21,8 @@ _MOST = 20
 
 
 def explain_problems(given: object, schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """JSON pointer and sentence for each problem, at most twenty."""
-    # Imported here: it takes a tenth of a second that processes without such a mistake need not spend.
+    """Yield a JSON pointer and a sentence for each problem, at most twenty."""
+    # Imported here, because it takes 0.1 s that processes without problems do not need to spend.
     from jsonschema import Draft202012Validator
 
     errors = sorted(
@@ -49,7 +49,7 @@ def _explain(error: Any) -> Iterator[tuple[str, str]]:
                 close = get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]}? " if close else ""
                 pointer = at + join_pointer([name])
-                yield pointer, f"is not a parameter of it: {hint}there are {', '.join(known) or 'none'}"
+                yield pointer, f"is an unknown parameter: {hint}parameters are {', '.join(known) or 'none'}"
         case _:
             yield at, f"is {_show(error.instance)}: give {_describe(schema)}"
 

@@ -8,60 +8,125 @@ from msgspec import Meta
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
+from apps.gym.storable import walk_json
 from apps.gym.traces.items import TaskRow, assistant_text, function_calls
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.answering import refuse
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
-from apps.gym.verifiers.structured.endless_schemas import find_endless
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, refuse
 from apps.gym.verifiers.structured.json_finder import find_json
 from apps.gym.verifiers.structured.schema_errors import join_pointer
 from apps.gym.verifiers.tools.expected_calls import json_key
+
+_ONE = ("not", "if", "then", "else")
+_SEVERAL = ("allOf", "anyOf", "oneOf")
+_VALUES = frozenset({"const", "enum", "default", "examples"})
+
+
+def find_endless(schema: dict[str, Any]) -> str:
+    """Return a reference that leads back to itself, or an empty text.
+
+    Only `#` and `#/…` are followed.
+
+    Depth-first without recursion, because schemas come from task rows.
+    """
+    done: set[int] = set()
+    for start in _subschemas(schema):
+        if id(start) in done:
+            continue
+        on_path = {id(start)}
+        path = [(start, _applied(schema, start))]
+        while path:
+            place, applied = path[-1]
+            reference, following = next(applied, ("", None))
+            if following is None:
+                path.pop()
+                on_path.discard(id(place))
+                done.add(id(place))
+            elif id(following) in on_path:
+                return reference
+            elif id(following) not in done:
+                on_path.add(id(following))
+                path.append((following, _applied(schema, following)))
+    return ""
+
+
+def _applied(whole: dict[str, Any], place: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the schemas that apply to the same value, each with the reference that led to it."""
+    reference = place.get("$ref")
+    if isinstance(reference, str) and isinstance(found := _resolve(whole, reference), dict):
+        yield reference, found
+    dependent = place.get("dependentSchemas")
+    named = [place.get(key) for key in _ONE] + (list(dependent.values()) if isinstance(dependent, dict) else [])
+    for key in _SEVERAL:
+        several = place.get(key)
+        named += several if isinstance(several, list) else []
+    yield from (("$ref", one) for one in named if isinstance(one, dict))
+
+
+def _resolve(whole: Any, reference: str) -> Any:
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    found = whole
+    for part in reference.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isascii() and name.isdigit() and len(name) < 7 and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, dict):
+            found = found.get(name)
+        else:
+            return None
+    return found
+
+
+def _subschemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (one for path, one in walk_json(schema) if isinstance(one, dict) and _VALUES.isdisjoint(path))
+
 
 _ABSENT = object()
 _MOST = 10
 
 
 class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
-    """1.0 when the JSON that was given fits the schema, else 0.0.
+    """1.0 if the JSON of the reply matches the schema, otherwise 0.0.
 
-    The JSON is the whole reply, its last fenced block (those that say `json` come before others), or the last object or
-    list in it; with `strict` only the whole reply. From a tool call: there must be exactly one call, of the named tool
-    if one is named, and its arguments (or the one argument that is named) are looked at. `closed` makes every property
-    of the schema required and allows no others, as NeMo Gym's structured_outputs does. A schema's patterns may take for
-    ever, so this runs in a process that is stopped at the time limit.
+    The JSON is the whole reply, its last fenced block (blocks marked `json` first), or its last object or list; with
+    `strict` only the whole reply. For a tool call, there must be exactly one call, of the named tool if given; its
+    arguments or the named argument are checked. `closed` requires every property of the schema and allows no others, as
+    NeMo Gym's structured_outputs does. Patterns of a schema can take very long, so this runs in a process with a time
+    limit.
 
-    Range: 0.0 or 1.0. Components: `json` (1.0 when there is JSON at all) and `schema`.
+    Range: 0.0 or 1.0. Components: `json` (1.0 if the reply contains JSON) and `schema`.
     """
 
-    title: ClassVar[str] = "JSON by a schema"
+    title: ClassVar[str] = "JSON schema match"
     schema: Annotated[
-        dict[str, Any], Meta(title="JSON schema", description="Left out: the row's field, as an object or as its JSON")
+        dict[str, Any],
+        Meta(title="JSON schema", description="Default: the field of the row, as an object or JSON text"),
     ] = {}
     schema_field: Annotated[str, Meta(title="Field of the schema", min_length=1)] = "schema_str"
     source: (
         Annotated[
             Literal["text", "tool_call"],
-            Meta(title="Where the JSON stands", description="Left out: the row's `response_mode`, else the text"),
+            Meta(title="JSON location", description="Default: `response_mode` of the row, otherwise the text"),
         ]
         | None
     ) = None
     tool: Annotated[
-        str, Meta(title="Tool", max_length=256, description="Left out: the row's `tool_name`, else any tool")
+        str, Meta(title="Tool", max_length=256, description="Default: `tool_name` of the row, otherwise any tool")
     ] = ""
     argument: Annotated[
         str,
-        Meta(title="Argument", max_length=256, description="Left out: the row's `tool_payload_key`, else all of them"),
+        Meta(
+            title="Argument",
+            max_length=256,
+            description="Default: `tool_payload_key` of the row, otherwise all arguments",
+        ),
     ] = ""
-    strict: Annotated[bool, Meta(title="Nothing but JSON")] = False
-    closed: Annotated[bool, Meta(title="Every property, and no other")] = False
+    strict: Annotated[bool, Meta(title="Only JSON")] = False
+    closed: Annotated[bool, Meta(title="Exactly the properties of the schema")] = False
     time_limit: TimeLimit = 5.0
 
     def stays_on_loop(self, row: TaskRow) -> bool:
         return False
-
-    @property
-    def seconds(self) -> float:
-        return self.time_limit
 
     @property
     def needs(self) -> frozenset[str]:
@@ -80,9 +145,9 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
         given, problem = self._find(row, response)
         if given is _ABSENT:
             return Reward(value=0.0, components={"json": 0.0, "schema": 0.0}, explanation=problem)
-        # An empty registry: the library would else fetch what a schema refers to.
+        # An empty registry, because otherwise the library would fetch referenced schemas.
         closed = close_schema(schema) if self.closed else schema
-        # The library compares every item with every other.
+        # The library's own check compares every item with every other.
         quick = extend(Draft202012Validator, {"uniqueItems": _unique})
         validator = quick(closed, registry=Registry())
         problems = []
@@ -113,13 +178,13 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
         return given
 
     def _find(self, row: TaskRow, response: dict[str, Any]) -> tuple[Any, str]:
-        """What was given, or _ABSENT with the reason."""
+        """Return the given value, or _ABSENT with the reason."""
         output = response.get("output") or []
         source = self.source or row.get("response_mode") or "text"
         if source == "text":
             text = assistant_text(output)
             if not self.strict:
-                return find_json(text, _ABSENT), "there is no JSON in the reply"
+                return find_json(text, _ABSENT), "the reply contains no JSON"
             try:
                 return orjson.loads(text), ""
             except orjson.JSONDecodeError as error:
@@ -130,10 +195,10 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
 
     def _find_argument(self, row: TaskRow, calls: list[dict[str, Any]]) -> tuple[Any, str]:
         if len(calls) != 1:
-            return _ABSENT, f"there are {len(calls)} tool calls in place of one"
+            return _ABSENT, f"there are {len(calls)} tool calls instead of one"
         tool, argument = self.tool or row.get("tool_name"), self.argument or row.get("tool_payload_key")
         if tool and calls[0].get("name") != tool:
-            return _ABSENT, f"{calls[0].get('name')} was called in place of {tool}"
+            return _ABSENT, f"{calls[0].get('name')} was called instead of {tool}"
         try:
             arguments = orjson.loads(str(calls[0].get("arguments") or "{}"))
         except orjson.JSONDecodeError as error:
@@ -153,7 +218,7 @@ def _unique(_: Any, wanted: Any, given: Any, __: Any) -> Iterator[Exception]:
 
 
 def close_schema(schema: Any) -> Any:
-    """The schema with every property required and no others allowed, at every depth."""
+    """Return the schema with every property required and no others allowed, at every depth."""
     if isinstance(schema, list):
         return [close_schema(one) for one in schema]
     if not isinstance(schema, dict):
@@ -172,23 +237,18 @@ def _schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        yield join_pointer(error.absolute_path), f"is no part of a JSON schema: {error.message}"
+        yield join_pointer(error.absolute_path), f"is not valid JSON Schema: {error.message}"
     except RecursionError:
         yield "", "is nested too deeply for a JSON schema"
     for reference in _references(schema):
         if not reference.startswith("#"):
             yield "", f"refers to {cut(reference, 80)!r}: only references within the schema, #/…, are followed"
     if endless := find_endless(schema):
-        yield "", f"refers to itself without an end, by {cut(endless, 80)!r}: no value could be held to it"
+        yield "", f"refers to itself endlessly through {cut(endless, 80)!r}, so no value can match it"
 
 
 def _references(schema: Any) -> Iterator[str]:
-    """Every `$ref`. A walk without recursion: schemas come from task rows."""
-    left = [schema]
-    while left:
-        one = left.pop()
+    """Yield every `$ref`."""
+    for _, one in walk_json(schema):
         if isinstance(one, dict):
             yield from (one[key] for key in ("$ref", "$dynamicRef") if isinstance(one.get(key), str))
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)

@@ -1,24 +1,27 @@
-"""Exact match: the answer equals the expected one after normalisation."""
+"""Exact match and string match: the answer equals the expected one after normalisation."""
 
+import re
 import unicodedata
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow
-from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
-from apps.gym.verifiers.answering import AnswerVerifier
+from apps.gym.traces.items import TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import ExtractionMode, excerpt, extraction_mode, last_line
+from apps.gym.verifiers.protocol import AnswerVerifier, answer_reward
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _TRAILING = ".!?,;:。！？"
 
 
 def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> str:
-    """NFKC, one space for any white space, case folded unless it matters; and peeled: no outer quotes, no trailing
-    punctuation.
+    """Return a text in NFKC, with single spaces, in lower case unless `case_sensitive`.
 
-    A text of nothing but punctuation stays as it is, so that "?" can be an answer.
+    With `peel`, without outer quotes and final punctuation.
+
+    A text of only punctuation is unchanged, so that "?" can be an answer.
     """
     text = " ".join(unicodedata.normalize("NFKC", text).split())
     for _ in range(4 if peel else 0):
@@ -34,10 +37,10 @@ def _peel(text: str) -> str:
 
 
 class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
-    """1.0 when the answer equals the expected one, else 0.0.
+    """1.0 if the answer equals the expected answer, otherwise 0.0.
 
-    Both are compared after normalisation: NFKC, one space for any white space, no quotes around, no punctuation at the
-    end, upper and lower case alike.
+    Both are normalised first: Unicode NFKC, white space as single spaces, no outer quotes, no final punctuation,
+    lower case.
 
     Range: 0.0 or 1.0. Component: `exact_match`.
     """
@@ -46,7 +49,7 @@ class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
     case_sensitive: (
         Annotated[
             bool,
-            Meta(title="Upper and lower case differ", description="Left out: as the row's `case_sensitive` says"),
+            Meta(title="Case-sensitive", description="Default: `case_sensitive` of the row"),
         ]
         | None
     ) = None
@@ -54,24 +57,209 @@ class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = self.find_expected(row)
         answer = self.find_answer(row, response)
-        details = {"extracted_answer": answer, "expected_answer": expected}
+        reward = partial(answer_reward, "exact_match", answer=answer, expected=expected)
         if answer is None:
             mode = self.extract or extraction_mode(row)
             wanted = " in a \\boxed{…}" if mode == "boxed" else ""
-            return _reward(0.0, f"no answer was given{wanted}; expected {excerpt(expected)}", details)
+            return reward(0.0, f"no answer{wanted}; expected {excerpt(expected)}")
         strict = row.get("case_sensitive") is True if self.case_sensitive is None else self.case_sensitive
         equal = normalise(answer, case_sensitive=strict) == normalise(expected, case_sensitive=strict)
         verb = "equals" if equal else "is not"
-        return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}", details)
+        return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}")
 
 
-def verify_exact_match(row: TaskRow, response: dict[str, Any]) -> Reward:
-    """As the row's own `extraction_mode` and `case_sensitive` say; these names are those of NeMo Gym's string_match."""
-    return _BY_ROW.verify(row, response)
+_NAMES = """
+dc district of columbia, nh new hampshire, nj new jersey, nm new mexico, ny new york, nc north carolina,
+nd north dakota, ri rhode island, sc south carolina, sd south dakota, wv west virginia, al alabama,
+ak alaska, az arizona, ar arkansas,
+ca california, co colorado, ct connecticut, de delaware, fl florida, ga georgia, hi hawaii, id idaho, il illinois,
+in indiana, ia iowa, ks kansas, ky kentucky, la louisiana, me maine, md maryland, ma massachusetts, mi michigan,
+mn minnesota, ms mississippi, mo missouri, mt montana, ne nebraska, nv nevada, oh ohio, ok oklahoma, or oregon,
+pa pennsylvania, tn tennessee, tx texas, ut utah, vt vermont, va virginia, wa washington, wi wisconsin, wy wyoming
+"""
+# Two-word names first: West Virginia contains Virginia.
+_ABBREVIATIONS = [entry.split(maxsplit=1) for entry in _NAMES.split(",")]
 
 
-def _reward(value: float, explanation: str, details: dict[str, Any]) -> Reward:
-    return Reward(value=value, components={"exact_match": value}, explanation=explanation, details=details)
+def abbreviate_states(text: str) -> str:
+    """Return a lower-case text with each state name replaced by its upper-case abbreviation."""
+    for abbreviation, name in _ABBREVIATIONS:
+        text = text.replace(name.strip(), abbreviation.upper())
+    return text
 
 
-_BY_ROW = ExactMatch()
+SOFT = 0.98
+"""The reward of a number that is close to the expected one, and the threshold: (1 − relative error)² must be above it.
+"""
+
+_ANSWER = re.compile(r"answer\s{0,20}[:：]\s{0,20}(\S.*)", re.IGNORECASE)
+_BOX = re.compile(r"(?P<box>\\boxed\{)|[{}]")
+_WRAPPERS = r"\\(?:boxed|text|textbf|textit|texttt|mathrm|mathbf|mathit|mathsf|mathbb|mathcal|emph|url)\{"
+_BRACES = re.compile(rf"(?P<command>{_WRAPPERS})|[{{}}]")
+_COMMA_IN_NUMBER = re.compile(r"(\d),(\d+)")
+_UNITS = re.compile(r"\^\{?\\circ\}?|\\circ|cm|mm|km|kg|m")
+_SIGNS = str.maketrans({"°": "^\\circ", "√": "\\sqrt", "π": "\\pi", "﹣": "-", "﹢": "+"})
+
+
+class StringMatch(AnswerVerifier, frozen=True, kw_only=True, tag="string_match"):
+    """1.0 for the expected answer, 0.98 for a nearly equal number, otherwise 0.0.
+
+    If `case_sensitive` is on, the texts must be equal. Otherwise both are normalised (NFKC, no outer quotes, lower
+    case, no final .!?) and compared as texts, as numbers, without commas in numbers, without outer LaTeX, without
+    commas, "and" and "or" between words, and with US states abbreviated. Next, numbers are compared without currency
+    signs, percent signs and units: 0.98 if (1 − relative error)² is above 0.98. Finally, texts are compared without
+    units: 1.0.
+
+    The answer is the text after the last "Answer:", otherwise the last box.
+
+    Range: 0.0, 0.98 or 1.0. Component: `string_match`.
+    """
+
+    title: ClassVar[str] = "Graded string match"
+    case_sensitive: (
+        Annotated[
+            bool,
+            Meta(title="Case-sensitive", description="Default: `case_sensitive` of the row"),
+        ]
+        | None
+    ) = None
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        expected = self.find_expected(row)
+        answer = self._answer(row, response)
+        strict = row.get("case_sensitive") is True if self.case_sensitive is None else self.case_sensitive
+        if answer is None:
+            value = 0.0
+        elif strict:
+            value = float(answer.strip() == expected)
+        else:
+            value = compare(_plain(answer), _plain(expected))
+        verb = {1.0: "is", SOFT: "is nearly"}.get(value, "is not")
+        told = "no answer" if answer is None else f"answer {excerpt(answer)} {verb} {excerpt(expected)}"
+        return answer_reward("string_match", value, told, answer=answer, expected=expected)
+
+    def _answer(self, row: TaskRow, response: dict[str, Any]) -> str | None:
+        if self.extract == "pattern":
+            return self.find_answer(row, response)
+        text = assistant_text(response.get("output") or []).strip()
+        return _extract(text, self.extract or extraction_mode(row) or "final_answer")
+
+
+def _extract(text: str, mode: ExtractionMode) -> str | None:
+    match mode:
+        case "boxed":
+            return _last_box(text)
+        case "last_line":
+            return last_line(text)
+        case "full_response":
+            return text or None
+        case "final_answer":
+            found = _ANSWER.findall(text)
+            return found[-1].strip().rstrip(".").strip() if found else _last_box(text)
+
+
+def _last_box(text: str) -> str | None:
+    """Return the content of the last closed box, without `\\text{…}` around it."""
+    found: tuple[int, int] | None = None
+    opened: list[int | None] = []
+    for token in _BOX.finditer(text):
+        if token["box"]:
+            opened.append(token.end())
+        elif token[0] == "{":
+            opened.append(None)
+        elif opened and (start := opened.pop()) is not None and (found is None or start > found[0]):
+            found = (start, token.start())
+    if found is None:
+        return None
+    inner = text[found[0] : found[1]].strip()
+    for _ in range(5):
+        # Not a pattern: one that strips white space on both sides would take cubic time.
+        if not (inner.startswith("\\text{") and inner.endswith("}")):
+            break
+        inner = inner[len("\\text{") : -1].strip()
+    return inner.strip()
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    text = text.lower()
+    return text.rstrip(".!?") or text
+
+
+def compare(answer: str, expected: str) -> float:
+    """Return the score of an answer. Both texts must be normalised by `_plain`."""
+    if answer == expected:
+        return 1.0
+    for rule in (_as_number, _without_number_commas, _without_latex, _as_list, _with_states):
+        if rule(answer) == rule(expected):
+            return 1.0
+    if _nearness(_bare_number(answer), _bare_number(expected)) > SOFT:
+        return SOFT
+    ours, theirs = _without_units(answer), _without_units(expected)
+    if ours == theirs:
+        return 1.0
+    return SOFT if _nearness(_bare_number(ours), _bare_number(theirs)) > SOFT else 0.0
+
+
+def _as_number(text: str) -> str | float:
+    number = _float(text.replace("\\%", "").replace("\\$", "").replace("$", ""))
+    return text if number is None else number
+
+
+def _without_number_commas(text: str) -> str:
+    return _COMMA_IN_NUMBER.sub(r"\1\2", text).replace("\\%", "%")
+
+
+def _without_latex(text: str) -> str:
+    """Return a text without surrounding commands, without braces, and without surrounding math delimiters."""
+    kept, at = [], 0
+    opened: list[bool] = []
+    for token in _BRACES.finditer(text):
+        drop = token["command"] is not None
+        if token[0] == "}":
+            drop = opened.pop() if opened else False
+        else:
+            opened.append(drop)
+        if drop:
+            kept.append(text[at : token.start()])
+            at = token.end()
+    bare = "".join([*kept, text[at:]])
+    for sign in ("\\(", "\\)", "\\[", "\\]", "$"):
+        bare = bare.replace(sign, "")
+    return " ".join(bare.split())
+
+
+def _as_list(text: str) -> str:
+    """Return the parts separated by single spaces. A text that would lose more than a tenth is not a list."""
+    spaced = text.replace(",", " ").replace(";", " ").replace("and", " ").replace("or", " ")
+    return text if len(spaced) < 0.9 * len(text) else " ".join(spaced.split())
+
+
+def _with_states(text: str) -> str:
+    return _as_list(abbreviate_states(text)).lower()
+
+
+def _without_units(text: str) -> str:
+    return _UNITS.sub("", _without_latex(text).translate(_SIGNS)).strip()
+
+
+def _bare_number(text: str) -> float | None:
+    for sign in ("\\%", "\\$", "$", "£", "€", "%", ","):
+        text = text.replace(sign, "")
+    return _float(_UNITS.sub("", text.translate(_SIGNS)))
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text.strip())
+    except ValueError:
+        return None
+
+
+def _nearness(answer: float | None, expected: float | None) -> float:
+    if answer is None or expected is None:
+        return 0.0
+    error = abs(answer - expected) / max(abs(expected), 1e-9)
+    return max(0.0, 1.0 - error) ** 2

@@ -1,4 +1,4 @@
-"""Multiple choice: the letter that was chosen is the expected one. The ways to read it are those of NeMo Gym's mcqa."""
+"""Multiple choice: the chosen letter equals the expected one. Modes are those of NeMo Gym's mcqa."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,7 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import answer_text, excerpt, last_boxed
-from apps.gym.verifiers.answering import pattern_problem, refuse
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, answer_reward, pattern_problem, refuse
 
 Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
 MODES: tuple[Mode, ...] = (
@@ -33,14 +32,15 @@ _LEADING = re.compile(r"\(?([A-Za-z])(?:\)|[.:\-]|\s|$)")
 
 
 class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice"):
-    """1.0 when the chosen letter is the expected one, else 0.0.
+    """1.0 if the chosen letter is the expected letter, otherwise 0.0.
 
-    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. The choice is read
-    by the pattern where there is one (last match; a letter, or the text of an option), else by the mode:
-    strict_single_letter_boxed, a letter alone or before one of `: ) . -` in the last box; lenient_boxed, that, else the
-    only option whose text stands in the box; lenient_answer_colon, after the first "Answer:", a letter or the text of
-    an option; lenient_answer_colon_md, after the last line that begins with "Answer:", in Markdown or not, where "A or
-    B" is no answer. A letter that only letters of other options follow, as in A-B-C, is none in any mode.
+    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If there is a
+    pattern, its last match is the choice if it is a letter or the text of an option. Otherwise the mode decides.
+    strict_single_letter_boxed: a letter alone or before one of `: ) . -` in the last box. lenient_boxed: the same, else
+    the only option whose text is in the box. lenient_answer_colon: after the first "Answer:", a letter or the text of
+    an option. lenient_answer_colon_md: after the last line that starts with "Answer:", with or without Markdown; "A or
+    B" is not an answer. In every mode, a letter followed only by letters of other options, as in A-B-C, is not a
+    choice.
 
     Range: 0.0 or 1.0. Component: `multiple_choice`.
     """
@@ -49,7 +49,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
     mode: (
         Annotated[
             Mode,
-            Meta(title="How the choice is read", description="Left out: the row's `grading_mode`, else the strict one"),
+            Meta(title="How to read the choice", description="Default: `grading_mode` of the row, otherwise strict"),
         ]
         | None
     ) = None
@@ -57,7 +57,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         str,
         Meta(
             title="Pattern",
-            description="Goes before the mode; left out: the row's `template_metadata.output_regex`, one or a list",
+            description="Overrides the mode. Default: `template_metadata.output_regex` of the row.",
             max_length=2_000,
         ),
     ] = ""
@@ -67,10 +67,6 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 
     def stays_on_loop(self, row: TaskRow) -> bool:
         return not self._patterns(row)
-
-    @property
-    def seconds(self) -> float:
-        return self.time_limit
 
     @property
     def needs(self) -> frozenset[str]:
@@ -91,12 +87,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         chosen = self._choose(row, text, options)
         value = float(chosen == expected)
         told = f"chose {chosen or 'nothing'}; {excerpt(expected)} is right"
-        return Reward(
-            value=value,
-            components={"multiple_choice": value},
-            explanation=told,
-            details={"extracted_answer": chosen, "expected_answer": expected},
-        )
+        return answer_reward("multiple_choice", value, told, answer=chosen, expected=expected)
 
     def _read(self, row: TaskRow) -> tuple[Options, str]:
         options = read_options(row.get(self.options_field), self.options_field)
@@ -145,7 +136,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 
 
 def read_options(given: object, field: str) -> Options:
-    """Options by letter, from `[{"A": …}, …]`, `{"A": …}` or a list of texts. Raises VerifierError."""
+    """Return options by letter, from `[{"A": …}, …]`, `{"A": …}` or a list of texts. Raises VerifierError."""
     parts = given if isinstance(given, list) else [given]
     if parts and all(isinstance(part, str) for part in parts) and len(parts) <= len(ascii_uppercase):
         return {letter: str(part) for letter, part in zip(ascii_uppercase, parts, strict=False)}
@@ -160,14 +151,14 @@ def read_options(given: object, field: str) -> Options:
 
 
 def boxed_letter(text: str, options: Options) -> str | None:
-    """The option whose letter stands in the last box, alone or before one of `: ) . -`."""
+    """Return the option whose letter is in the last box, alone or before one of `: ) . -`."""
     box = _TEXT.sub(r"\1", last_boxed(text) or "").strip()
     match = _LETTER.fullmatch(box)
     return _unless_hedged(match[1].upper(), box[1:], options) if match and match[1].upper() in options else None
 
 
 def _unless_hedged(letter: str, rest: str, options: Options) -> str | None:
-    """The letter, unless nothing but letters of options follows it: A-B-C chooses nothing."""
+    """Return the letter, or None if only letters of options follow it: A-B-C is not a choice."""
     words = re.findall(r"\w+", rest)
     alone = all(word.upper() in options or word.lower() in ("or", "and") for word in words)
     if any(word.upper() in options for word in words) and alone:
@@ -176,7 +167,7 @@ def _unless_hedged(letter: str, rest: str, options: Options) -> str | None:
 
 
 def match_exactly(answer: str | None, options: Options) -> str | None:
-    """The option that an answer is: its letter alone, or its whole text."""
+    """Return the option given by its letter alone or its whole text, or None."""
     plain = _TEXT.sub(r"\1", answer or "").strip()
     if plain.upper() in options:
         return plain.upper()
@@ -184,7 +175,10 @@ def match_exactly(answer: str | None, options: Options) -> str | None:
 
 
 def match_option(answer: str, options: Options) -> str | None:
-    """The option that an answer means: by its letter at the beginning too, whatever follows, and Markdown around."""
+    """Return the option of an answer, or None.
+
+    The answer may also begin with the letter, with other text after it and Markdown around.
+    """
     plain = answer.strip().strip("*_`").strip()
     if exact := match_exactly(plain, options):
         return exact

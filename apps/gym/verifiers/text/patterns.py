@@ -1,4 +1,4 @@
-"""Regular expressions: how often the reply matches those it should match, and that it matches none it should not."""
+"""Texts and regular expressions that a reply must or must not contain."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,93 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.answering import pattern_problem
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, pattern_problem, refuse, score_texts
+from apps.gym.verifiers.text.exact_match import normalise
+
+_Texts = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=500)]
+
+
+class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
+    """Share of the wanted texts that the reply contains; 0.0 if it contains a forbidden text.
+
+    `score` all: 1.0 if the reply contains every wanted text, otherwise 0.0. any: 1.0 if it contains one. fraction:
+    found ÷ wanted. White space counts as one space. Case is ignored unless `case_sensitive` is on. Without wanted
+    texts, 1.0.
+
+    Range: 0.0 to 1.0. Components: `wanted` (the score without forbidden texts) and `forbidden` (1.0 if the reply
+    contains none).
+    """
+
+    title: ClassVar[str] = "Contains texts"
+    wanted: Annotated[
+        _Texts, Meta(title="Wanted texts", description="Default: the text or texts in the field of the row")
+    ] = []
+    wanted_field: Annotated[
+        str, Meta(title="Field of the wanted texts", description="Field name in the task row", min_length=1)
+    ] = "expected_answer"
+    forbidden: Annotated[_Texts, Meta(title="Forbidden texts")] = []
+    score: Annotated[Literal["all", "any", "fraction"], Meta(title="Score")] = "all"
+    case_sensitive: Annotated[bool, Meta(title="Case-sensitive")] = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset() if self.wanted or self.forbidden else frozenset({self.wanted_field})
+
+    def find_problems(self) -> Iterator[Problem]:
+        for name, texts in (("wanted", self.wanted), ("forbidden", self.forbidden)):
+            for index, text in enumerate(texts):
+                if not text.strip():
+                    yield f"/{name}/{index}", "is blank"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        wanted = self._wanted(row)
+        reply = self._plain(assistant_text(response.get("output") or []))
+        found = [text for text in wanted if self._plain(text) in reply]
+        missing = [text for text in wanted if text not in found]
+        hits = [text for text in self.forbidden if self._plain(text) in reply]
+        score = score_texts(self.score, len(found), len(wanted))
+        return Reward(
+            value=0.0 if hits else score,
+            components={"wanted": score, "forbidden": float(not hits)},
+            explanation=_explain(found, missing, hits),
+            details={"found": found, "missing": missing, "forbidden": hits},
+        )
+
+    def _plain(self, text: str) -> str:
+        return normalise(text, case_sensitive=self.case_sensitive, peel=False)
+
+    def _wanted(self, row: TaskRow) -> list[str]:
+        if self.wanted:
+            return self.wanted
+        given = row.get(self.wanted_field)
+        if given is None and self.forbidden:
+            return []
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(one, str) and one.strip() for one in texts):
+            raise refuse(f"the task row's `{self.wanted_field}` must be a text, or a list of texts that are not blank")
+        return texts
+
+
+def _explain(found: list[str], missing: list[str], hits: list[str]) -> str:
+    told = [
+        f"{name}: {excerpt(', '.join(texts))}" for name, texts in (("contains", found), ("lacks", missing)) if texts
+    ]
+    if hits:
+        told.append(f"contains forbidden text: {excerpt(', '.join(hits))}")
+    return "; ".join(told) or "contains no forbidden text"
+
 
 _Patterns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=2_000)]], Meta(max_length=100)]
 
 
 class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
-    """The part of the wanted patterns that the reply matches; 0.0 as soon as it matches a forbidden one.
+    """Share of the wanted patterns that the reply matches; 0.0 if it matches a forbidden pattern.
 
-    `within` reply: the pattern is searched anywhere (`^` and `$` are the ends of a line). whole: the reply, less white
-    space around it, is one match. lines: at least `at_least` lines have a match. `score` as for texts: all, any or
-    fraction. The patterns are matched in a process that is stopped at the time limit, so that none can hold up others.
+    `within` reply: the pattern can match anywhere (`^` and `$` match at line ends). whole: the pattern must match
+    the whole reply, without outer white space. lines: at least `at_least` lines must match. `score` as for texts:
+    all, any or fraction. Matching runs in a process that is stopped at the time limit.
 
-    Range: 0.0 to 1.0. Components: `wanted` and `forbidden` (1.0 when no forbidden pattern matches).
+    Range: 0.0 to 1.0. Components: `wanted` and `forbidden` (1.0 if no forbidden pattern matches).
     """
 
     title: ClassVar[str] = "Regular expressions"
@@ -33,19 +106,15 @@ class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
         int, Meta(ge=1, le=10_000, title="At least", description="Matches in the reply, or lines that match")
     ] = 1
     score: Annotated[Literal["all", "any", "fraction"], Meta(title="Score")] = "all"
-    ignore_case: Annotated[bool, Meta(title="Upper and lower case are alike")] = False
+    ignore_case: Annotated[bool, Meta(title="Ignore case")] = False
     time_limit: TimeLimit = 5.0
 
     def stays_on_loop(self, row: TaskRow) -> bool:
         return False
 
-    @property
-    def seconds(self) -> float:
-        return self.time_limit
-
     def find_problems(self) -> Iterator[Problem]:
         if not self.wanted and not self.forbidden:
-            yield "/wanted", "is empty, and so is `forbidden`: give at least one pattern"
+            yield "/wanted", "and `forbidden` are empty. Give at least one pattern"
         for name, patterns in (("wanted", self.wanted), ("forbidden", self.forbidden)):
             for index, pattern in enumerate(patterns):
                 if problem := pattern_problem(pattern):
@@ -56,15 +125,15 @@ class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
         counts = {pattern: self._count(pattern, reply) for pattern in self.wanted}
         found = sum(count >= self.at_least for count in counts.values())
         hits = [pattern for pattern in self.forbidden if self._count(pattern, reply)]
-        score = self._score(found)
+        score = score_texts(self.score, found, len(counts))
         lacking = [pattern for pattern, count in counts.items() if count < self.at_least]
         told = [f"matches {found} of {len(counts)} wanted patterns"] if counts else []
         told += [f"not {excerpt(', '.join(lacking))}"] if lacking else []
-        told += [f"matches what is forbidden: {excerpt(', '.join(hits))}"] if hits else []
+        told += [f"matches forbidden patterns: {excerpt(', '.join(hits))}"] if hits else []
         return Reward(
             value=0.0 if hits else score,
             components={"wanted": score, "forbidden": float(not hits)},
-            explanation="; ".join(told) or "matches nothing that is forbidden",
+            explanation="; ".join(told) or "matches no forbidden pattern",
             details={"matches": counts, "forbidden": hits},
         )
 
@@ -75,10 +144,3 @@ class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
         if self.within == "lines":
             return sum(re.search(pattern, line, flags) is not None for line in reply.splitlines())
         return sum(1 for _ in re.finditer(pattern, reply, flags))
-
-    def _score(self, found: int) -> float:
-        if not self.wanted:
-            return 1.0
-        if self.score == "fraction":
-            return found / len(set(self.wanted))
-        return float(found == len(set(self.wanted))) if self.score == "all" else float(found > 0)

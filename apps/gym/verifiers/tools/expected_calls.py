@@ -1,16 +1,14 @@
-"""The tool calls of an attempt, and those that a task expects."""
+"""Tool calls of an attempt, and the expected calls of a task."""
 
 import json
 from typing import Any, NamedTuple
 
-import orjson
-
-from apps.gym.traces.items import TaskRow, function_calls
-from apps.gym.verifiers.answering import refuse
+from apps.gym.traces.items import TaskRow, call_arguments, function_calls
+from apps.gym.verifiers.protocol import refuse
 
 
 class Call(NamedTuple):
-    """`arguments` is None where they are no JSON object."""
+    """A tool call. `arguments` is None if they are not a JSON object."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -22,13 +20,15 @@ class Call(NamedTuple):
 
 def calls_made(response: dict[str, Any]) -> list[Call]:
     items = [item for item in response.get("output") or [] if isinstance(item, dict)]
-    return [Call(str(item.get("name", "")), _arguments(item.get("arguments"))) for item in function_calls(items)]
+    return [Call(str(item.get("name", "")), call_arguments(item)) for item in function_calls(items)]
 
 
 def calls_expected(row: TaskRow, field: str) -> list[Call]:
-    """From a list of `{"name", "arguments"}`, or one of them; arguments as an object or as its JSON.
+    """Return the expected calls, from a list of `{"name", "arguments"}` or a single one.
 
-    Raises VerifierError where the row has no such thing.
+    Arguments are an object or its JSON text.
+
+    Raises VerifierError if the row has no valid calls.
     """
     given = row.get(field)
     if given is None:
@@ -37,7 +37,7 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
     found = []
     for index, one in enumerate(listed):
         name = one.get("name") if isinstance(one, dict) else None
-        arguments = _arguments(one.get("arguments")) if isinstance(one, dict) else None
+        arguments = call_arguments(one) if isinstance(one, dict) else None
         if not isinstance(name, str) or not name or arguments is None:
             wanted = '{"name": …, "arguments": {…}}'
             raise refuse(f"the task row's `{field}` must hold {wanted}: number {index + 1} does not")
@@ -46,8 +46,11 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
 
 
 def same(one: object, other: object, *, relaxed: bool = False) -> bool:
-    """JSON equality: 1 is 1.0, true is not 1. Relaxed, texts differ in neither case nor outer white space, and numbers
-    may be written as texts. However deep they are."""
+    """Return True if two JSON values are equal: 1 is 1.0, true is not 1.
+
+    If `relaxed`, texts are compared without case and outer white space, and numbers may be texts. Nesting may be of any
+    depth.
+    """
     left = [(one, other)]
     while left:
         ours, theirs = left.pop()
@@ -75,12 +78,12 @@ def _same_end(one: object, other: object, relaxed: bool) -> bool:
 
 
 def json_key(value: object) -> str:
-    """A text that two values share where they are the same in JSON."""
+    """Return a text that is the same for two values if they are equal in JSON."""
     return json.dumps(_whole(value), sort_keys=True)
 
 
 def _whole(value: Any) -> Any:
-    """1.0 as 1, so that numbers are equal as text."""
+    """Return 1.0 as 1, so that equal numbers are equal as text."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -94,14 +97,3 @@ def _plain(value: object) -> object:
         return float(text)
     except ValueError:
         return text
-
-
-def _arguments(given: object) -> dict[str, Any] | None:
-    if isinstance(given, str):
-        if not given.strip():
-            return {}
-        try:
-            given = orjson.loads(given)
-        except orjson.JSONDecodeError:
-            return None
-    return {} if given is None else given if isinstance(given, dict) else None

@@ -1,24 +1,26 @@
-"""Expected tool calls: those that were made are those of the task, by name, arguments and order."""
+"""Verifiers of tool calls: by name, arguments and order, by one argument, and by form."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow
-from apps.gym.verifiers.protocol import Verifier
+from apps.gym.traces.items import TaskRow, item_type
+from apps.gym.verifiers.answer_extraction import excerpt
+from apps.gym.verifiers.protocol import Verifier, refuse
 from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_made, same
 
 
 class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
-    """How many of the expected calls were made, each made call standing for one of them at most.
+    """Share of the expected calls that were made. Each call matches at most one expected call.
 
-    `score` all: 1.0 when all were matched, else 0.0. fraction: matched ÷ expected, and where more calls are not allowed
-    matched ÷ the larger of expected and made. `order` any: each expected call takes the first free call that matches.
-    exact: the calls follow each other as expected. in_order: they come in that order, others may stand between. Of the
-    arguments, subset compares those that are expected and lets others be, exact allows no others, names looks at the
-    tool alone. A task that expects no call gives 1.0 when none was made.
+    `score` all: 1.0 if all matched, else 0.0. fraction: matched ÷ expected; if extra calls are not allowed, matched
+    ÷ the larger of expected and made. `order` any: each expected call takes the first free matching call. exact:
+    calls are in the expected sequence. in_order: in this order, with others in between. Arguments: subset compares
+    expected ones and ignores others, exact allows no others, names compares only the tool. Without expected calls,
+    the reward is 1.0 if no call was made.
 
     Range: 0.0 to 1.0. Components: `tool_calls`, and `tool_names` (the same, by name alone).
     """
@@ -31,14 +33,10 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
     order: Annotated[Literal["any", "in_order", "exact"], Meta(title="Order")] = "any"
     arguments: Annotated[Literal["subset", "exact", "names"], Meta(title="Arguments")] = "subset"
     relaxed: Annotated[
-        bool, Meta(title="Relaxed values", description="Texts are alike in either case, and 3 is the text 3")
+        bool, Meta(title="Relaxed values", description="Ignore case; the number 3 equals the text 3")
     ] = False
-    allow_more: Annotated[bool, Meta(title="More calls are allowed")] = False
+    allow_more: Annotated[bool, Meta(title="Allow extra calls")] = False
     score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.expected_field})
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected, made = calls_expected(row, self.expected_field), calls_made(response)
@@ -78,7 +76,7 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
                 return len(made) - len(free)
 
     def _longest(self, expected: list[Call], made: list[Call], arguments: str) -> int:
-        """The length of the longest common subsequence."""
+        """Return the length of the longest common subsequence."""
         before = [0] * (len(made) + 1)
         for wanted in expected:
             row = [0]
@@ -106,3 +104,120 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
 def _list(calls: list[Call]) -> str:
     shown = ", ".join(cut(call.shown(), 200) for call in calls[:10])
     return f"{shown}{', …' if len(calls) > 10 else ''}" or "none"
+
+
+_NOT_GIVEN = object()
+"""Not null: a call that leaves an argument out does not pass null."""
+
+
+class CallArgument(Verifier, frozen=True, kw_only=True, tag="call_argument"):
+    """1.0 if the named argument of the last (or first, or any) call of the tool has the expected value, otherwise
+    0.0.
+
+    Values are compared as JSON: lists in order, 1 equals 1.0. A missing value does not match, except that an
+    expected empty list matches if the tool was never called.
+
+    Range: 0.0 or 1.0. Components: `call_argument`, and for lists `overlap` (the share of expected values that were
+    given, in any order).
+    """
+
+    title: ClassVar[str] = "Tool call argument"
+    tool: Annotated[str, Meta(title="Tool", min_length=1, max_length=256)]
+    argument: Annotated[str, Meta(title="Argument", min_length=1, max_length=256)]
+    expected_field: Annotated[str, Meta(title="Field of the expected value", min_length=1)] = "expected_answer"
+    which: Annotated[Literal["last", "first", "any"], Meta(title="Which call")] = "last"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        if self.expected_field not in row:
+            raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
+        expected = row[self.expected_field]
+        given = [
+            (call.arguments or {}).get(self.argument, _NOT_GIVEN)
+            for call in calls_made(response)
+            if call.name == self.tool
+        ]
+        looked_at = {"last": given[-1:], "first": given[:1], "any": given}[self.which] or [[]]
+        value = float(any(same(expected, one) for one in looked_at))
+        components = {"call_argument": value}
+        if isinstance(expected, list):
+            components["overlap"] = max(_overlap(expected, one) for one in looked_at)
+        if not given:
+            shown = f"no call of {self.tool}"
+        elif looked_at[-1] is _NOT_GIVEN:
+            shown = f"{self.tool} was called without {self.argument}"
+        else:
+            shown = excerpt(msgspec.json.encode(looked_at[-1]).decode())
+        return Reward(
+            value=value,
+            components=components,
+            explanation=f"{shown}; expected {excerpt(msgspec.json.encode(expected).decode())}",
+            details={"calls": len(given)},
+        )
+
+
+def _overlap(expected: list[Any], given: object) -> float:
+    if not expected:
+        return float(not given)
+    free = list(given) if isinstance(given, list) else []
+    hits = 0
+    for value in expected:
+        index = next((i for i, one in enumerate(free) if same(value, one)), None)
+        if index is not None:
+            hits += 1
+            del free[index]
+    return hits / len(expected)
+
+
+class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
+    """Σ weight × component of `correctness`, `schema_valid` and `format`, each 1.0 or 0.0.
+
+    correctness: a call has the expected name and all expected arguments. schema_valid: the arguments of the first
+    call are an object with all properties that the schema of its tool requires. If the task declares tools, the
+    called tool must be one of them. format: exactly one call and no message.
+
+    Range: 0.0 to 3.0 with weights of 1. Components: `correctness`, `schema_valid`, `format`.
+    """
+
+    title: ClassVar[str] = "Tool call form"
+    expected_field: Annotated[
+        str, Meta(title="Field of the expected call", min_length=1, description='{"name": …, "arguments": {…}}')
+    ] = "expected_call"
+    correctness: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of correctness")] = 1.0
+    schema_valid: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of valid arguments")] = 1.0
+    format: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of the format")] = 1.0
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        expected = calls_expected(row, self.expected_field)
+        if len(expected) != 1:
+            raise refuse(f"the task row's `{self.expected_field}` must be one call, not {len(expected)}")
+        made = calls_made(response)
+        wanted = expected[0]
+        speaks = any(item_type(item) == "message" for item in response.get("output") or [])
+        found = {
+            "correctness": float(any(_holds(wanted, call) for call in made)),
+            "schema_valid": float(bool(made) and _has_required(row, made[0])),
+            "format": float(len(made) == 1 and not speaks),
+        }
+        told = ", ".join(f"{name} {value:g}" for name, value in found.items())
+        return Reward(
+            value=sum(getattr(self, name) * value for name, value in found.items()),
+            components=found,
+            explanation=f"{told}; expected {wanted.shown()}",
+            details={"predicted_calls": [{"name": call.name, "arguments": call.arguments} for call in made]},
+        )
+
+
+def _holds(wanted: Call, call: Call) -> bool:
+    if call.name != wanted.name or call.arguments is None:
+        return False
+    given = call.arguments
+    return all(name in given and same(value, given[name]) for name, value in (wanted.arguments or {}).items())
+
+
+def _has_required(row: TaskRow, call: Call) -> bool:
+    tools = (row.get("responses_create_params") or {}).get("tools") or []
+    schemas = {tool.get("name"): tool.get("parameters") or {} for tool in tools}
+    if schemas and call.name not in schemas:
+        return False
+    schema = schemas.get(call.name, {})
+    return call.arguments is not None and all(name in call.arguments for name in schema.get("required") or [])

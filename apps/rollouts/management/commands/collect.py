@@ -21,9 +21,8 @@ from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
 from apps.rollouts.management.options import read_key, read_seats
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
-from apps.rollouts.plans.estimates import Estimate, estimate_plan
-from apps.rollouts.plans.plan_spec import Plan
+from apps.rollouts.plans.estimates import estimate_plan
+from apps.rollouts.plans.plan_spec import Plan, change_plan, plan_again, plan_rest
 from apps.rollouts.plans.planning import PlanConflict, plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.steering.holds import Holds, explain_pause
@@ -38,30 +37,31 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_arguments(parser, Plan, names=_NAMES)
         parser.add_argument(
-            "--clone", type=int, metavar="ID", help="plan this collection again, except for what else is given"
+            "--clone", type=int, metavar="ID", help="plan this collection again; other options override its settings"
         )
         parser.add_argument(
             "--idempotency-key",
             type=read_key,
             default=None,
             metavar="KEY",
-            help="planned already with this key: that collection is waited for, and none is made",
+            help="already planned with this key: waiting for that collection",
         )
         parser.add_argument(
-            "--seats", type=read_seats, default=None, help="rollouts in flight, if this command runs them itself"
+            "--seats", type=read_seats, default=None, help="rollouts in flight if this command runs them"
         )
-        parser.add_argument("--estimate", action="store_true", help="say what it would take, and plan nothing")
+        parser.add_argument("--estimate", action="store_true", help="print an estimate and plan nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object and no progress bar")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["skip_checks"]:
-            # It may run a worker of its own.
+            # It may run its own worker.
             self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             self.check(tags=[WORKER_STARTS], include_deployment_checks=True)
         try:
             plan = _given_plan(options)
             if options["estimate"]:
-                return self._say(_describe_estimate(estimate_plan(plan)), as_json=options["json"])
+                estimate = estimate_plan(plan)
+                return self._say({**estimate._asdict(), "version": str(estimate.version)}, as_json=options["json"])
             collection = plan_collection(plan, idempotency_key=options["idempotency_key"])
         except ValidationError as wrong:
             raise CommandError(describe_problems(wrong, Plan)) from wrong
@@ -97,13 +97,13 @@ class Command(BaseCommand):
 
 
 def _given_plan(options: dict[str, Any]) -> Plan:
-    """Return the plan: the earlier collection's, if one is named, with the options that are given."""
+    """Return the plan: that of the earlier collection, if one is named, changed by the given options."""
     if options.get("policy_model") == SCRIPTED:
         register_scripted_model()
     given = given_options(Plan, options)
     earlier = given.pop("resume_from", None)
     if given.get("only_failed") and earlier is None:
-        raise CommandError("--only-failed needs --resume-from: the collection whose failed rollouts are meant.")
+        raise CommandError("--only-failed needs --resume-from.")
     if earlier is not None and options["clone"]:
         raise CommandError("Give either --clone or --resume-from.")
     if earlier is not None:
@@ -113,7 +113,7 @@ def _given_plan(options: dict[str, Any]) -> Plan:
     for name in ("dataset", "policy_model"):
         if name not in given:
             flag = _NAMES.get(name, f"--{name}")
-            raise CommandError(f"Name {flag}, or an earlier collection by --clone or --resume-from.")
+            raise CommandError(f"Give {flag}, --clone or --resume-from.")
     return Plan(**{"agent": find_row(Agent, "default"), **given})
 
 
@@ -126,23 +126,23 @@ def collect_with_bar(
 ) -> Collection:
     """Wait for the collection, with a progress bar on standard error unless quiet.
 
-    `watch` is called with every look; what it raises ends the wait.
+    `watch` is called on every poll; an exception that it raises ends the wait.
 
-    What holds it back is said there in either case, once each time an endpoint's breaker opens or its server is found
-    unwell; so is who runs it where that is not this process.
+    Standard error also reports, once each, open breakers and unhealthy servers, and the workers that run the collection
+    if this process does not.
     """
     told: set[str] = set()
 
     def tell(holds: Holds) -> None:
         for hold in holds:
             if hold.key not in told:
-                said = f"Held back by {hold}. Its rollouts wait in the queue." if hold.blocks else f"{hold}."
+                said = f"Waiting for {hold}. Rollouts stay in the queue." if hold.blocks else f"{hold}."
                 tqdm.write(said, file=sys.stderr)
         told.clear()
         told.update(hold.key for hold in holds)
 
     def name(workers: list[Worker]) -> None:
-        tqdm.write(f"Left to {' and '.join(map(_describe, workers))}.", file=sys.stderr)
+        tqdm.write(f"Running on {' and '.join(map(_describe, workers))}.", file=sys.stderr)
 
     with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
 
@@ -157,27 +157,23 @@ def collect_with_bar(
             try:
                 return await finish_collection(collection, progress=show, held=tell, left=name, seats=seats)
             finally:
-                # The thread that the loop read the database in goes with the loop; its connection would stay open.
+                # Close the connections of the thread in which the loop read the database; they would stay open.
                 await sync_to_async(connections.close_all)()
 
         return uvloop.run(wait())
 
 
 def _describe(worker: Worker) -> str:
-    trouble = f", which claims nothing: {worker.trouble}" if worker.trouble else ""
+    trouble = f", which cannot claim rollouts: {worker.trouble}" if worker.trouble else ""
     return f"{worker}{trouble}"
 
 
 def _explain_pause(collection: Collection) -> str:
     return (
-        f"{collection.label} is paused after {collection.ended} of {collection.total} rollouts, since "
+        f"{collection.label} is paused after {collection.ended} of {collection.total} rollouts because "
         f"{explain_pause(collection)}.\nFor example: gymweb collections adjust --help; "
         f"gymweb collections resume {collection.pk}"
     )
-
-
-def _describe_estimate(estimate: Estimate) -> dict[str, Any]:
-    return {**estimate._asdict(), "version": str(estimate.version)}
 
 
 def _explain_failures(collection: Collection) -> str:

@@ -1,4 +1,4 @@
-"""`manage.py index_rollouts [--again]`: index the words of finished rollouts here and now, without a worker."""
+"""`manage.py index_rollouts [--again]`: index finished rollouts in this process, without a worker."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -13,17 +13,19 @@ CHUNK = 20_000
 
 
 class Command(BaseCommand):
-    help = "Index what waits, so that its texts are found. Workers do so by themselves, behind their other work."
+    help = "Build the text index now. Workers also build it in the background."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--again", action="store_true", help="first mark all finished rollouts: rebuilds the index")
-        parser.add_argument("--collection", type=int, metavar="ID", help="with --again: those of this collection alone")
+        parser.add_argument(
+            "--collection", type=int, metavar="ID", help="with --again: only rollouts of this collection"
+        )
 
     def handle(self, **options: Any) -> None:
         if options["again"]:
             self._mark(options["collection"])
         elif options["collection"] is not None:
-            raise CommandError("--collection is for --again: what waits is indexed whatever it belongs to.")
+            raise CommandError("--collection needs --again.")
         done = 0
         for number in index_all():
             done += number
@@ -36,9 +38,9 @@ class Command(BaseCommand):
         rollouts = Rollout.objects.order_by("pk")
         if collection_id is not None:
             if not Collection.objects.present().filter(pk=collection_id).exists():
-                raise CommandError(f"There is no collection {collection_id}.")
+                raise CommandError(f"Collection {collection_id} does not exist.")
             rollouts = rollouts.filter(collection=collection_id)
-        # By the chunk: one statement over a million rows would stop SQLite's heartbeat.
+        # In chunks: one statement over a million rows would stop SQLite's heartbeat.
         first = 0
         while keys := list(rollouts.filter(pk__gt=first).values_list("pk", flat=True)[:CHUNK]):
             mark_unindexed(rollouts.filter(pk__gt=first, pk__lte=keys[-1]))

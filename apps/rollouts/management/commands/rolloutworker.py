@@ -1,4 +1,4 @@
-"""One more worker process."""
+"""Start another worker process."""
 
 import asyncio
 import os
@@ -30,13 +30,14 @@ class Command(BaseCommand):
             type=read_group,
             default="",
             metavar="NAME",
-            help="run only what belongs to this group's models or environments",
+            help="run only rollouts whose models or environments belong to this group",
         )
         parser.add_argument(
             "--no-background-jobs",
-            "--no-chores",  # its name before 0.2.0
+            "--no-chores",  # name before 0.2.0
             action="store_true",
-            help="leave uploads, exports and other long work to workers that share GYMWEB_VAR with the web processes",
+            help="do not run uploads, exports and other background jobs; for workers that do not share "
+            "GYMWEB_VAR with the web processes",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -44,8 +45,8 @@ class Command(BaseCommand):
             self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
-            connection.close()  # The worker's threads have their own.
-        # What it writes is for its own user, as with `serve`.
+            connection.close()  # The worker's threads have their own connections.
+        # Files are private to this user, as with `serve`.
         os.umask(0o077)
         uvloop.run(
             work_until_stopped(options["seats"], options["group"], background_jobs=not options["no_background_jobs"])
@@ -59,7 +60,7 @@ async def work_until_stopped(seats: int | None, group: str, *, background_jobs: 
     loop = asyncio.get_running_loop()
 
     def stop(signum: signal.Signals) -> None:
-        loop.remove_signal_handler(signum)  # the next one has its default effect
+        loop.remove_signal_handler(signum)  # a second signal has its default effect
         worker.stop()
 
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""`manage.py serve_agent SLUG --model SLUG --environment SLUG --port P`: one agent as an agent server."""
+"""`manage.py serve_agent SLUG --model SLUG --environment SLUG --port P`: serve an agent as an agent server."""
 
 from argparse import ArgumentParser
 from typing import Any

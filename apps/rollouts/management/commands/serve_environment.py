@@ -1,4 +1,4 @@
-"""`manage.py serve_environment SLUG --port P`: one environment as a resource server of NeMo Gym's protocol."""
+"""`manage.py serve_environment SLUG --port P`: serve an environment as a NeMo Gym resource server."""
 
 from argparse import ArgumentParser
 from typing import Any

@@ -1,4 +1,4 @@
-"""`manage.py serve_model SLUG --port P`: one policy model as an endpoint of both OpenAI wires."""
+"""`manage.py serve_model SLUG --port P`: serve a policy model with both OpenAI APIs."""
 
 from argparse import ArgumentParser
 from typing import Any

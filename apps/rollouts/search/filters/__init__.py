@@ -1,1 +1,1 @@
-"""The grammar by which rollouts are filtered, on pages, in the API and wherever a selection is kept."""
+"""The filter grammar of rollouts, used by pages, the API and stored selections."""

@@ -1,4 +1,4 @@
-"""A filter as a tree, and as the text that means it. Terms all have to hold; of a term's values one is enough.
+"""Filters as a tree and as text. All terms must match; a term matches if one of its values does.
 
 filter = term*        term = ["-"] (key ":" value ("," value)* | word | quoted)
 value  = "*" | [">" | ">=" | "<" | "<="] number | [">"] number ".." ["<"] number | word | quoted
@@ -14,8 +14,10 @@ Sign = Literal["=", ">", ">=", "<", "<="]
 
 
 class FilterRefused(Exception):
-    """This is no filter. `start` and `end` are the place in the text; `key` is one that nobody knows, `suggestion` what
-    may have been meant instead of what stands at the place."""
+    """Raised for an invalid filter.
+
+    `start` and `end` give the place in the text, `key` the unknown key, and `suggestion` a possible correction.
+    """
 
     def __init__(self, message: str, *, start: int, end: int, key: str = "", suggestion: str = "") -> None:
         super().__init__(message)
@@ -30,7 +32,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Both ends belong to it, unless they are said to be beyond it."""
+    """A range. Both ends are included unless marked as exclusive."""
 
     low: float
     high: float
@@ -45,14 +47,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`text` with `*` for anything; of words, the beginning of the last one."""
+    """`text` with `*` as a wildcard. In trace words, it matches the beginning of the last word."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """It has a value at all."""
+    """Matches any value."""
 
 
 Value = Number | Between | Text | Pattern | Anything
@@ -85,7 +87,7 @@ _PLAIN = re.compile(r"[^\s\",*:\\<>=-][^\s\",*:\\]*")
 
 
 def write_term(term: Term) -> str:
-    """The text that means it."""
+    """Return the filter text of a term."""
     values = ",".join(_write_value(term.key, value) for value in term.values)
     return f"{'-' if term.negated else ''}{term.key}:{values}"
 

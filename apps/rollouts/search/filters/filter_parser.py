@@ -1,4 +1,4 @@
-"""Text → filter, or what is wrong with it and where. Pure: nothing here knows a database."""
+"""Parse filter text, or report the problem and its place. Pure: it does not use the database."""
 
 import math
 import re
@@ -19,7 +19,7 @@ from apps.rollouts.search.filters.filter_grammar import (
     Value,
 )
 from apps.rollouts.search.filters.filter_keys import ALIASES, KEYS, Key, Kind
-from apps.rollouts.search.filters.search_words import split_words
+from apps.rollouts.search.word_splitting import split_words
 
 MAX_LENGTH = 2_000
 MAX_TERMS = 40
@@ -36,7 +36,7 @@ _TIMES = {"k": 1e3, "m": 1e6}
 
 
 def parse_filter(text: str) -> Filter:
-    """Raises FilterRefused."""
+    """Return the parsed filter. Raise FilterRefused if it is invalid."""
     if len(text) > MAX_LENGTH:
         raise FilterRefused(f"A filter has at most {MAX_LENGTH:,} characters.", start=MAX_LENGTH, end=len(text))
     terms: list[Term] = []
@@ -54,7 +54,7 @@ class _Reader:
         self._at = 0
 
     def skip_spaces(self) -> bool:
-        """Whether anything follows."""
+        """Skip spaces. Return True if more text follows."""
         while self._at < len(self._text) and self._text[self._at].isspace():
             self._at += 1
         return self._at < len(self._text)
@@ -63,7 +63,7 @@ class _Reader:
         start = self._at
         negated = self._take("-")
         if negated and (self._ended() or self._text[self._at].isspace()):
-            raise FilterRefused("A “-” stands right before what is left out.", start=start, end=self._at)
+            raise FilterRefused("Put “-” directly before the term to exclude.", start=start, end=self._at)
         found = _KEY.match(self._text, self._at)
         if found is None:
             return Term("text", (self._read_words(),), negated, start, self._at)
@@ -73,14 +73,14 @@ class _Reader:
         return Term(key.name, self._read_values(key), negated, start, self._at)
 
     def _read_words(self) -> Value:
-        """Words without a key are words of the trace."""
+        """Read words without a key, which match words of the trace."""
         if self._peek() == '"':
             value = self._read_value(KEYS["text"])
             self._end_of_value()
             return value
         start = self._at
         found = _WORD.match(self._text, self._at)
-        assert found is not None  # something stands here, and no space
+        assert found is not None  # the next character is no space
         self._at = found.end()
         self._end_of_value()
         return _read_text(KEYS["text"], found[0], start=start, end=self._at)
@@ -108,12 +108,12 @@ class _Reader:
         start = self._at
         found = _QUOTED.match(self._text, self._at)
         if found is None:
-            message = "A quotation mark opens here, and none closes it."
+            message = "This quotation mark is not closed."
             raise FilterRefused(message, start=start, end=len(self._text))
         self._at = found.end()
         text = re.sub(r"\\(.)", r"\1", found[1], flags=re.DOTALL)
         if not text.strip():
-            raise FilterRefused("Between these quotation marks stands nothing.", start=start, end=self._at)
+            raise FilterRefused("These quotation marks are empty.", start=start, end=self._at)
         if key.kind in (Kind.NUMBER, Kind.COUNT):
             return _read_number(key, text, start=start, end=self._at)
         if key.kind is Kind.WORDS and self._take("*"):
@@ -122,7 +122,7 @@ class _Reader:
 
     def _end_of_value(self) -> None:
         if not self._ended() and not self._text[self._at].isspace():
-            message = "A space is missing here, or quotation marks around all of the value."
+            message = "Add a space here, or put the whole value into quotation marks."
             raise FilterRefused(message, start=self._at, end=self._at + 1)
 
     def _take(self, sign: str) -> bool:
@@ -143,8 +143,8 @@ def _find_key(name: str, *, start: int, end: int) -> Key:
     if key := KEYS.get(ALIASES.get(folded, folded)):
         return key
     meant = _closest(folded, [*KEYS, *ALIASES])
-    hint = f"Do you mean {meant}:?" if meant else f"There are {', '.join(KEYS)}."
-    message = f"Nothing is filtered by “{cut(name, 60)}”. {hint} Words of the trace stand in quotation marks."
+    hint = f"Did you mean {meant}:?" if meant else f"Keys: {', '.join(KEYS)}."
+    message = f"Unknown key “{cut(name, 60)}”. {hint} Put text to search into quotation marks."
     raise FilterRefused(message, start=start, end=end, key=name, suggestion=meant)
 
 
@@ -156,7 +156,7 @@ def _read_bare(key: Key, text: str, *, start: int, end: int) -> Value:
     if text == "*":
         if key.may_be_missing:
             return Anything()
-        raise FilterRefused(f"Every rollout has a value for {key.name}: name one.", start=start, end=end)
+        raise FilterRefused(f"All rollouts have a value for {key.name}. Give a value.", start=start, end=end)
     if key.kind in (Kind.NUMBER, Kind.COUNT):
         return _read_number(key, text, start=start, end=end)
     return _read_text(key, text, start=start, end=end)
@@ -168,10 +168,10 @@ def _read_text(key: Key, text: str, *, start: int, end: int) -> Value:
     if key.kind is Kind.WORDS:
         if text.count("*") == 1 and text.endswith("*") and len(text) > 1:
             return Pattern(_chosen(key, text[:-1], start=start, end=end).text)
-        message = "In words “*” stands at the end alone: for what a word begins with."
+        message = "In text, “*” is allowed only at the end of a word."
         raise FilterRefused(message, start=start, end=end)
     if key.kind is not Kind.NAME:
-        raise FilterRefused(f"{key.name}: takes no “*” within a value.", start=start, end=end)
+        raise FilterRefused(f"{key.name}: does not allow “*” inside a value.", start=start, end=end)
     if text.count("*") > MAX_STARS:
         raise FilterRefused(f"A name has at most {MAX_STARS} “*”.", start=start, end=end)
     return Pattern(text)
@@ -183,12 +183,14 @@ def _chosen(key: Key, text: str, *, start: int, end: int) -> Text:
         if folded in key.choices:
             return Text(folded)
         meant = _closest(folded, key.choices)
-        hint = f"Do you mean {meant}?" if meant else f"There are {', '.join(key.choices)}."
-        raise FilterRefused(f"{key.name} is never “{cut(text, 60)}”. {hint}", start=start, end=end, suggestion=meant)
-    if key.kind is Kind.WORDS and not any(split_words(text)):
-        raise FilterRefused("Here stand neither letters nor digits to look for.", start=start, end=end)
+        hint = f"Did you mean {meant}?" if meant else f"Values: {', '.join(key.choices)}."
+        raise FilterRefused(
+            f"{key.name} has no value “{cut(text, 60)}”. {hint}", start=start, end=end, suggestion=meant
+        )
+    if key.kind is Kind.WORDS and not split_words(text):
+        raise FilterRefused("This text has no letters or digits to search for.", start=start, end=end)
     if "\0" in text:
-        raise FilterRefused("No text has the character NUL.", start=start, end=end)
+        raise FilterRefused("The NUL character is not allowed.", start=start, end=end)
     return Text(text)
 
 
@@ -202,7 +204,7 @@ def _read_number(key: Key, text: str, *, start: int, end: int) -> Value:
             below=high.startswith("<"),
         )
         if between.low > between.high:
-            raise FilterRefused("The smaller number stands first.", start=start, end=end)
+            raise FilterRefused("Put the smaller number first.", start=start, end=end)
         return between
     for sign in _SIGNS:
         if text.startswith(sign):
@@ -218,5 +220,5 @@ def _number(key: Key, text: str, *, start: int, end: int) -> float:
     if not math.isfinite(number) or abs(number) > MAX_NUMBER:
         raise FilterRefused("This number is too large.", start=start, end=end)
     if key.kind is Kind.COUNT and not number.is_integer():
-        raise FilterRefused(f"{key.name} is a whole number, like {key.example}.", start=start, end=end)
+        raise FilterRefused(f"{key.name} must be a whole number, like {key.example}.", start=start, end=end)
     return number

@@ -1,4 +1,4 @@
-"""What each key means in SQL. Only what is registered here reaches the database; no name in a filter is a column's."""
+"""Turn filters into SQL. Only registered keys reach the database; column names never come from a filter."""
 
 import re
 from collections.abc import Callable
@@ -9,10 +9,51 @@ from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
-from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout
-from apps.rollouts.search.filters.filter_grammar import Anything, Between, Number, Pattern, Sign, Term, Text, Value
+from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout, RolloutQuerySet
+from apps.rollouts.search.filters.filter_grammar import (
+    Anything,
+    Between,
+    Filter,
+    Number,
+    Pattern,
+    Sign,
+    Term,
+    Text,
+    Value,
+)
+from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.text_search import find_text
 from apps.tasks.models import Task
+
+
+def filter_rollouts(rollouts: RolloutQuerySet, text: str) -> RolloutQuerySet:
+    """Parse `text` and narrow `rollouts` to the matches. Used by queues, exports and other selections.
+
+    Empty text matches everything. Raise FilterRefused with the problem and its place before any query. Compiling a
+    filter may query collections by name; the rollouts are not read here.
+    """
+    return apply_filter(rollouts, parse_filter(text))
+
+
+def apply_filter(rollouts: RolloutQuerySet, parsed: Filter) -> RolloutQuerySet:
+    """Narrow `rollouts` to the matches, like filter_rollouts, for a parsed filter."""
+    of_collections = [term for term in parsed.terms if term.key in OF_COLLECTIONS]
+    if of_collections:
+        rollouts = rollouts.of_collections(collections_of(of_collections), version=_one_version(parsed))
+    for term in parsed.terms:
+        if term.key not in OF_COLLECTIONS:
+            rollouts = rollouts.filter(compile_term(term))
+    return rollouts
+
+
+def _one_version(parsed: Filter) -> str:
+    """Return the policy model version that the filter requires, or an empty string."""
+    for term in parsed.terms:
+        match term.values:
+            case (Text(text),) if term.key == "version" and not term.negated:
+                return text
+    return ""
+
 
 _LOOKUPS: dict[Sign, str] = {"=": "exact", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _COMPARED: dict[Sign, Any] = {
@@ -23,7 +64,7 @@ _COMPARED: dict[Sign, Any] = {
     "<=": LessThanOrEqual,
 }
 MAX_TASKS = 1_000
-"""Tasks of one external id that are looked at."""
+"""Maximum tasks with one external id that are searched."""
 MAX_ID = 2**63 - 1
 FLAGS: dict[str, Q] = {
     "truncated": ~Q(stop_reason="") & ~Q(stop_reason__in=sorted(ENDED_BY_ITSELF)),
@@ -52,7 +93,7 @@ def _number(column: str) -> Callable[[Value], Q]:
 
 
 def _figure(column: str) -> Callable[[Value], Q]:
-    """Of what has ended: before, these columns hold what an earlier attempt left, or nothing."""
+    """Compare a number of finished rollouts. In others, the column is empty or belongs to an earlier attempt."""
     compile = _number(column)
     return lambda value: compile(value) & HAS_ENDED
 
@@ -72,7 +113,7 @@ def _all_tokens(value: Value) -> Q:
 
 
 def _words(column: str) -> Callable[[Value], Q]:
-    """Of a column that is empty where there is no value."""
+    """Compare a text column that is empty if there is no value."""
 
     def compile(value: Value) -> Q:
         match value:
@@ -94,7 +135,7 @@ def _like(column: str, pattern: str) -> Q:
 
 
 class _HasName(Func):
-    """Whether a JSON object has a name, whatever signs are in it."""
+    """True if a JSON object has this key, whatever its characters."""
 
     function = "jsonb_exists"
     output_field = BooleanField()
@@ -108,7 +149,7 @@ class _HasName(Func):
 def _tool(value: Value) -> Q:
     if not isinstance(value, Text):
         return ~Q(tools={})
-    # A path of SQLite, which has_key makes, ends at the first quotation mark.
+    # has_key makes a SQLite JSON path, which ends at the first quotation mark.
     is_plain = '"' not in value.text and "\\" not in value.text
     return Q(tools__has_key=value.text) if is_plain else Q(_HasName(F("tools"), Literal(value.text)))
 
@@ -131,14 +172,10 @@ def _collection(value: Value) -> Q:
 
 
 def _reference(text: str) -> int | None:
-    """The number that a text is, as people see it (`#12`) or bare."""
+    """Return the id in a reference such as `#12` or `12`, else None."""
     digits = text.removeprefix("#")
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     return min(int(digits), MAX_ID) if is_number else None
-
-
-def _worker(value: Value) -> Q:
-    return Q(status=Rollout.Status.RUNNING) & _number("lease")(value)
 
 
 def _flag(value: Value) -> Q:
@@ -158,7 +195,7 @@ OF_COLLECTIONS: dict[str, Callable[[Value], Q]] = {
     "environment": _words("environment__slug"),
     "dataset": _words("dataset__slug"),
 }
-"""Keys that choose whole collections: they are found first, and then the span of their rollouts."""
+"""Keys that select whole collections. Collections are found first, then the id range of their rollouts."""
 OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "text": _text,
     "reward": _number("reward"),
@@ -180,14 +217,14 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "task": _task,
     "split": _words("task__split"),
     "tag": _tag,
-    "worker": _worker,
+    "worker": lambda value: Q(status=Rollout.Status.RUNNING) & _number("lease")(value),
     "id": _number("pk"),
 }
 _LISTED = {"status": "status", "stop": "stop_reason", "error": "error_kind", "split": "task__split"}
 
 
 def compile_term(term: Term) -> Q:
-    """Of a rollout, or of its collection for the keys in OF_COLLECTIONS."""
+    """Return the condition on a rollout, or on its collection for the keys in OF_COLLECTIONS."""
     found = _compile_values(term)
     return ~found if term.negated else found
 
@@ -195,7 +232,7 @@ def compile_term(term: Term) -> Q:
 def _compile_values(term: Term) -> Q:
     texts = [value.text for value in term.values if isinstance(value, Text)]
     if term.key in _LISTED and 1 < len(texts) == len(term.values):
-        # One list of an index, where several conditions would each be a part of their own.
+        # A single IN list uses one index scan; separate conditions would each need one.
         return Q(**{f"{_LISTED[term.key]}__in": texts})
     compile = OF_COLLECTIONS.get(term.key) or OF_ROLLOUTS[term.key]
     found = Q()
@@ -205,7 +242,7 @@ def _compile_values(term: Term) -> Q:
 
 
 def collections_of(terms: list[Term]) -> Any:
-    """The collections that these terms choose."""
+    """Return the collections that match these terms."""
     chosen = Collection.objects.all()
     for term in terms:
         chosen = chosen.filter(compile_term(term))

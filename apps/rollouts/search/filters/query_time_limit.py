@@ -1,4 +1,4 @@
-"""End what a filter asks of the database when it takes too long, and say how to ask for less."""
+"""Limit the time of a filter's queries, and suggest how to narrow a slow filter."""
 
 import time
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from apps.gym.request_refusals import Refusal
 from apps.rollouts.search.filters.filter_grammar import Filter, Pattern
 
 _STEPS = 20_000
-"""Of SQLite's machine between two looks at the clock: a fraction of a millisecond."""
+"""SQLite instructions between two checks of the time, a fraction of a millisecond."""
 _CANCELED = "57014"
 _PLACES = ("collection", "dataset", "model", "agent", "environment", "task", "id")
 
 
 class FilterTooSlow(Refusal, code="filter-too-slow"):
-    """The filter asked for more than can be read in time; the message says what would be less."""
+    """Raised if a filter takes too long. The message suggests how to narrow it."""
 
     @property
     def members(self) -> dict[str, Any]:
@@ -27,10 +27,12 @@ class FilterTooSlow(Refusal, code="filter-too-slow"):
 
 @contextmanager
 def bound_time(parsed: Filter, *, seconds: float | None = None, always: bool = False) -> Iterator[None]:
-    """Raise FilterTooSlow where the queries in this block take longer than `seconds`, else the setting FILTER_SECONDS:
-    on PostgreSQL each of them, on SQLite all together. 0 is no limit; without terms there is none unless `always`.
+    """Raise FilterTooSlow if queries in this block take longer than `seconds`.
 
-    Only reads belong in it: on PostgreSQL it is a transaction, which ends with it.
+    The default is the setting FILTER_SECONDS. The limit applies to each query on PostgreSQL, and to all together on
+    SQLite. 0 means no limit. Without terms there is no limit unless `always` is set.
+
+    Use it for reads only: on PostgreSQL the block is a transaction of its own.
     """
     limit = settings.FILTER_SECONDS if seconds is None else min(seconds, settings.FILTER_SECONDS or seconds)
     if not limit or not (parsed.terms or always):
@@ -57,7 +59,7 @@ def _bound_postgres(limit: float) -> Iterator[None]:
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(max(1, round(limit * 1000)))])
         yield
         if inner:
-            # What is set for a transaction outlives a savepoint in it.
+            # A transaction's setting outlives its savepoints.
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
@@ -83,15 +85,15 @@ def _was_ended(error: OperationalError) -> bool:
 def _say(parsed: Filter, limit: float) -> str:
     less = []
     if not parsed.asks_for(*_PLACES):
-        less.append("name a collection or a dataset (collection:12, dataset:sums)")
+        less.append("add a collection or a dataset (collection:12, dataset:sums)")
     if not parsed.asks_for("id"):
-        less.append("look among the newest alone (id:>1200)")
+        less.append("search only the newest rollouts (id:>1200)")
     if any(isinstance(value, Pattern) for term in parsed.terms if term.key == "text" for value in term.values):
-        less.append("write more of the word before its star")
+        less.append("write more letters before the star")
     elif parsed.asks_for("text"):
-        less.append("look for rarer words, or more of them")
+        less.append("search for rarer words, or more of them")
     if len(parsed.terms) > 1:
-        less.append("leave out what few rollouts pass")
-    *more, last = less or ["leave out a part of it"]
+        less.append("remove terms that match few rollouts")
+    *more, last = less or ["remove a term"]
     advice = f"{', '.join(more)}, or {last}" if more else last
-    return f"This filter was ended after {limit:g} seconds, since too many rollouts have to be read for it: {advice}."
+    return f"This filter was stopped after {limit:g} seconds because it reads too many rollouts: {advice}."

@@ -1,32 +1,34 @@
-"""Which rollouts have a text in their traces: by the words that word_index.py keeps."""
+"""Find rollouts by the text in their traces, using the index of word_index.py."""
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
 
 from apps.rollouts.models import RolloutWords, UnindexedRollout
-from apps.rollouts.search.filters.search_words import split_words
+from apps.rollouts.search.word_splitting import split_words
 
 MAX_WORDS = 20
-"""Words of a phrase; parts of what is indexed overlap by so many."""
+"""Maximum words of a phrase; indexed parts overlap by this number."""
 MANY = 10_000
 
 
 def find_text(text: str, *, begins: bool = False) -> Q:
-    """A condition on rollouts: the words of `text` stand in one of their texts, in this order and next to each other.
+    """Return a condition on rollouts.
 
-    With `begins` the last word may go on. A text without any word is in no rollout. What is passed on to the database's
-    search is words alone: no sign of the text can become an operator there.
+    The words of `text` must occur next to each other, in this order, in one of their texts.
+
+    With `begins`, the last word is a prefix. Text without words matches nothing. Only words are passed to the
+    database's search, so no character of the text can act as an operator.
     """
-    words = list(split_words(text))[:MAX_WORDS]
+    words = split_words(text)[:MAX_WORDS]
     if not words:
         return Q(pk__in=[])
+    lookup = "document__finds_start" if begins else "document__finds"
+    found = RolloutWords.objects.filter(**{lookup: " ".join(words)})
     if connection.vendor == "sqlite":
-        phrase = f'"{" ".join(words)}"{"*" if begins else ""}'
-        return Q(pk__in=RolloutWords.objects.filter(document__finds=phrase).values("rollout"))
-    phrase = " <-> ".join(f"'{word}'" for word in words) + (":*" if begins else "")
-    return Q(Exists(RolloutWords.objects.filter(rollout=OuterRef("pk"), document__finds=phrase)))
+        return Q(pk__in=found.values("rollout"))
+    return Q(Exists(found.filter(rollout=OuterRef("pk"))))
 
 
 def count_unindexed() -> int:
-    """How many rollouts ended that no text finds yet; at most MANY + 1, since nobody counts further."""
+    """Return the number of finished rollouts that are not indexed; at most MANY + 1."""
     return UnindexedRollout.objects.order_by()[: MANY + 1].count()

@@ -1,4 +1,4 @@
-"""`manage.py generate_tasks ENVIRONMENT --count N --out FILE` or `--dataset SLUG`: tasks of a built-in environment."""
+"""`manage.py generate_tasks ENVIRONMENT --count N --out FILE` or `--dataset SLUG`: generate tasks of an environment."""
 
 import io
 from argparse import ArgumentParser
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--tools",
             action="store_true",
-            help="put the environment's tools into each row, for clients that do not ask a server for them",
+            help="write the tools into each row, for clients that do not fetch them",
         )
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--out", help="a JSONL file, or - for standard output")
@@ -41,7 +41,7 @@ class Command(BaseCommand):
     def handle(self, *, environment: str, out: str | None, dataset: str | None, **options: Any) -> None:
         name, kit = _find_kit(environment)
         if options["count"] < 1:
-            raise CommandError("--count: give 1 or more")
+            raise CommandError("--count must be at least 1")
         rows = generate_tasks(kit, count=options["count"], seed=options["seed"], difficulty=options["difficulty"])
         try:
             lines = list(_encode(rows, _tools_of(name) if options["tools"] else []))
@@ -75,12 +75,12 @@ class Command(BaseCommand):
 
 
 def _find_kit(slug: str) -> tuple[str, Kit]:
-    """With the name of the environment that it comes with."""
+    """Return the environment's name and its kit."""
     found = Environment.objects.filter(slug=slug, adapter=Adapter.BUILTIN).values_list("builtin", flat=True).first()
     name = found or slug
     kit = find_kit(name)
     if kit is None:
-        raise CommandError(f"{slug}: only {', '.join(list_kits())} make tasks of their own.")
+        raise CommandError(f"{slug}: only {', '.join(list_kits())} can generate tasks.")
     return name, kit
 
 
@@ -90,7 +90,7 @@ def _tools_of(name: str) -> list[Tool]:
 
 
 def _ensure_environment(slug: str) -> None:
-    """A built-in environment that nobody has registered yet becomes one under its own name."""
+    """Register the built-in environment under its own name if needed."""
     if Environment.objects.filter(slug=slug).exists():
         return
     name = slug.replace("_", " ").capitalize()

@@ -1,4 +1,4 @@
-"""`manage.py upload_tasks FILE --dataset SLUG --environment SLUG`: a new dataset version from a file."""
+"""`manage.py upload_tasks FILE --dataset SLUG --environment SLUG`: create a dataset version from a file."""
 
 import sys
 from argparse import ArgumentParser
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         add_arguments(parser, Choices, leave=["mapping", "split_ratios", "check_only"])
         parser.add_argument("--mapping", help="slug of a saved column mapping, or a JSON file that holds one")
         parser.add_argument("--split-ratios", default="", help="shares of several splits: train:0.9,validation:0.1")
-        parser.add_argument("--check", action="store_true", help="count and check only, store nothing")
+        parser.add_argument("--check", action="store_true", help="validate only, store nothing")
 
     def handle(self, *, file: str, dataset: str, environment: str | None, **options: Any) -> None:
         with _open(file) as stream, _progress(stream, file) as counted:
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         if upload.rejected > len(upload.errors):
             self.stderr.write(f"… and {upload.rejected - len(upload.errors):,} more lines")
         if path := rejected_path(upload):
-            self.stderr.write(f"All refused lines: {path}")
+            self.stderr.write(f"All rejected lines: {path}")
         if upload.state not in {Upload.State.READY, Upload.State.CHECKED}:
             raise CommandError(upload.message)
         self.stdout.write(_summary(upload))
@@ -61,10 +61,10 @@ class Command(BaseCommand):
 
 
 def _summary(upload: Upload) -> str:
-    refused = f", {upload.rejected:,} lines refused" if upload.rejected else ""
+    refused = f", {upload.rejected:,} lines rejected" if upload.rejected else ""
     if upload.state == Upload.State.CHECKED:
         counts = ", ".join(f"{number:,} {name}" for name, number in upload.counts.items() if number)
-        return f"checked, nothing stored: {upload.accepted:,} tasks{refused} ({counts or 'none'})"
+        return f"validated, nothing stored: {upload.accepted:,} tasks{refused} ({counts or 'none'})"
     assert upload.version is not None
     return f"{upload.version}: {upload.version.task_count:,} tasks{refused}"
 
@@ -97,7 +97,7 @@ def _open(file: str) -> AbstractContextManager[IO[bytes]]:
 
 
 def _progress(stream: IO[bytes], file: str) -> AbstractContextManager[Any]:
-    """The stream with a bar on a terminal; a program that reads our output sees none."""
+    """Return the stream, with a progress bar if the output is a terminal."""
     if file == "-" or not sys.stderr.isatty() or file.endswith(".parquet"):
         return nullcontext(stream)
     return tqdm.wrapattr(stream, "read", total=Path(file).stat().st_size, unit="B", unit_scale=True)

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; docs/cli.md explains the exit codes."""
+    """Run the command; docs/use/cli.md explains the exit codes."""
     try:
         from gymweb_client.cli.app import build_app
     except ModuleNotFoundError as missing:

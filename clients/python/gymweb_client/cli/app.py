@@ -15,7 +15,7 @@ from gymweb_client.cli.fields import declare_parameter, load_operations
 from gymweb_client.cli.output import ROWS_OF_A_TABLE, Output
 from gymweb_client.cli.transcripts import describe_review
 
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Rows at most.", show_default=False)]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Maximum rows.", show_default=False)]
 Target = Annotated[Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")]
 _SERVER = "Server"
 FUNCTIONS: dict[str, Callable[..., None]] = {
@@ -39,12 +39,12 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 
 def _common(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on standard output; lists as one row a line.")
+        bool, typer.Option("--json", help="Print JSON to standard output, one object per line for lists.")
     ] = False,
     url: Annotated[str, typer.Option("--url", help="Address of the server.", rich_help_panel=_SERVER)] = "",
     profile: Annotated[str, typer.Option("--profile", help="Profile of gymweb login.", rich_help_panel=_SERVER)] = "",
 ) -> None:
-    """The options of every command."""
+    """Declare the options of every command."""
 
 
 class ListGroup(TyperGroup):
@@ -58,7 +58,7 @@ class ListGroup(TyperGroup):
 
 def build_app() -> typer.Typer:
     app = typer.Typer(
-        help="GymWeb from the command line: tasks in, rollouts, reviews and training files out.",
+        help="GymWeb from the command line: upload tasks, collect rollouts, review, export.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
@@ -82,7 +82,7 @@ def build_app() -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, run: Callable[..., None], options: Workflow) -> None:
-    """Add a command: its own parameters, one for each field of its operations, and those of every command."""
+    """Add a command with its own parameters, one per field of its operations, and the common ones."""
     own = list(inspect.signature(run).parameters.values())[1:]
     operations = [load_operations()[one] for one in options.operations]
     fields = [field for one in operations for field in one["fields"] if field["name"] not in options.replaces]
@@ -135,6 +135,8 @@ def _plain(name: str, command: Command) -> Callable[..., None]:
             call.out.one(answer)
 
     run = fetch if command.is_file else list_rows if operation["pages"] else send
-    default = "List them." if name == "list" else f"List {name}." if operation["pages"] else f"{name.capitalize()} one."
+    default = (
+        "List objects." if name == "list" else f"List {name}." if operation["pages"] else f"{name.capitalize()} one."
+    )
     run.__doc__ = operation["help"] or default
     return run

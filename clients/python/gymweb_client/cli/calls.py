@@ -1,4 +1,4 @@
-"""One run of a command: the values of its fields, the server, and the exit code of what goes wrong."""
+"""One call of a command: field values, server, and the exit codes of errors."""
 
 import tempfile
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from gymweb_client.errors import ApiError, GymWebError
 from gymweb_client.synchronous import GymWeb
 
 FAILED, USAGE, DENIED, MISSING, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 5, 130
-"""Exit codes; docs/cli.md explains them."""
+"""Exit codes; docs/use/cli.md explains them."""
 _BY_STATUS = {400: USAGE, 401: DENIED, 403: DENIED, 404: MISSING, 422: USAGE, 429: UNREACHABLE}
 
 
 class Failed(GymWebError):
-    """The operation was carried out, and failed."""
+    """Raised if the operation ran and failed."""
 
 
 class Call:
-    """What a command was given: `body`, `query` and `path` are the fields of its operations by name."""
+    """The call of a command. `body`, `query` and `path` are the fields of its operations by name."""
 
     def __init__(self, fields: list[Field], given: dict[str, Any], out: Output, url: str, profile: str) -> None:
         self.out, self.url, self.profile = out, url, profile
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def key(self) -> dict[str, str]:
-        """The idempotency key, as an argument of `GymWeb.request`."""
+        """Return the idempotency key as an argument of `GymWeb.request`."""
         given = self._given["header"].get("Idempotency-Key", "")
         return {"idempotency_key": given} if given else {}
 
@@ -52,16 +52,16 @@ class Call:
 
     @cached_property
     def gym(self) -> GymWeb:
-        """The client, closed by `answering`. Raises NotSignedIn."""
+        """Return the client, closed by `answering`. Raise NotSignedIn."""
         if self.connection is None:
-            raise NotSignedIn("No server is known. Run gymweb login, or set GYMWEB_URL and GYMWEB_TOKEN.")
+            raise NotSignedIn("No server is configured. Run gymweb login, or set GYMWEB_URL and GYMWEB_TOKEN.")
         return GymWeb(self.connection.url, self.connection.key)
 
     def address(self, operation: Operation) -> str:
         return str(operation["path"]).format(**{name: quote(str(one), safe="") for name, one in self.path.items()})
 
     def send(self, operation: Operation) -> Any:
-        """Send the operation with what was given; return the JSON of the answer, or None."""
+        """Send the operation and return the JSON of the response, or None."""
         body = self.body if any(field["in"] == "body" for field in operation["fields"]) else None
         return self.gym.request(operation["method"], self.address(operation), body, **self.key, **self.query)
 
@@ -76,7 +76,7 @@ class Call:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Turn what goes wrong into a message on standard error and an exit code."""
+        """Turn errors into a message on standard error and an exit code."""
         try:
             yield
         except ApiError as refused:

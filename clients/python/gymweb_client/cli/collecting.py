@@ -17,7 +17,7 @@ from gymweb_client.cli.transfers import download_export, upload_tasks
 from gymweb_client.errors import TimeIsUp
 
 LOOK_SECONDS = 5.0
-"""How often a waiting command looks for what holds a collection back."""
+"""Seconds between two checks why a collection waits."""
 
 
 def _local(help: str) -> Any:
@@ -27,18 +27,18 @@ def _local(help: str) -> Any:
 def collect(
     call: Call,
     *,
-    file: Annotated[Path | None, Argument(help="Tasks to upload first. Without a file: --dataset.")] = None,
-    environment: Annotated[str, Option(help="Environment of the file's tasks.", show_default=False)] = "",
+    file: Annotated[Path | None, Argument(help="Task file to upload first. Or use --dataset.")] = None,
+    environment: Annotated[str, Option(help="Environment of the tasks.", show_default=False)] = "",
     output: Annotated[
-        Path | None, Option("--output", "-o", help="File for the rollouts, as NeMo Gym has them.")
+        Path | None, Option("--output", "-o", help="Output file for the rollouts, in NeMo Gym format.")
     ] = None,
-    wait: Annotated[bool, Option("--wait/--no-wait", help="Wait until the collection has ended.")] = True,
-    local: Annotated[bool, _local("Use a temporary server, although you are signed in.")] = False,
-    model_url: Annotated[str, _local("Address of the model, up to and including /v1.")] = "",
-    model_name: Annotated[str, _local("Name of the model at that address.")] = "",
+    wait: Annotated[bool, Option("--wait/--no-wait", help="Wait until the collection is finished.")] = True,
+    local: Annotated[bool, _local("Use a temporary server even if signed in.")] = False,
+    model_url: Annotated[str, _local("Base URL of the model, with /v1.")] = "",
+    model_name: Annotated[str, _local("Model name at the endpoint.")] = "",
     wire: Annotated[str, _local("chat or responses; default: chat.")] = "chat",
-    api_key_env: Annotated[str, _local("Environment variable that holds the model's API key.")] = "",
-    environment_url: Annotated[str, _local("Address of a resource server.")] = "",
+    api_key_env: Annotated[str, _local("Environment variable with the API key of the model.")] = "",
+    environment_url: Annotated[str, _local("URL of a resource server.")] = "",
     verifier: Annotated[str, _local("Verifier of the environment: its type, or JSON.")] = "",
 ) -> None:
     """Run every task of a file or a dataset with a model, and wait for the rollouts. Without a server to use, from
@@ -48,13 +48,13 @@ def collect(
         raise WrongUsage("Add --local for options of a temporary server. gymweb models create registers a model.")
     if is_local and not (file and output and wait and environment):
         raise WrongUsage(
-            "No server is known. For a temporary one give a file of tasks, --environment and --output, without "
-            "--no-wait; or name a server with gymweb login, --url or GYMWEB_URL."
+            "No server is configured. For a temporary server, give a task file, --environment and --output, "
+            "without --no-wait. For an existing server, run gymweb login, or give --url or GYMWEB_URL."
         )
     if not (file or "dataset" in call.body) or (output and not wait):
-        raise WrongUsage("Give a file of tasks or --dataset; --output does not go with --no-wait.")
+        raise WrongUsage("Give a file of tasks or --dataset. --output and --no-wait cannot be combined.")
     if "policy_model" not in call.body and not model_url:
-        raise WrongUsage("Name the policy model with --model.")
+        raise WrongUsage("Give the policy model with --model.")
     if file:
         call.body.setdefault("dataset", re.sub(r"[^A-Za-z0-9_-]+", "-", file.name.split(".")[0]).strip("-") or "tasks")
     call.body.setdefault("agent", "default")
@@ -100,7 +100,7 @@ def _register_model(call: Call, endpoint: dict[str, str], api_key_env: str) -> N
     if not endpoint["base_url"]:
         if slug != "scripted":
             raise WrongUsage(
-                "A temporary server knows no models: give --model-url and --model-name, or --model scripted."
+                "A temporary server has no models. Give --model-url and --model-name, or --model scripted."
             )
         body = {"provider": "scripted"}
     elif api_key_env:
@@ -116,7 +116,7 @@ def watch(call: Call, collection: Annotated[int, Argument(metavar="COLLECTION")]
 
 
 def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
-    """Wait with a progress bar until the collection has ended; say what holds it back."""
+    """Wait with a progress bar until the collection has ended; report why it waits."""
     told: set[str] = set()
     with call.out.progress(f"Collection {collection}") as advance:
 
@@ -135,24 +135,24 @@ def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
                         told.add(hold)
         except KeyboardInterrupt:
             if goes_on:
-                call.out.say(f"Collection {collection} goes on: gymweb watch {collection}")
+                call.out.say(f"Collection {collection} continues: gymweb watch {collection}")
             raise
 
 
 def _find_holds(call: Call, collection: int) -> Iterator[tuple[str, str]]:
     """Yield why the collection may wait: no worker, or a model or an environment that fails or is throttled.
 
-    Each is a sentence that stays the same while it holds, and the latest reason, which may change at every look.
+    Each has a stable sentence, and the latest reason, which may change at every poll.
     """
     row: dict[str, Any] = dict(call.gym.collection(collection))
     if not any(call.gym.pages("workers/", state="active", limit=1)):
-        yield "No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker).", ""
+        yield "No worker is running. Rollouts wait until one starts (manage.py serve or rolloutworker).", ""
     for path, slug in (("policy-models", row["policy_model"]), ("environments", row["environment"])):
         endpoint = call.gym.request("GET", f"{path}/{slug}/")
         if endpoint["breaker"]["state"] != "closed":
-            yield f"{slug} fails, its rollouts wait: ", endpoint["breaker"]["message"]
+            yield f"{slug} is failing. Its rollouts wait: ", endpoint["breaker"]["message"]
         if endpoint.get("throttle", {}).get("is_throttled"):
-            yield f"{slug} is throttled, its rollouts wait: ", endpoint["throttle"]["message"]
+            yield f"{slug} is throttled. Its rollouts wait: ", endpoint["throttle"]["message"]
 
 
 def _report(call: Call, row: dict[str, Any]) -> None:

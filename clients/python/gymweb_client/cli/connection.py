@@ -1,4 +1,4 @@
-"""Which server, with which key: command line, environment variables, and the profiles of `gymweb login`."""
+"""Choose the server and key: from the command line, environment variables, or the profiles of `gymweb login`."""
 
 import json
 import os
@@ -13,11 +13,11 @@ LOCAL_URL = "http://127.0.0.1:8000"
 
 
 class NotSignedIn(GymWebError):
-    """No server, or no key for it, is known."""
+    """Raised if no server, or no key for it, is configured."""
 
 
 class WrongUsage(GymWebError):
-    """Options that contradict each other, or a file that cannot be read."""
+    """Raised for options that contradict each other, and for unreadable files."""
 
 
 class Connection(NamedTuple):
@@ -34,9 +34,9 @@ def environment_key() -> str:
 
 
 def find_connection(url: str, profile: str) -> Connection | None:
-    """Return the server to use, or None if none is named and no profile is stored. Raises NotSignedIn.
+    """Return the server to use, or None if none is named and no profile is stored. Raise NotSignedIn.
 
-    A stored key is sent only to the server that it was stored for.
+    A stored key is only sent to its own server.
     """
     config, token = _read_config(), environment_key()
     profiles = config["profiles"]
@@ -59,16 +59,16 @@ def find_connection(url: str, profile: str) -> Connection | None:
 def check_url(url: str) -> str:
     url = url.rstrip("/").removesuffix("/api/v1")
     if not re.fullmatch(r"https?://[^\s/?#\"\\]+(/[^\s?#\"\\]*)?", url):
-        raise WrongUsage(f"{url} is not the address of a server. Give one such as https://gym.example")
+        raise WrongUsage(f"{url} is not a server URL. Example: https://gym.example")
     return url
 
 
 def store_profile(name: str, url: str, key: str) -> Path:
     """Store the profile, readable by this user only, and make it the default if it is the first."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise WrongUsage(f"{name!r} is no name of a profile. Use letters, digits, - and _.")
+        raise WrongUsage(f"{name!r} is not a profile name. Use letters, digits, - and _.")
     if not re.fullmatch(r"[!-~]+", key):
-        raise WrongUsage("This is no API key: it is empty, or has spaces or other characters that keys lack.")
+        raise WrongUsage("Invalid API key: it is empty or contains characters that keys do not have.")
     config = _read_config()
     config["profiles"][name] = {"url": url, "key": key}
     config["default"] = config["default"] or name
@@ -103,7 +103,7 @@ def list_profiles() -> list[dict[str, Any]]:
 
 def _demand_key(url: str, key: str) -> str:
     if not key:
-        raise NotSignedIn(f"No API key for {url} is known. Run gymweb login --url {url}, or set GYMWEB_TOKEN.")
+        raise NotSignedIn(f"No API key for {url} is stored. Run gymweb login --url {url}, or set GYMWEB_TOKEN.")
     return key
 
 

@@ -1,4 +1,4 @@
-"""The commands as `commands.toml` declares them."""
+"""The commands that `commands.toml` declares."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fields of API operations as options and arguments: one loop over what operations.json says of each."""
+"""Options and arguments from the fields of API operations in operations.json."""
 
 import inspect
 import json
@@ -17,7 +17,7 @@ from gymweb_client.cli.connection import WrongUsage
 Field = dict[str, Any]
 Operation = dict[str, Any]
 NULL = object()
-"""Stands for null, since None means that an option was not given."""
+"""Represents null, because None means that an option was not given."""
 ALIASES = {"policy_model": ["--model"], "repeats": ["-k"]}
 METAVARS = {"integer": "N", "number": "X", "object": "NAME=VALUE", "array": "JSON", "json": "JSON", "string": "TEXT"}
 TYPES = {"integer": int, "number": float}
@@ -35,7 +35,7 @@ def parameter_name(field: Field) -> str:
 
 
 def declare_parameter(field: Field, names: set[str], *, is_argument: bool, is_optional: bool) -> inspect.Parameter:
-    """Return the parameter of a command. `names` are those of all fields of the operation."""
+    """Return the parameter of a command. `names` are the names of all fields of the operation."""
     is_many = field["type"] in {"array", "object"}
     annotation: Any = bool | None if field["type"] == "boolean" else TYPES.get(_kind(field), str)
     default = ... if field.get("required") and not is_optional else None
@@ -91,11 +91,11 @@ def _option_names(field: Field, names: set[str]) -> list[str]:
 def _help_text(field: Field) -> str:
     parts = [field["help"].rstrip(".")] if field.get("help") else []
     if field.get("secret"):
-        parts = ["Name of an environment variable that holds it, so that no secret is on the command line"]
+        parts = ["Name of an environment variable with the secret"]
     if field["type"] == "object":
-        parts.append("Several times, or a JSON object, or @FILE")
+        parts.append("Repeatable; or a JSON object, or @FILE")
     elif field["type"] == "array":
-        parts.append("JSON or @FILE" if field["items"] in {"object", "array"} else "Several times")
+        parts.append("JSON or @FILE" if field["items"] in {"object", "array"} else "Repeatable")
     if "default" in field:
         parts.append(f"Default: {json.dumps(field['default'])}")
     return "".join(f"{part}. " for part in parts).rstrip()
@@ -115,7 +115,7 @@ def _kind(field: Field) -> str:
 
 
 def _read(field: Field, text: str) -> Any:
-    """Return the value of one text. Raises BadParameter, which typer prints with the option's name."""
+    """Return the value of one text. Raise BadParameter, which typer prints with the option's name."""
     try:
         return _convert(field, _kind(field), text)
     except (ValueError, OSError) as wrong:
@@ -175,7 +175,7 @@ def _read_json(kind: str, text: str) -> Any:
 
 
 def _content(text: str) -> str:
-    """Return the content of @FILE, where `@-` is standard input; other text as it is."""
+    """Return the content of @FILE (`@-` is standard input); other text unchanged."""
     if not text.startswith("@"):
         return text
     return sys.stdin.read() if text == "@-" else Path(text[1:]).read_text(encoding="utf-8")
@@ -188,7 +188,7 @@ def _parse(text: str, expected: type | None) -> Any:
         try:
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError as wrong:
-            raise ValueError(f"This is not JSON: {wrong}.") from None
+            raise ValueError(f"Invalid JSON: {wrong}.") from None
     if expected and not isinstance(found, expected):
         raise ValueError("Give a JSON list.")
     return found

@@ -28,12 +28,12 @@ _LOOK_SECONDS, _STOP_SECONDS = 0.1, 10
 
 
 class NoServerHere(GymWebError):
-    """The server is not installed, or it did not start."""
+    """Raised if the server is not installed or did not start."""
 
 
 @contextmanager
 def local_server(*, outbound_allow: str) -> Iterator[Connection]:
-    """Start a server on a free loopback port; stop it and delete its data at the end, also at Ctrl-C and SIGTERM."""
+    """Start a server on a free loopback port. At the end, also on Ctrl-C and SIGTERM, stop it and delete its data."""
     python, folder = _find_server()
     handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -76,9 +76,9 @@ def _find_server() -> tuple[str, Path]:
 
 
 def _environment(folder: Path, var: str, outbound_allow: str) -> dict[str, str]:
-    """Return the environment of the server: nothing of another installation's database, key or proxy."""
+    """Return the environment of the server, without the database, key and proxy of another installation."""
     given = {name: value for name, value in os.environ.items() if name not in {"GYMWEB_TOKEN", "GYMWEB_KEY"}}
-    # An empty value is the default, and hides one in the checkout's .env.
+    # An empty value means the default, and overrides the checkout's .env.
     unset = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ALLOWED_HOSTS", "SECURE", "TRUSTED_PROXIES", "DEBUG")
     given |= {f"GYMWEB_{name}": "" for name in unset}
     allowed = ",".join(filter(None, [given.get("GYMWEB_OUTBOUND_ALLOW", ""), outbound_allow]))

@@ -1,4 +1,4 @@
-"""What commands print: results on standard output as tables or JSON; messages and progress bars on standard error."""
+"""Output of commands: results on standard output as tables or JSON; messages and progress bars on standard error."""
 
 import json
 import re
@@ -30,7 +30,7 @@ MOST_COLUMNS = 10
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 Advance = Callable[[int, int, str], None]
-"""Sets a progress bar: done, total, and a text behind it."""
+"""Updates a progress bar: done, total, and a text after it."""
 
 
 class Output:
@@ -48,7 +48,7 @@ class Output:
         self._out.print(Text(clean(text)), soft_wrap=True)
 
     def rows(self, rows: Iterable[dict[str, Any]], columns: list[str], limit: int | None = None) -> None:
-        """Print a table, or one JSON object a line. Without a limit a table ends after 50 rows, and says so."""
+        """Print a table, or one JSON object per line. Without a limit, a table stops after 50 rows with a notice."""
         if self.as_json:
             for row in islice(rows, limit):
                 self._json(row)
@@ -64,7 +64,7 @@ class Output:
             table.add_row(*(Text(_cell(row.get(name))) for name in columns))
         self._out.print(table)
         if len(found) > most and not limit:
-            self.say(f"The first {most} rows. --limit N shows more; --json prints all.")
+            self.say(f"First {most} rows. Use --limit N for more, --json for all.")
 
     def one(self, row: Any, *, empty: str = "") -> None:
         """Print one object: each member with its value, or as JSON."""
@@ -81,7 +81,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Advance]:
-        """A progress bar on a terminal; elsewhere nothing is printed."""
+        """Show a progress bar on a terminal; print nothing elsewhere."""
         columns: tuple[ProgressColumn, ...] = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -95,7 +95,7 @@ class Output:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[IO[bytes]]:
-        """Open a file; a progress bar shows how much of it was read."""
+        """Open a file with a progress bar."""
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         bar = Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal)
         with bar, bar.open(path, "rb", description=f"Uploading {path.name}") as file:

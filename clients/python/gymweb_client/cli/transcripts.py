@@ -8,12 +8,12 @@ _VALUES = ("reward", "components", "verdict")
 
 
 def describe_events(events: list[dict[str, Any]]) -> str:
-    """Return each event of a trace with what was said, called and judged."""
+    """Yield the events of a trace with messages, calls and verdicts."""
     return "\n".join(line for event in events for line in _describe_event(event))
 
 
 def describe_review(review: dict[str, Any]) -> str:
-    """Return what a reviewer is shown: the draft so far, the expected answer, and each side."""
+    """Return what a reviewer sees: the draft, the expected answer, and each side."""
     shown = review["shown"]
     lines = [f"review {review['id']} of queue {review['queue']}, {review['status']}, until {review['leased_until']}"]
     lines += [

@@ -1,4 +1,4 @@
-"""Files in and out: uploads, imports, exports."""
+"""Uploads, imports and exports."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ _ENCODINGS = {".jsonl": "jsonl", ".gz": "jsonl.gz", ".parquet": "parquet"}
 
 def upload(
     call: Call,
-    file: Annotated[Path, Argument(help="JSONL, JSON, CSV, TSV or Parquet, also .gz and .zst; - is standard input.")],
+    file: Annotated[Path, Argument(help="JSONL, JSON, CSV, TSV or Parquet, also .gz and .zst; - for standard input.")],
     dataset: Annotated[str, Option("--dataset", help="Slug. A new one is created if --environment is given.")],
 ) -> None:
     """Upload a file of tasks as a new version of a dataset, and wait until it is loaded."""
@@ -48,7 +48,7 @@ def _say_bad_lines(call: Call, row: dict[str, Any]) -> None:
     for error in row["errors"]:
         call.out.say(f"line {error['line']}: {error['message']}")
     if row["rejected"] > len(row["errors"]):
-        call.out.say(f"… {row['rejected']} in all: gymweb uploads rejected {row['id']}")
+        call.out.say(f"… {row['rejected']} in total: gymweb uploads rejected {row['id']}")
 
 
 def export(
@@ -82,7 +82,7 @@ def download_export(
     dropped = ", ".join(f"{number} {reason}" for reason, number in manifest["counts"]["dropped"].items()) or "none"
     call.out.say(f"Export {export['id']}: {export['rows']} rows; left out: {dropped}.")
     if output and not export["rows"]:
-        raise Failed(f"No row is left, so {output} is not written.")
+        raise Failed(f"No rows, so {output} is not written.")
     if output:
         if is_file and len(export["files"]) > 1:
             raise Failed(f"Export {export['id']} has {len(export['files'])} files: give a folder as --output.")
@@ -94,12 +94,12 @@ def download_export(
 def import_rollouts(
     call: Call,
     files: Annotated[list[Path], Argument(help="JSONL files of one run, in any order.")],
-    environment: Annotated[str, Option(help="Creates the dataset, if there is none, for this one.")] = "",
+    environment: Annotated[str, Option(help="Environment of a new dataset.")] = "",
 ) -> None:
-    """Import stored rollouts as a collection: those of NeMo Gym or verifiers, or chat logs."""
+    """Import stored rollouts of NeMo Gym or verifiers, or chat logs, as a collection."""
     choices = dict(call.query)
     if "dataset" not in choices:
-        raise WrongUsage("Name the --dataset.")
+        raise WrongUsage("Give --dataset.")
     dataset = choices.pop("dataset")
     if environment and not any(one["slug"] == dataset for one in call.gym.pages("datasets/")):
         call.gym.request("POST", "datasets/", {"slug": dataset, "name": dataset, "environment": environment})
@@ -113,12 +113,12 @@ def import_rollouts(
 
 def import_config(
     call: Call,
-    files: Annotated[list[Path], Argument(help="YAML files; a later one overrides an earlier one.")],
-    settings: Annotated[list[str], Option("--set", metavar="KEY=VALUE", help="A dotted key, over all files.")] = [],  # noqa: B006
+    files: Annotated[list[Path], Argument(help="YAML files; later files override earlier ones.")],
+    settings: Annotated[list[str], Option("--set", metavar="KEY=VALUE", help="Dotted key; overrides all files.")] = [],  # noqa: B006
     head: Annotated[
-        str, Option(metavar="URL", help="Head server of a running NeMo Gym, which has the addresses.")
+        str, Option(metavar="URL", help="Head server of a running NeMo Gym, to read the addresses from.")
     ] = "",
-    preview: Annotated[bool, Option("--preview", help="Register nothing, only show what would be.")] = False,
+    preview: Annotated[bool, Option("--preview", help="Only show what would be registered.")] = False,
 ) -> None:
     """Register the environments, agents, models and datasets of NeMo Gym configurations."""
     texts = [f"--- # {path}\n{path.read_text(encoding='utf-8')}" for path in files]
@@ -143,7 +143,7 @@ def import_config(
 
 
 async def _ask_head(url: str) -> dict[str, str]:
-    """Return the addresses of NeMo Gym's servers, by name. Raises ClientError or Failed."""
+    """Return the addresses of NeMo Gym's servers, by name. Raise ClientError or Failed."""
     session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10), raise_for_status=True)
     async with session, session.get(f"{url.rstrip('/')}/server_instances") as reply:
         try:

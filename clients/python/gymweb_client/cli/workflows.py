@@ -51,7 +51,7 @@ def whoami(call: Call) -> None:
 
 
 def show(call: Call) -> None:
-    """Print the trace of a rollout: what was asked, said, called and judged."""
+    """Print the trace of a rollout: prompt, messages, calls and verdicts."""
     trace = call.send(load_operations()["rollouts_trace_retrieve"])
     if call.out.as_json:
         call.out.one(trace)
@@ -59,9 +59,7 @@ def show(call: Call) -> None:
         call.out.text(describe_events(trace["events"]))
 
 
-def reverify(
-    call: Call, apply: Annotated[bool, Option("--apply", help="Give the rollouts their new rewards.")] = False
-) -> None:
+def reverify(call: Call, apply: Annotated[bool, Option("--apply", help="Apply the new rewards.")] = False) -> None:
     """Verify stored rollouts again, without a policy model, and show what would change."""
     queued = call.send(load_operations()["reverifications_create"])
     path = f"reverifications/{queued['id']}/"
@@ -70,7 +68,7 @@ def reverify(
         call.gym.request("POST", f"{path}apply/")
         done = _settle(call, path, {"applied"})
     elif done["changed"]:
-        call.out.say("Nothing is changed yet: --apply does.")
+        call.out.say("Nothing is changed yet. Use --apply.")
     call.out.one({**done, **call.gym.request("GET", f"{path}comparison/")})
 
 
@@ -96,14 +94,14 @@ def build_pairs(call: Call, collections: Annotated[list[int], Argument(metavar="
 def decide_pairs(
     call: Call,
     all_pairs: Annotated[bool, Option("--all", help="All pairs of --pair-set.")] = False,
-    below_margin: Annotated[float | None, Option(help="Pairs that rewards made by a smaller margin.")] = None,
+    below_margin: Annotated[float | None, Option(help="Pairs from rewards with a smaller margin.")] = None,
 ) -> None:
-    """Accept or reject pairs, or take that back with `proposed`: those named, or those of a set that pass filters."""
+    """Accept or reject pairs, or undo with `proposed`: the given pairs, or pairs of a set that match filters."""
     chosen = call.body.pop("pairs", [])
     filters = dict(call.query)
     has_filter = all_pairs or below_margin is not None or len(filters) > 1
     if bool(chosen) == bool(filters) or ("pair_set" in filters) != has_filter:
-        raise WrongUsage("Name pairs, or give --pair-set with --all, --below-margin or another filter.")
+        raise WrongUsage("Give pairs, or --pair-set with --all, --below-margin or another filter.")
     # Read before the first decision: a decided pair may no longer pass the filter.
     found = chosen or [
         pair["id"]

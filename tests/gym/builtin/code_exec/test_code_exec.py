@@ -4,8 +4,14 @@ import json
 import pytest
 
 from apps.gym.environments.code_exec import kit, steps
-from apps.gym.environments.code_exec.environment import CodeExec
-from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
+from apps.gym.environments.code_exec.environment import (
+    CodeExec,
+    HiddenTest,
+    HiddenTests,
+    find_code,
+    read_tests,
+    run_tests,
+)
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.errors import EnvironmentFault, VerifierError
@@ -27,7 +33,7 @@ def no_sandbox():
 
 
 def run(code):
-    return json.loads(CodeExec(ROW, seed=1).call_tool("run_python", {"code": code}))
+    return json.loads(CodeExec(ROW).call_tool("run_python", {"code": code}))
 
 
 @needs_sandbox
@@ -54,13 +60,13 @@ def test_the_tool_says_what_a_program_printed_and_how_it_ended():
 )
 def test_a_call_that_cannot_be_is_refused(name, arguments, error):
     with pytest.raises(ToolRefused) as refused:
-        CodeExec(ROW, seed=1).call_tool(name, arguments)
+        CodeExec(ROW).call_tool(name, arguments)
     assert refused.value.error == error
 
 
 @needs_sandbox
 def test_all_hidden_tests_must_pass_and_their_part_is_a_component():
-    verify = CodeExec(ROW, seed=1).verify
+    verify = CodeExec(ROW).verify
     right = verify(response(RIGHT))
     assert (right.value, right.components, right.explanation) == (1.0, {"tests": 1.0}, "2 of 2 hidden tests passed.")
     half = verify(response("```python\ndef add(a, b):\n    return a * b\n```"))
@@ -155,7 +161,7 @@ def test_without_a_sandbox_an_attempt_fails_and_has_no_reward(no_sandbox):
         pytest.param("bubblewrap", "code runs in bubblewrap", marks=needs_sandbox),
         (
             "unprivileged_process",
-            "unprivileged_process, which is no sandbox: code reaches the network, reads every file",
+            "unprivileged_process, which does not isolate: code reaches the network, reads every file",
         ),
     ],
 )

@@ -9,8 +9,8 @@ from apps.gym.environments.kits import KITS
 from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES
 from apps.gym.environments.text_to_sql.environment import TextToSql
+from apps.gym.environments.text_to_sql.kit import SEEDS, find_doubts
 from apps.gym.environments.text_to_sql.mutating import list_mutants
-from apps.gym.environments.text_to_sql.tasks import SEEDS, find_doubts
 from tests.gym.verifiers.replies import attempt, says
 
 ASKS = {
@@ -22,7 +22,7 @@ ASKS = {
 
 
 def reward(row, query):
-    return TextToSql(row, seed=0).verify(attempt(says(f"```sql\n{query}\n```"))).value
+    return TextToSql(row).verify(attempt(says(f"```sql\n{query}\n```"))).value
 
 
 def test_mutants_are_the_query_with_one_thing_changed():

@@ -23,7 +23,7 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
     visits: list[tuple[int, int, str, str, int]] = []
     while len(visits) < _VISITS:
         patient, when = dice.randint(1, 35), day(dice, 2022, 2025)
-        # Some see several doctors on one day.
+        # Some patients see several doctors on one day.
         visits += [
             (dice.randint(1, 13), patient, when, dice.choice(_FINDINGS), dice.randint(4, 40) * 5)
             for _ in range(dice.choice((1, 1, 1, 2, 3)))

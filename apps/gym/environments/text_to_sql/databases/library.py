@@ -27,7 +27,7 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
     loans: Rows = []
     while len(loans) < _LOANS:
         member, lent = dice.randint(1, 27), day(dice, 2022, 2024)
-        # Some take several books home at once.
+        # Some members borrow several books at once.
         for book in dice.sample(range(1, 51), dice.choice((1, 1, 2, 3))):
             back = None if dice.random() < 0.3 else f"{int(lent[:4]) + 1}{lent[4:8]}{dice.randint(1, 28):02}"
             loans.append((len(loans) + 1, book, member, lent, back))

@@ -1,4 +1,4 @@
-"""What a database of this environment is."""
+"""The interface of a text-to-SQL database."""
 
 import random
 from calendar import monthrange
@@ -10,7 +10,7 @@ _ENDS = (3, 6, 9, 12)
 
 
 class Question(NamedTuple):
-    """`ordered` where the question asks for an order."""
+    """A question and its query. `ordered` is True if the question asks for an order."""
 
     text: str
     sql: str
@@ -21,7 +21,7 @@ Asks = Callable[[random.Random], Question]
 
 
 class Database(NamedTuple):
-    """`fill` gives the rows of each table; `questions` stand by level, 1 to 3."""
+    """A database. `fill` returns the rows of each table; `questions` are listed by level, 1 to 3."""
 
     about: str
     schema: str
@@ -30,8 +30,11 @@ class Database(NamedTuple):
 
 
 def day(dice: random.Random, first: int, last: int) -> str:
-    """Mostly of these years, now and then of the year before or after. Half of them begin or end a quarter, since a
-    question's stretch does so too: whoever leaves out its first or its last day should have other rows."""
+    """Return a date between these years, sometimes a year before or after.
+
+    Half of the dates are the first or last day of a quarter, like the periods of questions: an off-by-one in a bound
+    should change the result.
+    """
     year = dice.choice((first - 1, last + 1)) if dice.random() < 0.1 else dice.randint(first, last)
     if dice.random() < 0.5:
         month, begins = dice.choice(((1, True), (4, True), (7, True), (10, True), *((end, False) for end in _ENDS)))
@@ -49,12 +52,12 @@ def last_day(year: int, month: int) -> str:
 
 
 def people(dice: random.Random, firsts: list[str], lasts: list[str], count: int) -> list[str]:
-    """Different names."""
+    """Return different names."""
     return dice.sample([f"{first} {last}" for first in firsts for last in lasts], count)
 
 
 def months(dice: random.Random, first: int, last: int, column: str, *, least: int = 1) -> tuple[str, str]:
-    """So many quarters of one year or more, in words and as a condition."""
+    """Return a period of at least `least` quarters of one year, in words and as a condition."""
     year, end = dice.randint(first, last), dice.choice(_ENDS[least - 1 :])
     begin = dice.randrange(1, end - 3 * (least - 1), 3)
     return (

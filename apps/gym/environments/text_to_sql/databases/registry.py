@@ -1,4 +1,4 @@
-"""The databases by name, and one as bytes by its seed."""
+"""The databases by name, and their serialised content by seed."""
 
 import random
 import sqlite3
@@ -13,12 +13,12 @@ DATABASES: dict[str, Database] = {
     "shop": shop.DATABASE,
 }
 _KEPT = 96
-"""Databases of about 50 kB each."""
+"""Databases in the cache, about 50 kB each."""
 
 
 @lru_cache(maxsize=_KEPT)
 def build_database(name: str, seed: int) -> bytes:
-    """Serialised; the same for the same seed."""
+    """Return the serialised database. The same seed gives the same bytes."""
     database = DATABASES[name]
     connection = sqlite3.connect(":memory:")
     try:

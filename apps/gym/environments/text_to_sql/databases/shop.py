@@ -1,4 +1,4 @@
-"""A shop: customers, products, orders and what is in them."""
+"""A shop: customers, products, orders and order items."""
 
 import random
 

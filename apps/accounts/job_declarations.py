@@ -1,0 +1,57 @@
+"""Decorator that turns a function into a background job of the workers.
+
+The function does one piece of work and returns True if there was any. The setting WORKER_BACKGROUND_JOBS lists the jobs
+that run. A listed function without the decorator runs every second.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from django.db.models import QuerySet
+from django.utils.module_loading import import_string
+
+Work = Callable[[], bool]
+Thread = Literal["background_jobs", "checks", "datasets", "figures", "words"]
+"""The thread that runs a job. Jobs of one thread wait for each other, so long ones have a thread of their own."""
+
+
+class BackgroundJob(NamedTuple):
+    """How a job runs.
+
+    `waiting` returns the rows that the job may have to work on. While there are none, the job is not run. It must not
+    depend on the time, because its SQL is compiled once. `every` is the least seconds between two runs without work.
+    `on_full_disk`: the job frees space or needs almost none; others wait until the database has space.
+    """
+
+    path: str
+    work: Work
+    thread: Thread = "background_jobs"
+    waiting: Callable[[], QuerySet[Any]] | None = None
+    every: float = 1.0
+    on_full_disk: bool = False
+
+
+_declared: dict[str, BackgroundJob] = {}
+
+
+def background_job(
+    *,
+    thread: Thread = "background_jobs",
+    waiting: Callable[[], QuerySet[Any]] | None = None,
+    every: float = 1.0,
+    on_full_disk: bool = False,
+) -> Callable[[Work], Work]:
+    """Declare the decorated function as a background job. See BackgroundJob for the options."""
+
+    def declare(work: Work) -> Work:
+        path = f"{work.__module__}.{work.__qualname__}"
+        _declared[path] = BackgroundJob(path, work, thread, waiting, every, on_full_disk)
+        return work
+
+    return declare
+
+
+def load_job(path: str) -> BackgroundJob:
+    """Import the function with this path and return its declaration."""
+    work: Work = import_string(path)
+    return _declared.get(path) or BackgroundJob(path, work)

@@ -1,0 +1,23 @@
+"""Columns that many tables have."""
+
+from django.db import models
+
+
+class Dated(models.Model):
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+
+
+class Named(Dated):
+    """A row with a name, which URLs and the API call by its slug."""
+
+    slug = models.SlugField(max_length=64, unique=True)
+    name: "models.CharField[str, str]"
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.name

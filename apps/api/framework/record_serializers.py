@@ -1,0 +1,50 @@
+"""Create serializers from the records that operations return: dataclasses, msgspec structs and named tuples."""
+
+from collections.abc import Callable
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from rest_framework import serializers
+
+Made = TypeVar("Made", bound="serializers.Serializer[Any]")
+_FIELDS: dict[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
+    bool: serializers.BooleanField,
+    int: serializers.IntegerField,
+    float: serializers.FloatField,
+    str: serializers.CharField,
+    datetime: serializers.DateTimeField,
+}
+
+
+def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type[Made]]:
+    """Return a class decorator that adds a field for each field of the record, with its help text.
+
+    Fields declared on the class replace those of the record; other declared fields come first. None removes a field.
+    """
+
+    def decorate(serializer: type[Made]) -> type[Made]:
+        hints, own = get_type_hints(record), serializer._declared_fields
+        places = {name: own[name] for name in own if name not in hints}
+        for name, hint in hints.items():
+            if name in own or name not in vars(serializer):
+                places[name] = own[name] if name in own else _make_field(hint, helps.get(name))
+        serializer._declared_fields = places
+        return serializer
+
+    return decorate
+
+
+def _make_field(hint: Any, help_text: str | None = None) -> serializers.Field[Any, Any, Any, Any]:
+    given: dict[str, Any] = {"help_text": help_text} if help_text else {}
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (each for each in get_args(hint) if each is not NoneType)
+        given["allow_null"] = True
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind is Literal:
+        return serializers.ChoiceField(choices=parts, **given)
+    if kind not in (dict, list, tuple):
+        return _FIELDS[kind](**given)
+    if parts[-1] is not Any:
+        given["child"] = _make_field(parts[-1])
+    return (serializers.DictField if kind is dict else serializers.ListField)(**given)

@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class ExportsConfig(AppConfig):
-    name = "apps.exports"

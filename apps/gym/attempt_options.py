@@ -1,0 +1,10 @@
+"""Options that several forms use to choose attempts."""
+
+from typing import Annotated
+
+from apps.gym.specs import Option
+
+IncludeTruncated = Annotated[
+    bool, Option("Include truncated attempts", "Attempts that hit a limit do not teach a model to stop")
+]
+REWARD_SOURCES = {"verifier": "From the verifier", "override": "Overrides first"}

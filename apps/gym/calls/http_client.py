@@ -1,0 +1,204 @@
+"""A thin HTTP/1.1 client: kept connections over asyncio, replies parsed by httptools.
+
+It sends one request at a time on a connection, and follows no redirects. A small reply arrives whole; the server of a
+larger one has to wait while its reader takes nothing. A call costs a fifth of one with aiohttp (docs/develop/
+performance.md).
+"""
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
+
+from aiohappyeyeballs import start_connection
+from yarl import URL
+
+from apps.gym.calls.http_connection import KEEP_ALIVE, PIECE, Connection, Origin, Reply, plain_error
+from apps.gym.calls.outbound_policy import as_address
+from apps.gym.redaction.shortening import cut
+
+NAMES_KEPT = 10.0
+"""Seconds for which the addresses of a name are used again."""
+_NAMES = 2048
+_SECOND_ADDRESS = 0.25
+"""Seconds until the next address of a name is tried too (RFC 8305)."""
+
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Return the addresses of a host for a port. Raises OSError."""
+
+
+class ConnectTimedOut(TimeoutError):
+    """Raised when no connection was made in time."""
+
+
+class HttpClient:
+    """A pool of connections. `resolve` returns the addresses of a name that may be called."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._idle: defaultdict[Origin, list[Connection]] = defaultdict(list)
+        self._open: set[Connection] = set()
+        self._found: dict[tuple[str, int], tuple[float, asyncio.Future[list[str]]]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def send(
+        self, method: str, url: URL, *, headers: Mapping[str, str], body: bytes | None, connect_timeout: float
+    ) -> Reply:
+        """Send a request. Return its reply once it is complete, or has more than SMALL bytes.
+
+        `connect_timeout` is in seconds. Raises ConnectTimedOut, OSError for a connection that fails or a reply that is
+        not HTTP, and whatever `resolve` raises.
+        """
+        origin, prefix = _describe(method, url)
+        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+        head = prefix + _encode(tuple(headers.items())) + length + b"\r\n"
+        connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
+        try:
+            return await connection.ask(head, body)
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._sweeping:
+            self._sweeping.cancel()
+        for connection in self._open.copy():
+            connection.abort()
+        for _, found in self._found.values():
+            found.cancel()
+        await asyncio.sleep(0)  # connections close at the next turn of the loop
+
+    def forget_names(self) -> None:
+        self._found.clear()
+
+    def _take_idle(self, origin: Origin) -> "Connection | None":
+        idle = self._idle[origin]
+        while idle:
+            connection = idle.pop()
+            if connection.is_fresh():
+                return connection
+            connection.abort()
+        return None
+
+    def keep(self, connection: "Connection") -> None:
+        """Keep a connection for the next request."""
+        self._idle[connection.origin].append(connection)
+        self._sweeping = self._sweeping or asyncio.get_running_loop().call_later(KEEP_ALIVE, self._sweep)
+
+    def forget(self, connection: "Connection") -> None:
+        """Drop a closed connection."""
+        self._open.discard(connection)
+        idle = self._idle[connection.origin]
+        if connection in idle:
+            idle.remove(connection)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        for idle in list(self._idle.values()):
+            for connection in [one for one in idle if not one.is_fresh()]:
+                connection.abort()
+                idle.remove(connection)
+        if any(self._idle.values()):
+            self._sweeping = asyncio.get_running_loop().call_later(KEEP_ALIVE, self._sweep)
+
+    async def _connect(self, origin: Origin, seconds: float) -> "Connection":
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                infos = [_address_info(one, origin.port) for one in await self._find(origin.host, origin.port)]
+                if not infos:
+                    raise OSError(f"The name {origin.host} has no address.")
+                delay = _SECOND_ADDRESS if len(infos) > 1 else None
+                opened = await start_connection(infos, happy_eyeballs_delay=delay)
+                tls = self._tls_context() if origin.scheme == "https" else None
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self, origin),
+                    sock=opened,
+                    ssl=tls,
+                    server_hostname=origin.host if tls else None,
+                )
+        except OSError as error:
+            if limit.expired():
+                raise ConnectTimedOut from None
+            raise plain_error(error) from error
+        self._open.add(connection)
+        return connection
+
+    async def _find(self, host: str, port: int) -> list[str]:
+        if as_address(host) is not None:
+            return [host]
+        now = asyncio.get_running_loop().time()
+        until, task = self._found.get((host, port), (0.0, None))
+        if task is None or now > until or (task.done() and (task.cancelled() or task.exception())):
+            if len(self._found) >= _NAMES:
+                self._found.clear()
+            task = asyncio.ensure_future(self._resolve(host, port))
+            self._found[host, port] = now + NAMES_KEPT, task
+        # Shielded, because several connections wait for the same answer.
+        return await asyncio.shield(task)
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+
+async def resolve_name(host: str, port: int) -> list[str]:
+    """Return the addresses that the system knows for a host."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def unpack(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """Yield a body without its content encoding, in pieces of at most 256 KiB. Raises OSError."""
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise OSError(f"The reply has an unknown content encoding: {cut(encoding, 40)}.")
+    # 32 makes zlib read both kinds of header.
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS + 32)
+    async for chunk in chunks:
+        packed = chunk
+        while packed:
+            try:
+                yield inflate.decompress(packed, PIECE)
+            except zlib.error as error:
+                raise OSError(f"The reply is not {encoding}: {error}") from None
+            packed = inflate.unconsumed_tail
+    if not inflate.eof:
+        raise OSError("The server closed the connection in the middle of its reply.")
+
+
+@lru_cache(2048)
+def _describe(method: str, url: URL) -> tuple[Origin, bytes]:
+    """Return the origin of a URL, and the beginning of its requests."""
+    assert url.raw_host is not None and url.port is not None
+    origin = Origin(url.scheme, url.raw_host, url.port)
+    return origin, f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n".encode()
+
+
+# Compression costs both sides more time than it saves on a local network.
+_DEFAULTS = {"User-Agent": "GymWeb", "Accept": "*/*", "Accept-Encoding": "identity"}
+_DEFAULT_LINES = {name.lower(): f"{name}: {value}\r\n" for name, value in _DEFAULTS.items()}
+
+
+@lru_cache(4096)
+def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the headers of a request. Raises ValueError for a header with a line break."""
+    given = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if given.count("\n") != len(headers) or given.count("\r") != len(headers):
+        raise ValueError("A header must not contain a line break.")
+    names = {name.lower() for name, _ in headers}
+    defaults = "".join([line for name, line in _DEFAULT_LINES.items() if name not in names])
+    return f"{defaults}{given}".encode(errors="surrogateescape")
+
+
+def _address_info(address: str, port: int) -> tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]:
+    if ":" in address:
+        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address.strip("[]"), port, 0, 0)
+    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)

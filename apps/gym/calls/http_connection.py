@@ -1,0 +1,257 @@
+"""One HTTP/1.1 connection of a client: it writes a request, and httptools parses the reply.
+
+A small reply arrives whole; the server of a larger one has to wait while its reader takes nothing.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable
+from typing import NamedTuple, Protocol, cast
+
+import httptools
+from multidict import CIMultiDict
+
+from apps.gym.calls.memory_budget import KIB, MIB, SMALL
+
+# Less than the 5 s after which uvicorn (vLLM and most resource servers) closes an idle connection. Otherwise a call may
+# be sent into a closing connection.
+KEEP_ALIVE = 4.0
+MAX_HEAD = 64 * KIB
+PIECE = 256 * KIB
+"""Bytes of a body that are written or inflated at once."""
+
+
+class Origin(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+
+
+class Pool(Protocol):
+    """What a connection tells its client."""
+
+    def keep(self, connection: "Connection") -> None:
+        """Keep a connection for the next request."""
+
+    def forget(self, connection: "Connection") -> None:
+        """Drop a closed connection."""
+
+
+class Reply:
+    """The reply to one request. `headers` may be read by any case.
+
+    `length` is the declared size of the body in bytes, or None. `encoding` is its content encoding, if any.
+    """
+
+    def __init__(self, connection: "Connection") -> None:
+        self.status = 0
+        self.headers: CIMultiDict[str] = CIMultiDict()
+        self.length: int | None = None
+        self.encoding = ""
+        self.is_complete = False
+        self._connection = connection
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+
+    def is_here(self, *, most: int) -> bool:
+        """Return True if the whole body has arrived, is not encoded, and has at most SMALL and `most` bytes."""
+        return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, most)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as sent. The server has to wait while nothing is taken. Raises OSError if it ends early."""
+        while True:
+            if self._chunks:
+                yield self.take()
+            elif self.is_complete:
+                return
+            else:
+                await self._connection.read_more()
+
+    def abort(self) -> None:
+        """Close the connection unless the reply is complete."""
+        if not self.is_complete:
+            self._connection.abort()
+
+    def add(self, chunk: bytes) -> bool:
+        """Keep a part of the body. Return True if the reader must take it before more is received."""
+        self._chunks.append(chunk)
+        self._buffered += len(chunk)
+        return self._buffered > SMALL
+
+    def take(self) -> bytes:
+        """Return the part of the body that has arrived and was not taken."""
+        chunks, self._chunks, self._buffered = self._chunks, [], 0
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, client: Pool, origin: Origin) -> None:
+        self.origin = origin
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._reply: Reply | None = None
+        self._error: Exception | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._head_size = 0
+        self._began = self._ends_with_connection = self._is_reading_paused = self._is_writing_paused = False
+        self._is_sent = True
+        self._idle_since = 0.0
+
+    async def ask(self, head: bytes, body: bytes | None) -> Reply:
+        reply = self._reply = Reply(self)
+        self._began, self._head_size = False, 0
+        if body is None or len(body) <= MIB:
+            self._transport.write(head + body if body else head)
+        else:
+            await self._write(head, body)
+        while not reply.is_complete and not self._is_reading_paused:
+            await self._wait()
+        return reply
+
+    async def _write(self, head: bytes, body: bytes) -> None:
+        """Write a large body in pieces, because one write would hold up the loop. Stop if the reply comes first."""
+        self._is_sent = False
+        self._transport.write(head)
+        for start in range(0, len(body), PIECE):
+            self._transport.write(body[start : start + PIECE])
+            while self._is_writing_paused and not self._began:
+                await self._wait()
+            if self._began:
+                return
+        self._is_sent = True
+
+    async def read_more(self) -> None:
+        """Wait until more of the body has arrived, or its end."""
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        await self._wait()
+
+    def is_fresh(self) -> bool:
+        return not self._transport.is_closing() and self._loop.time() - self._idle_since < KEEP_ALIVE
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _wait(self) -> Awaitable[None]:
+        self._waiting = self._loop.create_future()
+        if self._error is not None:
+            self._waiting.set_exception(self._error)
+        return self._waiting
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            if self._error is not None:
+                waiting.set_exception(self._error)
+            else:
+                waiting.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._wake()
+        self._transport.abort()
+
+    # -- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reply is None:
+            # Nothing was asked.
+            self._transport.abort()
+            return
+        if not self._began:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(OSError(f"The reply is not HTTP/1.1: {error}"))
+            return
+        if not self._began and self._head_size > MAX_HEAD:
+            self._fail(OSError(f"The headers of the reply are larger than {MAX_HEAD:,} bytes."))
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client.forget(self)
+        reply = self._reply
+        if reply is None:
+            return
+        if self._ends_with_connection and error is None and self._error is None:
+            self._end(reply)
+            return
+        when = "in the middle of its reply" if self._began else "without a reply"
+        self._error = self._error or plain_error(error, f"The server closed the connection {when}.")
+        self._wake()
+
+    # -- called by the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self._reply is not None
+        self._reply.headers.add(name.decode(errors="surrogateescape"), value.decode(errors="surrogateescape"))
+
+    def on_headers_complete(self) -> None:
+        reply = self._reply
+        assert reply is not None
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:
+            reply.headers.clear()
+            return
+        self._began = True
+        reply.status = status
+        length = reply.headers.get("Content-Length")
+        reply.length = int(length) if length is not None and length.isdigit() else None
+        reply.encoding = reply.headers.get("Content-Encoding", "").lower().removeprefix("identity")
+        self._ends_with_connection = reply.length is None and "Transfer-Encoding" not in reply.headers
+        if reply.length is not None and reply.length > SMALL:
+            self._pause_reading()
+        elif not self._is_sent:
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        assert self._reply is not None
+        if self._reply.add(body):
+            self._pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        if self._began and self._reply is not None:
+            self._end(self._reply)
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def _end(self, reply: Reply) -> None:
+        reply.is_complete = True
+        self._reply = None
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        if self._is_sent and self._parser.should_keep_alive() and not self._transport.is_closing():
+            self._idle_since = self._loop.time()
+            self._client.keep(self)
+        else:
+            self._transport.abort()
+        self._wake()
+
+
+def plain_error(error: Exception | None, otherwise: str = "") -> OSError:
+    """Return an error with the system's own message, without addresses."""
+    if isinstance(error, ssl.SSLError):
+        return OSError(f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return OSError(error.errno, os.strerror(error.errno))
+    return OSError(str(error) if error and str(error) else otherwise)

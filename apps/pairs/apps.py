@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class PairsConfig(AppConfig):
-    name = "apps.pairs"

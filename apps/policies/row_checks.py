@@ -1,0 +1,36 @@
+"""Validate rows before saving, and lock the stored row."""
+
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model
+
+from apps.gym.request_refusals import Refusal
+
+Row = TypeVar("Row", bound=Model)
+
+
+def check_row(row: Model, problems: dict[str, list[str]], **leaving_out: Any) -> None:
+    """Raise ValidationError with all errors at once, so that callers can fix them in one round.
+
+    Errors of the fields' own validators take precedence over `problems`. `leaving_out` is passed to `full_clean`.
+    """
+    errors: dict[str, list[Any]] = {}
+    try:
+        row.full_clean(**leaving_out)
+    except ValidationError as wrong:
+        errors = wrong.update_error_dict({})
+    for field, found in problems.items():
+        errors.setdefault(field, [ValidationError(problem) for problem in found])
+    if errors:
+        raise ValidationError(errors)
+
+
+def lock_stored(row: Row, deleted: type[Refusal]) -> Row | None:
+    """Return the stored row, locked; None for a new one. Raise `deleted` if it does not exist any more."""
+    if row.pk is None:
+        return None
+    stored = type(row)._default_manager.select_for_update().filter(pk=row.pk).first()
+    if stored is None:
+        raise deleted(f"The {row._meta.verbose_name} {getattr(row, 'slug', row)} was deleted in the meantime.")
+    return stored

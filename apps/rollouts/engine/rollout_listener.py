@@ -1,0 +1,81 @@
+"""Callbacks of running rollouts (running.Listener), which also report the results of calls to the breakers."""
+
+from apps.gym.calls.memory_budget import current_account
+from apps.gym.calls.observers import Outcome
+from apps.gym.calls.outbound import Outbound
+from apps.gym.errors import GymError
+from apps.gym.traces.events import TraceUnion
+from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.outbox import Outbox
+from apps.rollouts.engine.running import Setting
+from apps.rollouts.engine.throttling import Throttles
+from apps.rollouts.engine.worker_counters import Meters
+
+MAX_CLAIMS = 20
+"""Claims of one rollout after which its next failure is final, whatever the cause."""
+
+
+class RolloutListener:
+    """Used only by the loop of the worker. `settings` are those of the watched collections."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        outbox: Outbox,
+        *,
+        judge_seats: JudgeSeats,
+        breakers: Breakers,
+        throttles: Throttles,
+        meters: Meters,
+    ) -> None:
+        self.settings = Settings(outbound, self._watch_call, judge_seats, throttles)
+        self._outbox, self._breakers, self._throttles, self._meters = outbox, breakers, throttles, meters
+
+    def keep(self, claim: Claim, event: TraceUnion) -> None:
+        size = self._outbox.keep_event(claim, event)
+        if account := current_account():
+            account.retain(size)
+        self._meters.count_event(event)
+
+    def has_room(self) -> bool:
+        return not self._outbox.is_full
+
+    async def wait_for_room(self) -> None:
+        await self._outbox.wait_for_room()
+
+    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+        """Decide whether a rollout gets another attempt.
+
+        A failed attempt does not count if its endpoint fails for all rollouts.
+
+        It does not count either if this worker is misconfigured: the collection is left to other workers. An endpoint
+        that accepts no calls for now (a long pause, an exhausted quota) never uses up an attempt.
+        """
+        if failure.refused_by:
+            return 0
+        if failure.is_ours:
+            self.settings.refuse(claim.collection_id, str(failure))
+            return 0
+        if not failure.passing or claim.attempt >= MAX_CLAIMS:
+            return None
+        if self._breakers.holds(_failing_endpoint(setting, failure)):
+            return 0
+        return 1 if claim.failures + 1 < setting.max_attempts else None
+
+    def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
+        self._breakers.observe(endpoint, outcome, message)
+        if outcome == "quota":
+            self._throttles.exhausted(endpoint, message)
+        self._meters.count_try(endpoint.kind, slug, outcome)
+
+
+def _failing_endpoint(setting: Setting, failure: GymError) -> Endpoint:
+    """Return the endpoint of a rollout that failed its attempt; a resource server may have its own judge."""
+    if failure.kind == "policy_error":
+        return Endpoint("policy_model", setting.policy_model_id)
+    if failure.kind == "judge_error" and setting.judge_model_id is not None:
+        return Endpoint("policy_model", setting.judge_model_id)
+    return Endpoint("environment", setting.environment_id)

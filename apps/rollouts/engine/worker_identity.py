@@ -1,0 +1,115 @@
+"""The worker's lease: obtain it, renew it with heartbeats, and replace it if other workers expired it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from django.db import InterfaceError, OperationalError
+
+from apps.accounts.outage_log import RetryLog
+from apps.rollouts.engine.database_thread import DatabaseThread
+from apps.rollouts.engine.worker_leases import (
+    Heartbeat,
+    Vitals,
+    drain_lease,
+    give_up_lease,
+    live_workers,
+    release_unknown,
+    renew_lease,
+    take_lease,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+
+
+class WorkerIdentity:
+    """The lease of a worker.
+
+    Used by the worker's loop. `vitals` is called by the heartbeat thread, `lost` by the loop with the lost lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        seats: int,
+        group: str,
+        database: DatabaseThread,
+        vitals: Callable[[], Vitals],
+        lost: Callable[[int], None],
+    ) -> None:
+        self.lease = 0
+        self.live: list[tuple[int, str]] = []
+        self.trouble = ""
+        """Why nothing can be claimed; empty if claiming works."""
+        self._seats, self._group = seats, group
+        self._database, self._vitals, self._lost = database, vitals, lost
+        self._log = RetryLog("taking a lease")
+        self._heartbeat: Heartbeat | None = None
+        self._strays: set[int] = set()
+
+    async def obtain(self, *first: Callable[[], object], is_wanted: Callable[[], bool]) -> None:
+        """Take a lease. Waits for the database during an outage, also at startup."""
+        while not self.lease and is_wanted():
+            try:
+                for work in first:
+                    await self._database.run(work)
+                await self._take()
+                self._log.works()
+            except (OperationalError, InterfaceError) as problem:
+                if "no such table" in str(problem):
+                    raise  # SQLite without migrations: waiting does not help
+                self.trouble = f"No lease available:  {problem}"
+                self._log.failed(problem)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self) -> None:
+        worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
+        self.live = await self._database.run(live_workers)
+        self.lease, self._strays = worker.pk, set()
+        loop = asyncio.get_running_loop()
+
+        def lost() -> None:
+            loop.call_soon_threadsafe(self._lost, worker.pk)
+
+        self._heartbeat = Heartbeat(worker_id=worker.pk, vitals=self._vitals, lost=lost)
+        self._heartbeat.start()
+
+    async def release_strays(self, known: set[int]) -> None:
+        """Release rows that this worker holds without knowing: the response of a claim may have been lost."""
+        if self.lease:
+            held = {"worker_id": self.lease, "known": known, "suspects": self._strays}
+            self._strays = await self._database.run(release_unknown, **held)
+
+    def drop(self) -> None:
+        """Forget the lease after other workers expired it."""
+        self.lease = 0
+        self._stop_heartbeat()
+
+    async def drain(self) -> None:
+        """Announce that this worker claims no more rollouts."""
+        try:
+            await self._database.run(drain_lease, worker_id=self.lease)
+        except Exception as problem:
+            logger.warning("draining without announcement: %r", problem)
+
+    async def give_up(self) -> None:
+        self._stop_heartbeat()
+        try:
+            # The last report: counters since the last heartbeat.
+            await self._database.run(renew_lease, worker_id=self.lease, vitals=self._vitals())
+            released = await self._database.run(give_up_lease, worker_id=self.lease)
+            if released:
+                logger.info("%d rollouts released", released)
+        except Exception as problem:
+            logger.warning("lease not released, it will expire: %r", problem)
+
+    async def join(self) -> None:
+        """Wait for the heartbeat thread to end."""
+        if self._heartbeat:
+            await asyncio.get_running_loop().run_in_executor(None, self._heartbeat.join)
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat:
+            self._heartbeat.stop()

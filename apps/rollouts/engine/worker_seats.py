@@ -1,0 +1,67 @@
+"""The seats of a worker: one task per running rollout, and the seats at judges."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.running import Setting
+
+
+class WorkerSeats:
+    """Used only by the worker's loop. `freed` is called when enough seats are free to claim again."""
+
+    def __init__(self, number: int, freed: Callable[[], None]) -> None:
+        self.judges = JudgeSeats()
+        self._number = number
+        self._freed = freed
+        self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
+        self._attempting: Counter[int] = Counter()  # rollouts by policy model
+
+    @property
+    def taken(self) -> int:
+        return len(self._running)
+
+    @property
+    def free(self) -> int:
+        return self._number - len(self._running)
+
+    def running(self) -> list[tuple[Claim, Setting]]:
+        return list(self._running.values())
+
+    def learn_rooms(self, rooms: Mapping[int, int]) -> None:
+        """Set the maximum questions in flight to each judge."""
+        self.judges.learn(rooms, self._attempting)
+
+    def take(self, claim: Claim, setting: Setting, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._running[task] = (claim, setting)
+        self._attempting[setting.policy_model_id] += 1
+        task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        ended = self._running.pop(task, None)
+        if ended is not None:
+            self._attempting[ended[1].policy_model_id] -= 1
+            self.learn_rooms({})
+        # Wake when a useful batch of seats is free, or nothing is running; otherwise the next poll does. With few
+        # seats, a quarter is useful: waiting for all would leave them empty between short rollouts.
+        if not self._running or self.free >= min(MAX_CLAIM, self._number // 4):
+            self._freed()
+
+    def cancel(self, collection_ids: set[int]) -> list[Claim]:
+        """Cancel the rollouts of these collections. Return the cancelled claims, without those that had just ended."""
+        running = list(self._running.items())
+        return [claim for task, (claim, _) in running if claim.collection_id in collection_ids and task.cancel()]
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all rollouts have ended, at most `seconds`."""
+        await asyncio.wait(list(self._running), timeout=seconds)
+
+    async def cancel_all(self) -> None:
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,30 @@
+"""Fields of an import of stored rollouts, shared by the form and the API."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from apps.agents.models import Agent
+from apps.gym.rollout_files.shapes.stored_rows import FORMATS, RolloutFormat
+from apps.gym.specs import Option, described
+from apps.policies.models import PolicyModel
+from apps.tasks.models import Dataset
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOrder:
+    """Options of an import."""
+
+    dataset: Dataset = field(
+        metadata=described(
+            "Dataset", "Receives the tasks as a new version. Its environment can re-verify the rollouts."
+        )
+    )
+    agent: Agent = field(metadata=described("Agent"))
+    policy_model: Annotated[PolicyModel | None, Option("Policy model", none="as named in the rows")] = None
+    name: Annotated[str, Option("Name", length=MAX_NAME)] = ""
+    format: Annotated[RolloutFormat, Option("Format", names=FORMATS)] = "auto"
+    on_error: Annotated[str, Option("Invalid lines", names={"reject": "Reject the files", "skip": "Skip them"})] = (
+        "reject"
+    )

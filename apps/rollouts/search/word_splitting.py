@@ -1,0 +1,52 @@
+"""Split texts into words, the same way for indexing and searching in both databases.
+
+A word is a run of letters and digits, in lower case without accents. In scripts without spaces each letter is a word,
+and so is each emoji, so phrases match anywhere in a text. The search of the database splits the result at its spaces.
+"""
+
+import re
+import string
+import unicodedata
+
+BREAK = "\ua66e"
+"""Separates two texts, so that no phrase spans both. A letter for both databases, and never a word of a text."""
+MAX_WORD = 64
+"""Maximum indexed letters of a word; users do not search for longer words."""
+_SINGLE = (
+    r"\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3100-\u318f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
+    r"\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+    r"\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+_PIECES = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]+")
+_SYMBOLS = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_ASCII = bytes(
+    ord(chr(code).lower()) if chr(code) in string.ascii_letters + string.digits else 32 for code in range(128)
+)
+_ASCII += bytes(range(128, 256))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in order."""
+    if text.isascii():
+        # Translated as bytes, which takes a tenth of the time of a regular expression.
+        return _cut(text.encode().translate(_ASCII).decode().split())
+    # Databases treat symbols as spaces; a name keeps them searchable.
+    named = _SYMBOLS.sub(_name_symbol, fold(text))
+    return _cut([word for word in _PIECES.findall(named) if word.isalnum() and word != BREAK])
+
+
+def _cut(words: list[str]) -> list[str]:
+    return [word[:MAX_WORD] for word in words] if max(map(len, words), default=0) > MAX_WORD else words
+
+
+def fold(text: str) -> str:
+    """Return text in lower case, in Unicode normal form, without the accents of Latin, Greek and Cyrillic letters."""
+    if text.isascii():
+        return text.lower()
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return unicodedata.normalize("NFC", bare).casefold()
+
+
+def _name_symbol(found: re.Match[str]) -> str:
+    return f" u{ord(found[0]):x} "

@@ -1,0 +1,106 @@
+"""Jobs with one worker at a time: rows fenced by their attempt, requeued if their worker is lost.
+
+A job is a RetriedJob with `state`, `attempt`, `touched_at` and `message`.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.db import transaction
+from django.db.models import F, Model, QuerySet
+from django.utils import timezone
+
+from apps.accounts.job_retries import RetriedJob, claimed, put_back
+from apps.gym import process_exit
+from apps.gym.redaction.shortening import cut_clean
+
+logger = logging.getLogger(__name__)
+
+Row = TypeVar("Row", bound=RetriedJob)
+
+QUIET = timedelta(minutes=5)
+"""A job without a heartbeat for this long has lost its worker."""
+MAX_ATTEMPTS = 3
+
+
+class FencedOut(Exception):
+    """Raised if another worker took the job over or a user cancelled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt at a job in state `doing`. The job returns to `queued` if the attempt is interrupted."""
+
+    job: type[Model]
+    pk: int
+    number: int
+    doing: str
+    queued: str
+
+    def __str__(self) -> str:
+        return f"{self.job._meta.verbose_name} {self.pk}"
+
+    @property
+    def owned(self) -> QuerySet[Any]:
+        """Return the row while it belongs to this attempt."""
+        return self.job._default_manager.filter(pk=self.pk, attempt=self.number, state=self.doing)
+
+    def write(self, **fields: Any) -> None:
+        """Update the row. Raise FencedOut if it does not belong to this attempt."""
+        if not self.owned.update(**{"touched_at": timezone.now(), **fields}):
+            raise FencedOut
+
+    def hand_back(self, **fields: Any) -> None:
+        """Requeue the job immediately, without counting a lost attempt."""
+        self.owned.update(state=self.queued, attempt=F("attempt") - 1, **fields)
+
+    def fail(self, problem: Exception) -> None:
+        _fail(self.owned, cut_clean(f"{type(problem).__name__}: {problem}", 500))
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Run the work in the block. Errors are stored in the row, or the job is queued again."""
+        try:
+            yield
+        except process_exit.Leaving:
+            self.hand_back()
+            logger.info("%s is left to another worker", self)
+        except FencedOut:
+            logger.info("%s was taken over or cancelled", self)
+        except Exception as problem:
+            if not put_back(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
+                # The row has the message for users; the log has the traceback.
+                logger.exception("%s failed", self)
+                self.fail(problem)
+
+
+def claim(claimable: QuerySet[Any], pk: int, *, doing: str, queued: str) -> Attempt | None:
+    """Start an attempt. Return None if the job cannot be claimed."""
+    rows = claimable.model._default_manager.filter(pk=pk)
+    with transaction.atomic():
+        if not claimable.filter(pk=pk).update(state=doing, attempt=F("attempt") + 1, **claimed()):
+            return None
+        return Attempt(claimable.model, pk, rows.values_list("attempt", flat=True).get(), doing, queued)
+
+
+def requeue_quiet(doing: QuerySet[Row], *, queued: str, lost: str = "worker") -> list[Row]:
+    """Requeue jobs whose worker was lost. Return those that lost too many workers and have failed."""
+    quiet = doing.filter(touched_at__lt=timezone.now() - QUIET)
+    failed = []
+    # Checked with a query first: this runs every second, and an UPDATE without matches still takes SQLite's write lock.
+    for job in quiet:
+        row = quiet.filter(pk=job.pk)
+        if row.filter(attempt__lt=MAX_ATTEMPTS).update(state=queued):
+            continue
+        if _fail(row.filter(attempt__gte=MAX_ATTEMPTS), f"Its {lost} was lost {MAX_ATTEMPTS} times."):
+            failed.append(job)
+    return failed
+
+
+def _fail(rows: QuerySet[Any], message: str) -> int:
+    ended = {"finished_at": timezone.now()} if hasattr(rows.model, "finished_at") else {}
+    return rows.update(state="failed", message=message, touched_at=timezone.now(), **ended)

@@ -1,0 +1,56 @@
+"""Work of the benchmarks `index.*`: index the rollouts of the reference work, on the database of Django's settings."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from django.db import connection
+
+from apps.rollouts.models import Rollout, RolloutWords, UnindexedRollout
+from apps.rollouts.search.word_index import index_all, mark_unindexed
+from scripts.process_figures import cpu_seconds
+from scripts.reference_work import EXPRESSION, SEATS, ReferenceWork, mock_model
+
+
+def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
+    """Return the CPU per rollout indexed, of the worker and of the database. `servers` are the database's pids.
+
+    SQLite runs in the worker's process, so the CPU of its statements is taken as that of the database.
+    """
+    with mock_model(*EXPRESSION) as port:
+        ReferenceWork(port, over_http=False).run(rollouts, seats=SEATS)
+    mark_unindexed(Rollout.objects.all())
+    statements = _StatementClock()
+    before = cpu_seconds(*servers)
+    cpu, wall = time.process_time(), time.perf_counter()
+    with ExitStack() as stack:
+        if connection.vendor == "sqlite":
+            stack.enter_context(connection.execute_wrapper(statements))
+        for _ in index_all():
+            pass
+    used, wall = time.process_time() - cpu, time.perf_counter() - wall
+    database = statements.seconds + cpu_seconds(*servers) - before
+    done = RolloutWords.objects.values("rollout").distinct().count()
+    if (done, UnindexedRollout.objects.count()) != (rollouts, 0):
+        raise SystemExit(f"the work was not done: {done} of {rollouts}")
+    return {
+        "worker_ms_per_rollout": round((used - statements.seconds) / rollouts * 1000, 3),
+        "database_ms_per_rollout": round(database / rollouts * 1000, 3),
+        "rollouts_per_s": round(rollouts / wall, 1),
+        "rollouts": rollouts,
+    }
+
+
+class _StatementClock:
+    """Adds up the CPU that this thread spends in statements."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self, execute: Callable[..., Any], *args: Any) -> Any:
+        began = time.thread_time()
+        try:
+            return execute(*args)
+        finally:
+            self.seconds += time.thread_time() - began
