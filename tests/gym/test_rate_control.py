@@ -76,8 +76,8 @@ class Holder:
         return self.cap is None or self.in_flight < self.cap
 
 
-def simulate(server, *, calls=300, callers=200, holders=1, seed=0):
-    """The times at which calls were accepted, and how many were throttled."""
+def simulate(server, *, calls=300, callers=200, holders=1, seed=0, began=0.0):
+    """The times at which calls were accepted, and how many were throttled. The first calls are sent at `began`."""
     draw, control, order, events = random.Random(seed), RateControl(), count(), []
     workers = [Holder() for _ in range(holders)]
     accepted, throttled, left = [], 0, calls - callers
@@ -107,9 +107,9 @@ def simulate(server, *, calls=300, callers=200, holders=1, seed=0):
     for number in range(callers):
         worker = workers[number % holders]
         worker.in_flight += 1
-        at(0.1 * draw.random(), "send", worker)
+        at(began + 0.1 * draw.random(), "send", worker)
     for worker in workers:
-        at(0.15, "exchange", worker)
+        at(began + 0.15, "exchange", worker)
     while len(accepted) < calls:
         now, _, kind, worker, given = heapq.heappop(events)
         if kind == "start" and given[0] == worker.epoch and worker.waiting:
@@ -170,6 +170,14 @@ def test_nearly_all_that_an_endpoint_allows_is_used_with_few_throttle_replies(ca
     # All callers at once find the limit; from then on throttle replies are rare.
     callers = given.get("callers", 200)
     assert throttled - callers <= 0.2 * len(accepted) + 15
+
+
+@pytest.mark.parametrize("holders", [1, 2])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_first_burst_over_the_end_of_a_window_is_soon_corrected(holders, seed):
+    # The endpoint accepts five calls before the end of a window and five after it: the first ceiling is twice the rate.
+    accepted, _ = simulate(FixedWindow(5, 1, retry_after=1.0), holders=holders, seed=seed, began=0.95)
+    assert (len(accepted) - 1) / (accepted[-1] - accepted[0]) >= 0.85 * 5
 
 
 def test_a_closed_endpoint_gets_single_calls_and_each_retry_after_is_kept():

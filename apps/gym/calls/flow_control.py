@@ -28,6 +28,8 @@ BATCH_SECONDS = 0.02
 """Seconds to collect throttle replies before reporting: they arrive in bursts."""
 SPACING = 0.8
 """Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
+LONGEST_DELAY = 0.2
+"""Maximum delay of a start in seconds, or that interval if it is longer. Later starts are dropped and requested again."""
 TOLERANCE = 0.005
 _REMEMBERED = 2_000
 _CLAIM_AHEAD_SECONDS = 5.0
@@ -57,6 +59,7 @@ class Gate:
         self._unused = 0  # starts that were due while the concurrency limit was reached
         self._cap: int | None = None
         self._rate = math.inf
+        self._interval = 0.0
         self._paused_until = 0.0
         self._trying_since = 0.0
         self._news = asyncio.Event()
@@ -124,6 +127,8 @@ class Gate:
         """Let waiting calls start as granted."""
         now, loop = time.monotonic(), asyncio.get_running_loop()
         self._cap, self._rate, self._paused_until = grant.cap, grant.rate, now + grant.paused_for
+        # Trial calls are single calls: each may start as soon as it is granted.
+        self._interval = 0.0 if grant.is_trying else 1 / grant.rate
         if not grant.limited:
             self._lift()
             return
@@ -134,7 +139,7 @@ class Gate:
         self._use_starts()
         for start in grant.starts:
             number = next(self._numbers)
-            self._starts[number] = loop.call_later(start, self._start, number)
+            self._starts[number] = loop.call_later(start, self._start, number, now + start)
 
     async def wait_for_news(self, seconds: float) -> None:
         """Wait until there is something to report, for at most `seconds`."""
@@ -167,14 +172,18 @@ class Gate:
                 self._waiting.remove(start)
             raise
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int, due: float) -> None:
         # A busy event loop runs several timers late at once; a burst of calls would be throttled.
-        early = self._started_at + SPACING / max(self._rate, 1e-3) - time.monotonic()
+        now = time.monotonic()
+        early = self._started_at + SPACING * self._interval - now
         if early > TOLERANCE:
-            self._starts[number] = asyncio.get_running_loop().call_later(early, self._start, number)
+            self._starts[number] = asyncio.get_running_loop().call_later(early, self._start, number, due)
             return
         del self._starts[number]
-        self._started_at = time.monotonic()
+        if self._interval and now - due > max(LONGEST_DELAY, self._interval):
+            self._news.set()
+            return
+        self._started_at = now
         if self._cap is not None and self._in_flight >= self._cap:
             self._unused += 1
         else:

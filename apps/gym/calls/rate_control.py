@@ -20,11 +20,16 @@ SAME = 0.15
 """Two ceilings confirm each other if they differ by at most this fraction."""
 MOST_IN_VAIN = 4
 REGAIN = 1.5
-"""After more than MOST_IN_VAIN decreases in a row that did not delay the next throttle reply, the ceiling rises by this
-factor.
+MORE_CALLS = 2.0
+"""After more than MOST_IN_VAIN decreases in a row without MORE_CALLS times as many calls between two throttle replies,
+the ceiling rises by the factor REGAIN.
 
 Otherwise an endpoint that throttles occasionally at any rate would slow down forever.
 """
+QUICK_DECREASE = 0.9
+"""Smallest further factor of the ceiling if two throttle replies in a row arrive below it."""
+QUICK_HOLD = 4.0
+"""Seconds at the plateau of a ceiling that was decreased further, which may be too low."""
 CONFIRMING = 0.9
 """A ceiling below this fraction of the previous one is still falling."""
 TRIAL_HOLD = 0.5
@@ -68,6 +73,8 @@ IDLE_SECONDS = 10.0
 """Seconds without a report after which earlier calls no longer count for the rate."""
 LOOKAHEAD_SECONDS = 1.0
 """Maximum seconds ahead for which starts are assigned."""
+SOONEST_REPORT = 0.02
+"""Minimum seconds between two reports."""
 STALE_SECONDS = 10.0
 """Seconds without a report after which a holder and its calls in flight are dropped."""
 _BUCKETS = 100
@@ -134,6 +141,7 @@ class RateControl(msgspec.Struct, kw_only=True):
     horizon: float = 1.0
     refusals: int = 0
     vain: int = 0
+    calls_before: int = 0
     next_at: float = 0.0
     reported_at: float = 0.0
     recent: list[tuple[float, int]] = []
@@ -158,6 +166,8 @@ class RateControl(msgspec.Struct, kw_only=True):
         if report.accepted and self.is_settled and self.refusals:
             if self.ceiling is None:
                 self.ceiling, self.hold = self._sent_rate()[0], TRIAL_HOLD
+            # The trials count as part of the pause, which lasted until the accepted call was sent.
+            self.paused_until = max([self.paused_until, *(at for at, _ in self.recent[-1:])])
             self.refusals, self.growing_since = 0, now
             self.next_at = now + 1 / self.rate(now)
         return self._grant(holder, report, now)
@@ -273,12 +283,15 @@ class RateControl(msgspec.Struct, kw_only=True):
             self.hold = UNCONFIRMED_HOLD if calls >= ENOUGH_TO_HOLD else TRIAL_HOLD
         else:
             # While the rate rises, the mean of the last calls lags behind.
-            found = min(self.rate_before, (found + min(self.rate_before, 2 * found)) / 2)
-            self.vain = self.vain + 1 if self.rate_before <= self.ceiling else 0
-            if self.vain > MOST_IN_VAIN:
-                found, self.vain = REGAIN * self.ceiling, 0
+            measured = found = min(self.rate_before, (found + min(self.rate_before, 2 * found)) / 2)
+            is_early = self.rate_before <= self.ceiling
+            self.vain = self.vain + 1 if is_early else 0
+            if is_early:
+                found = self._decreased(measured)
             is_same_rate = abs(found - self.ceiling) <= SAME * self.ceiling
-            if not is_same_rate:
+            if found < measured:
+                self.hold = QUICK_HOLD
+            elif not is_same_rate:
                 self.hold = FIRST_HOLD
             elif found >= CONFIRMING * self.ceiling:
                 self.hold = max(FIRST_HOLD, min(LONGEST_HOLD, LONGER * self.hold))
@@ -286,6 +299,24 @@ class RateControl(msgspec.Struct, kw_only=True):
                 self.hold = max(FIRST_HOLD, self.hold / 2)
             self._settle_cap(is_same_rate)
         self.ceiling, self.taken_before = found, self.taken
+
+    def _decreased(self, found: float) -> float:
+        """Return the next ceiling after a throttle reply below the present one.
+
+        Right after a pause, an endpoint may accept more calls than it allows in the long run: `found` is too high. The
+        calls since the throttle reply before, over the whole time with its pause, are a lower bound.
+        """
+        recent = ((at, count) for at, count in self.recent if at <= self.throttled_at + TOLERANCE)
+        calls = sum(count for at, count in recent if at > self.resumed_at - TOLERANCE)
+        seconds = self.throttled_at - self.resumed_at
+        if self.vain == 1:
+            self.calls_before = calls
+        elif self.vain > MOST_IN_VAIN and calls < MORE_CALLS * self.calls_before:
+            self.vain = 0
+            return REGAIN * self.ceiling
+        elif seconds < self._recovery:
+            return max(QUICK_DECREASE * found, (found + min(found, calls / (seconds + self.pause))) / 2)
+        return found
 
     def _settle_cap(self, is_same_rate: bool) -> None:
         """Limit the concurrency if the endpoint accepts the same number of concurrent calls at any rate."""
@@ -327,5 +358,5 @@ class RateControl(msgspec.Struct, kw_only=True):
             is_trying=self.is_trying,
             rate=self.rate(now),
             paused_for=max(0.0, self.paused_until - now),
-            report_in=min(wait, TRIAL_SECONDS),
+            report_in=max(SOONEST_REPORT, min(wait, TRIAL_SECONDS)),
         )
