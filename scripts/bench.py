@@ -68,6 +68,7 @@ BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
         "arguments_stream_s": (0.0, 1.0),
         "adapter_us": (0.0, 20.0),
         "rate_limit_us": (0.0, 200.0),
+        "redaction_us": (0.0, 5.0),
     },
 }
 """The limits that `--hold` checks: minimum and maximum of figures."""

@@ -65,7 +65,7 @@ def test_starts_that_come_too_late_are_dropped_and_requested_again():
         await asyncio.sleep(0)
         assert gate.report().wanted == 5
         gate.apply(Grant(rate=20.0, starts=[0.0, 0.05, 0.1, 0.15, 0.2]))
-        time.sleep(0.5)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.5)
         await asyncio.sleep(0.1)
         assert [call.done() for call in calls] == [False] * 5
         assert gate.report().wanted == 5

@@ -29,7 +29,10 @@ BATCH_SECONDS = 0.02
 SPACING = 0.8
 """Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
 LONGEST_DELAY = 0.2
-"""Maximum delay of a start in seconds, or that interval if it is longer. Later starts are dropped and requested again."""
+"""Maximum seconds by which a start may be late, unless that interval is longer.
+
+Later starts are dropped, and requested again.
+"""
 TOLERANCE = 0.005
 _REMEMBERED = 2_000
 _CLAIM_AHEAD_SECONDS = 5.0

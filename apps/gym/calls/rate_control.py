@@ -287,7 +287,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             is_early = self.rate_before <= self.ceiling
             self.vain = self.vain + 1 if is_early else 0
             if is_early:
-                found = self._decreased(measured)
+                found = self._decreased(self.ceiling, measured)
             is_same_rate = abs(found - self.ceiling) <= SAME * self.ceiling
             if found < measured:
                 self.hold = QUICK_HOLD
@@ -300,8 +300,8 @@ class RateControl(msgspec.Struct, kw_only=True):
             self._settle_cap(is_same_rate)
         self.ceiling, self.taken_before = found, self.taken
 
-    def _decreased(self, found: float) -> float:
-        """Return the next ceiling after a throttle reply below the present one.
+    def _decreased(self, ceiling: float, found: float) -> float:
+        """Return the next ceiling after a throttle reply below `ceiling`.
 
         Right after a pause, an endpoint may accept more calls than it allows in the long run: `found` is too high. The
         calls since the throttle reply before, over the whole time with its pause, are a lower bound.
@@ -313,7 +313,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             self.calls_before = calls
         elif self.vain > MOST_IN_VAIN and calls < MORE_CALLS * self.calls_before:
             self.vain = 0
-            return REGAIN * self.ceiling
+            return REGAIN * ceiling
         elif seconds < self._recovery:
             return max(QUICK_DECREASE * found, (found + min(found, calls / (seconds + self.pause))) / 2)
         return found
