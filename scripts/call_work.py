@@ -27,7 +27,7 @@ _ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer
 _NAMES_A_CALL = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":""}}]}}]}'
 _TEXT = b'{"choices":[{"index":0,"delta":{"content":"abcdefghijklmnopqrstuvwxy"}}]}'
 _ARGUMENTS = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1234567890"}}]}}]}'
-_REQUEST = b'{"model":"mock","messages":[{"role":"user","content":"What is 6 * 7?"}]}'
+_REQUEST = b'{"model":"mock","messages":[{"role":"user","content":"Compute 6 * 7."}]}'
 _JSON = {"Content-Type": "application/json"}
 _STOP = b'{"choices":[{"delta":{},"finish_reason":"stop"}]}'
 

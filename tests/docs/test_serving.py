@@ -1,6 +1,5 @@
 """The commands of docs/use/serving.md on a fresh installation."""
 
-import json
 import re
 from pathlib import Path
 
@@ -18,11 +17,13 @@ pytestmark = pytest.mark.django_db
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "use" / "serving.md").read_text()
 
 
-def test_what_the_commands_name_is_there_or_is_made_by_the_request_beside_them():
-    [request] = re.findall(r"\$GYMWEB/policy-models/ -d '(.+)'", TEXT)
+def test_what_the_commands_name_is_there_or_is_made_by_the_command_beside_them():
+    [options] = re.findall(r"gymweb models create (\w+) --name (\w+) --provider (\w+)", TEXT)
     _, token = create_api_key(user=make_user(Role.ENGINEER), name="program", scopes=["admin"])
     made = Client(headers={"authorization": f"Bearer {token}"}).post(
-        "/api/v1/policy-models/", json.loads(request), content_type="application/json"
+        "/api/v1/policy-models/",
+        dict(zip(("slug", "name", "provider"), options, strict=True)),
+        content_type="application/json",
     )
     assert made.status_code == 201
     named = {
