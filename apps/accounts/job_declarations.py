@@ -19,7 +19,8 @@ class BackgroundJob(NamedTuple):
     """How a job runs.
 
     `waiting` returns the rows that the job may have to work on. While there are none, the job is not run. It must not
-    depend on the time, because its SQL is compiled once. `every` is the least seconds between two runs without work.
+    depend on the time, because its SQL is compiled once. `every` is the minimum time in seconds between two runs
+    without work.
     `on_full_disk`: the job frees space or needs almost none; others wait until the database has space.
     """
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.exports.export_folders import default_path, sweep_parts
+from apps.exports.export_folders import default_path, manifest_path, sweep_parts
 from apps.exports.models import Export
 from apps.gym.request_refusals import Refusal
 from apps.pairs.pair_sets import CannotCancel
@@ -31,7 +31,15 @@ def delete_export(*, export: Export, user: User | None = None) -> None:
         locked.delete()
         transaction.on_commit(lambda: sweep_parts(own, export.pk))
         if path is not None and path.parent == Path(settings.EXPORTS_DIR).absolute():
-            transaction.on_commit(lambda: shutil.rmtree(path, ignore_errors=True))
+            transaction.on_commit(lambda: _remove(path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+        manifest_path(path).unlink(missing_ok=True)
 
 
 def cancel_export(*, export: Export, user: User | None = None) -> Export:

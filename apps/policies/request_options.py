@@ -3,26 +3,11 @@
 import re
 from typing import Any
 
+from apps.gym.calls.outbound_policy import FRAMING
 from apps.gym.wires.dialect import FIXED
 from apps.policies.models import KEY_PLACE, PolicyModel, Wire
 
-# The HTTP client writes framing and routing headers; a second one enables request smuggling.
-_FRAMING_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+_FRAMING_HEADERS = FRAMING | {"accept-encoding", "content-encoding"}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Headers with these endings are treated as secrets: headers are shown on pages and in the API, keys never.
 _SECRET_HEADER = re.compile(

@@ -120,5 +120,5 @@ def carry_out_next(
             return True
         logger.exception("%s %s failed", deletion._meta.verbose_name, deletion.pk)
         ended = {"state": state.FAILED, "message": cut_clean(f"{type(problem).__name__}: {problem}", 500)}
-    row.update(**ended, touched_at=timezone.now())
+    row.filter(state=state.DELETING).update(**ended, touched_at=timezone.now())
     return True

@@ -225,6 +225,18 @@ def test_what_a_killed_writer_left_goes_with_the_next_one_and_with_the_export(
     assert {one.name for one in folder.iterdir()} == kept
 
 
+def test_an_export_of_one_file_is_deleted_with_its_manifest(
+    collection, tmp_path, settings, django_capture_on_commit_callbacks
+):
+    settings.EXPORTS_DIR = tmp_path
+    order = ["export", "--collection", str(collection.pk), "--format", "trl_sft", "--out", str(tmp_path / "rows.jsonl")]
+    call_command(*order)
+    assert len(list(tmp_path.iterdir())) == 2
+    with django_capture_on_commit_callbacks(execute=True):
+        delete_export(export=Export.objects.get())
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "words", "says"),
     [

@@ -1,6 +1,7 @@
 """The thin HTTP client: connections are kept, replies end where they should, and what is not HTTP is refused."""
 
 import asyncio
+import gzip
 
 import pytest
 import uvloop
@@ -10,6 +11,10 @@ from apps.gym.calls import http_connection
 from apps.gym.calls.http_client import HttpClient, resolve_name, unpack
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+def zipped(body):
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
 class Server:
@@ -35,28 +40,35 @@ class Server:
         writer.close()
 
 
-def talk(server, work):
+def connect(server, work, *, kind=HttpClient):
+    """Run `work(client, url)` while the server listens."""
+
     async def main():
         listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
-        client = HttpClient(resolve_name)
-        port = listening.sockets[0].getsockname()[1]
-
-        async def get(path="/", body=None, **headers):
-            url = URL(f"http://127.0.0.1:{port}{path}")
-            method = "GET" if body is None else "POST"
-            reply = await client.send(method, url, headers=headers, body=body, connect_timeout=5.0)
-            chunks = reply.chunks()
-            parts = [part async for part in (unpack(chunks, reply.encoding) if reply.encoding else chunks)]
-            return reply.status, b"".join(parts)
-
+        client = kind(resolve_name)
         try:
             async with asyncio.timeout(20):
-                return await work(get)
+                return await work(client, URL(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"))
         finally:
             await client.close()
             listening.close()
 
     return uvloop.run(main())
+
+
+def talk(server, work):
+    async def use(client, url):
+        async def get(path="/", body=None, **headers):
+            method = "GET" if body is None else "POST"
+            address = URL(f"{url}{path}")
+            reply = await client.send(method, address, headers=headers, body=body, connect_timeout=5.0)
+            chunks = reply.chunks()
+            parts = [part async for part in (unpack(chunks, reply.encoding) if reply.encoding else chunks)]
+            return reply.status, b"".join(parts)
+
+        return await work(get)
+
+    return connect(server, use)
 
 
 def test_a_connection_is_used_again_and_carries_one_request_at_a_time():
@@ -96,8 +108,21 @@ def test_a_connection_that_has_been_idle_for_long_is_not_used_again(monkeypatch)
         ([HELLO[:10], HELLO[10:41], HELLO[41:]], b"hello"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + b"x" * 400_000, b"x" * 400_000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nhello", b"hello"),
+        (zipped(gzip.compress(b"hel") + gzip.compress(b"lo")), b"hello"),
+        (zipped(b""), b""),
     ],
-    ids=["chunks", "until the end of the connection", "after 100", "in pieces", "no body", "large"],
+    ids=[
+        "chunks",
+        "until the end of the connection",
+        "after 100",
+        "in pieces",
+        "no body",
+        "large",
+        "identity",
+        "two gzip members",
+        "empty gzip body",
+    ],
 )
 def test_replies_end_where_they_should(reply, body):
     server = Server(reply)
@@ -116,8 +141,22 @@ def test_replies_end_where_they_should(reply, body):
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9 \r\n\r\nhello",
+        [
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+            *[b"X: " + b"x" * 9_000 + b"\r\n"] * 99,
+            b"\r\n",
+        ],
     ],
-    ids=["nothing", "no HTTP", "too short", "half a chunk", "endless headers"],
+    ids=[
+        "nothing",
+        "no HTTP",
+        "too short",
+        "half a chunk",
+        "endless headers",
+        "too short, with a space after its length",
+        "endless trailers",
+    ],
 )
 def test_a_reply_that_breaks_off_or_is_no_http_is_an_error_and_its_connection_is_not_kept(reply):
     server = Server(reply)
@@ -141,6 +180,14 @@ def test_a_body_that_is_not_encoded_as_it_says_is_an_error(encoding):
     talk(Server(HELLO.replace(b"\r\n\r\n", b"\r\nContent-Encoding: " + encoding + b"\r\n\r\n")), work)
 
 
+def test_half_a_gzip_body_is_an_error():
+    async def work(get):
+        with pytest.raises(OSError, match="in the middle of its reply"):
+            await get()
+
+    talk(Server(zipped(gzip.compress(b"hello")[:-1])), work)
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\nb", "a\rb"])
 def test_no_header_smuggles_in_another(value):
     server = Server(HELLO)
@@ -151,6 +198,65 @@ def test_no_header_smuggles_in_another(value):
 
     talk(server, work)
     assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "Transfer-Encoding", "Connection"])
+def test_a_caller_cannot_set_the_framing_of_a_request(name):
+    server = Server(HELLO)
+
+    async def work(get):
+        with pytest.raises(ValueError, match=f"{name.lower()} cannot be set"):
+            await get(body=b"{}", **{name: "1"})
+
+    talk(server, work)
+    assert server.requests == []
+
+
+def test_a_connection_that_closes_instead_of_a_second_reply_is_an_error():
+    async def work(get):
+        assert await get() == (204, b"")
+        with pytest.raises(OSError, match="without a reply"):
+            await get()
+
+    talk(Server(b"HTTP/1.1 204 No Content\r\n\r\n", None), work)
+
+
+def test_trailers_are_not_headers():
+    reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nSet-Cookie: a=b\r\n\r\n"
+
+    async def work(client, url):
+        return await client.send("GET", url, headers={}, body=None, connect_timeout=5.0)
+
+    assert "Set-Cookie" not in connect(Server(reply), work).headers
+
+
+class Impatient(HttpClient):
+    """When the first reply is complete, it sends the second request and cancels the first."""
+
+    tasks = ()
+
+    def start(self, url):
+        return asyncio.ensure_future(self.send("GET", url, headers={}, body=None, connect_timeout=5.0))
+
+    def keep(self, connection):
+        super().keep(connection)
+        if len(self.tasks) == 1:
+            self.tasks.append(self.start(self.url))
+            self.tasks[0].cancel()
+
+
+def test_a_request_cancelled_after_its_reply_leaves_the_connection_to_the_next_request():
+    server = Server(HELLO, HELLO)
+
+    async def work(client, url):
+        client.url = url
+        client.tasks = [client.start(url)]
+        with pytest.raises(asyncio.CancelledError):
+            await client.tasks[0]
+        return (await client.tasks[1]).take()
+
+    assert connect(server, work, kind=Impatient) == b"hello"
+    assert server.connections == 1
 
 
 def test_what_comes_without_a_request_ends_the_connection():

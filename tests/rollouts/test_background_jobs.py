@@ -1,6 +1,7 @@
 """Long work is done by workers that share the files of the web processes, and left alone by those that do not."""
 
 import asyncio
+import time
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -63,6 +64,37 @@ def test_a_job_runs_only_while_it_has_rows(settings):
         assert 2 not in asked
         await sync_to_async(make_agent)(slug="wanted")
         await wait_until_async(lambda: 2 in asked)
+        worker.stop()
+        await working
+
+    async_to_sync(work)()
+
+
+BUSY_SECONDS = 30.0
+
+
+@background_job(waiting=Agent.objects.all)
+def stay_busy() -> bool:
+    """Has more to do until `note_wanted` has run, or for BUSY_SECONDS."""
+    time.sleep(0.05)
+    asked.append(3)
+    return 2 not in asked and asked.count(3) < BUSY_SECONDS / 0.05
+
+
+def test_a_job_that_is_always_busy_shares_its_thread_with_jobs_that_become_due(settings):
+    settings.WORKER_BACKGROUND_JOBS = [
+        "tests.rollouts.test_background_jobs.stay_busy",
+        "tests.rollouts.test_background_jobs.note_wanted",
+    ]
+    asked.clear()
+
+    async def work() -> None:
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=1)
+        working = asyncio.create_task(worker.handle())
+        await wait_until_async(lambda: 3 in asked)
+        await sync_to_async(make_agent)(slug="wanted")
+        await wait_until_async(lambda: 2 in asked)
+        assert asked.count(3) < BUSY_SECONDS / 0.05
         worker.stop()
         await working
 

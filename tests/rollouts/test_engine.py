@@ -26,7 +26,7 @@ from apps.rollouts.plans.planning import PlanConflict, plan_collection, sweep_pl
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.steering.controls import adjust_collection, cancel_collection
 from apps.rollouts.steering.local_worker import finish_collection
-from tests.deadlines import DEADLINE
+from tests.deadlines import DEADLINE, wait_until_async
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
 
@@ -184,7 +184,8 @@ def test_cancelling_drops_what_is_queued_and_counts_it_once():
     assert claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS) == []
 
 
-def test_cancelling_ends_the_calls_of_what_runs(settings):
+def test_cancelling_ends_running_calls_though_the_worker_was_idle_before(settings, monkeypatch):
+    monkeypatch.setattr("apps.rollouts.engine.worker.IDLE_SECONDS", 3600.0)
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     cut = []
 
@@ -200,9 +201,11 @@ def test_cancelling_ends_the_calls_of_what_runs(settings):
         model = await sync_to_async(make_policy_model)(
             provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", call_timeout=600
         )
-        collection = await sync_to_async(plan)(model=model, repeats=1)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
+        await wait_until_async(lambda: bool(worker.lease))
+        await asyncio.sleep(1.5)
+        collection = await sync_to_async(plan)(model=model, repeats=1)
         while await TraceEvent.objects.filter(kind="prompt").acount() < 4:
             await asyncio.sleep(0.05)
         await sync_to_async(cancel_collection)(collection=collection)

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection of a client: it writes a request, and httptools parses the reply.
 
-A small reply arrives whole; the server of a larger one has to wait while its reader takes nothing.
+A small reply is read whole. A larger one applies back-pressure: reading pauses until the caller takes what has arrived.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from apps.gym.calls.memory_budget import KIB, MIB, SMALL
 # be sent into a closing connection.
 KEEP_ALIVE = 4.0
 MAX_HEAD = 64 * KIB
+"""Maximum bytes of headers, of trailers, and of the framing between two parts of a body."""
 PIECE = 256 * KIB
 """Bytes of a body that are written or inflated at once."""
 
@@ -29,7 +30,7 @@ class Origin(NamedTuple):
 
 
 class Pool(Protocol):
-    """What a connection tells its client."""
+    """Callbacks of a connection."""
 
     def keep(self, connection: "Connection") -> None:
         """Keep a connection for the next request."""
@@ -59,7 +60,7 @@ class Reply:
         return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, most)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as sent. The server has to wait while nothing is taken. Raises OSError if it ends early."""
+        """Yield the body as sent. Raises OSError if it ends early."""
         while True:
             if self._chunks:
                 yield self.take()
@@ -94,20 +95,27 @@ class Connection(asyncio.Protocol):
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._head_size = 0
+        self._unread = 0
         self._began = self._ends_with_connection = self._is_reading_paused = self._is_writing_paused = False
         self._is_sent = True
         self._idle_since = 0.0
 
     async def ask(self, head: bytes, body: bytes | None) -> Reply:
+        """Send a request, and return its reply once it is complete, or has more than SMALL bytes."""
         reply = self._reply = Reply(self)
-        self._began, self._head_size = False, 0
-        if body is None or len(body) <= MIB:
-            self._transport.write(head + body if body else head)
-        else:
-            await self._write(head, body)
-        while not reply.is_complete and not self._is_reading_paused:
-            await self._wait()
+        self._began = self._ends_with_connection = False
+        self._unread = 0
+        try:
+            if body is None or len(body) <= MIB:
+                self._transport.write(head + body if body else head)
+            else:
+                await self._write(head, body)
+            while not reply.is_complete and not self._is_reading_paused:
+                await self._wait()
+        except BaseException:
+            # The connection of a complete reply may already serve another request.
+            reply.abort()
+            raise
         return reply
 
     async def _write(self, head: bytes, body: bytes) -> None:
@@ -165,14 +173,13 @@ class Connection(asyncio.Protocol):
             # Nothing was asked.
             self._transport.abort()
             return
-        if not self._began:
-            self._head_size += len(data)
+        self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(OSError(f"The reply is not HTTP/1.1: {error}"))
             return
-        if not self._began and self._head_size > MAX_HEAD:
+        if self._unread > MAX_HEAD and self._reply is not None:
             self._fail(OSError(f"The headers of the reply are larger than {MAX_HEAD:,} bytes."))
 
     def pause_writing(self) -> None:
@@ -187,7 +194,7 @@ class Connection(asyncio.Protocol):
         reply = self._reply
         if reply is None:
             return
-        if self._ends_with_connection and error is None and self._error is None:
+        if self._began and self._ends_with_connection and error is None and self._error is None:
             self._end(reply)
             return
         when = "in the middle of its reply" if self._began else "without a reply"
@@ -196,7 +203,14 @@ class Connection(asyncio.Protocol):
 
     # -- called by the parser
 
+    def on_message_begin(self) -> None:
+        if self._reply is None:
+            # A second reply to one request.
+            self._transport.abort()
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._began:
+            return  # a trailer
         assert self._reply is not None
         self._reply.headers.add(name.decode(errors="surrogateescape"), value.decode(errors="surrogateescape"))
 
@@ -207,12 +221,13 @@ class Connection(asyncio.Protocol):
         if 100 <= status < 200:
             reply.headers.clear()
             return
-        self._began = True
+        self._began, self._unread = True, 0
         reply.status = status
-        length = reply.headers.get("Content-Length")
-        reply.length = int(length) if length is not None and length.isdigit() else None
+        length = reply.headers.get("Content-Length", "").strip()
+        reply.length = int(length) if length.isdigit() else None
         reply.encoding = reply.headers.get("Content-Encoding", "").lower().removeprefix("identity")
-        self._ends_with_connection = reply.length is None and "Transfer-Encoding" not in reply.headers
+        transfer = reply.headers.get("Transfer-Encoding", "").lower()
+        self._ends_with_connection = reply.length is None and not transfer.endswith("chunked")
         if reply.length is not None and reply.length > SMALL:
             self._pause_reading()
         elif not self._is_sent:
@@ -220,6 +235,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         assert self._reply is not None
+        self._unread = 0
         if self._reply.add(body):
             self._pause_reading()
         self._wake()

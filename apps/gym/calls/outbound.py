@@ -171,6 +171,8 @@ class Outbound:
                         content, hold = await self._read(reply, url, limits.size)
                     finally:
                         reply.abort()
+        except ValueError as error:
+            raise OutboundRefused(f"{_where(url)}: {error}") from None
         except ConnectTimedOut:
             raise OutboundTimedOut(f"{_where(url)}: no connection within {limits.connect:g} s.") from None
         except TimeoutError:
@@ -226,7 +228,7 @@ class Outbound:
             cookies |= reply.cookies
             target = _next_hop(self.policy, url, reply)
             if reply.status not in (307, 308):
-                if method.upper() not in ("GET", "HEAD"):
+                if method.upper() != "GET":
                     raise OutboundRefused(
                         f"{_where(url)} redirected a {method} with {reply.status}: use the final URL."
                     )

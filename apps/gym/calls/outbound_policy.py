@@ -23,6 +23,21 @@ from yarl import URL
 from apps.gym.redaction.shortening import cut
 
 _SETTING = "GYMWEB_OUTBOUND_ALLOW"
+FRAMING = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that only the HTTP client may set: a second one enables request smuggling."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -135,11 +150,11 @@ class OutboundPolicy:
         if parsed.scheme not in ("http", "https"):
             raise OutboundRefused(f"{_cut(url)} is not an http or https URL.")
         if parsed.raw_user is not None or parsed.raw_password is not None:
-            raise OutboundRefused("A URL must not carry a user or a password.")
+            raise OutboundRefused("A URL must not contain a user or a password.")
         if not host or port is None:
-            raise OutboundRefused(f"{_cut(url)} names no host.")
+            raise OutboundRefused(f"{_cut(url)} has no host.")
         if port == 0:
-            raise OutboundRefused(f"{_cut(url)} names port 0, where nothing can listen.")
+            raise OutboundRefused(f"{_cut(url)}: port 0 is not valid.")
         address = as_address(host)
         if address is not None:
             if not self.allows(host, address, port):

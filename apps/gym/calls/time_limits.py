@@ -47,7 +47,7 @@ class TimeLimit:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        # A cancellation by anybody else comes first.
+        # Another cancellation takes precedence.
         if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 

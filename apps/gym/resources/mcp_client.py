@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
-from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.gym.calls.outbound_policy import FRAMING, OutboundRefused
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body
@@ -132,7 +132,7 @@ async def open_over_http(
         yield client
 
 
-_UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding", "user-agent"})
+_UNSENT = FRAMING | {"accept-encoding", "user-agent"}
 """Headers that the HTTP client sets itself."""
 
 

@@ -168,7 +168,7 @@ class HttpResourceServer(ResourceServer):
         headers, path = exposed.get("headers"), exposed.get("url_path", "/mcp")
         told = headers if isinstance(headers, dict) else {}
         if not isinstance(path, str) or not path.startswith("/"):
-            raise EnvironmentFault(f"{self.name}: the reply of /seed_session names no path of MCP: {path!r}").lasting()
+            raise EnvironmentFault(f"{self.name}: /seed_session returned an invalid MCP path: {path!r}").lasting()
         connection = McpConnection(
             lambda trouble: open_over_http(
                 self.caller.outbound,

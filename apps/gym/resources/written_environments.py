@@ -225,7 +225,7 @@ def _read_reward(given: object) -> Reward:
     if isinstance(given, int | float):
         return Reward(value=float(given))
     if not isinstance(given, Reward):
-        raise TypeError(f"it gives a number or a Reward, not {type(given).__name__}")
+        raise TypeError(f"returned {type(given).__name__}, expected a number or a Reward")
     fields: list[tuple[str, object, type | tuple[type, ...]]] = [
         ("value", given.value, (int, float)),
         ("components", given.components, dict),
@@ -244,10 +244,10 @@ def _read_reward(given: object) -> Reward:
 def _read_turn(given: object) -> list[Item]:
     """Return the items of `respond`, checked so that they can be sent and stored."""
     if not isinstance(given, list):
-        raise TypeError(f"it gives a list of items or None, not {type(given).__name__}")
+        raise TypeError(f"returned {type(given).__name__}, expected a list of items or None")
     for at, item in enumerate(given):
         if not isinstance(item, dict):
-            raise TypeError(f"it gives items, each an object: the one at {at} is {type(item).__name__}")
+            raise TypeError(f"returned {type(item).__name__} as item {at}, expected an object")
         if problem := find_item_problem(item):
             raise ValueError(f"its item {at}{problem[1]} {problem[2]}")
     dump_json(given)

@@ -56,7 +56,7 @@ _OWN_MESSAGE = {"type", "id", "role", "status", "content"}
 
 
 def _is_own(item: Item) -> bool:
-    """Return True for a call or a text as GymWeb writes it: complete, so the closer look can be saved."""
+    """Return True for a call or a text as GymWeb writes it: complete, so the check of each field can be skipped."""
     if item.keys() == _OWN_CALL:
         return item["type"] == "function_call" and {*map(type, item.values())} == {str} and item["status"] in _STATUSES
     if item.keys() != _OWN_MESSAGE or item["type"] != "message" or item["status"] not in _STATUSES:

@@ -10,10 +10,10 @@ import httpx2
 import openai
 
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
-from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.gym.calls.outbound_policy import FRAMING, OutboundRefused
 from apps.gym.wires.sending import MAX_REPLY
 
-_UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})
+_UNSENT = FRAMING | {"accept-encoding"}
 """Headers that the HTTP client sets itself."""
 
 _ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})

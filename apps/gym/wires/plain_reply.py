@@ -77,7 +77,7 @@ _decoder = msgspec.json.Decoder(_Reply)
 
 
 def read_plain_reply(body: bytes) -> Reply | None:
-    """Return the reply if it has nothing that needs a closer look, otherwise None."""
+    """Return the reply if it needs no tolerant parsing, otherwise None."""
     try:
         reply = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -39,7 +39,7 @@ def tell(problem: BaseException) -> str:
     try:
         said = str(problem).encode(errors="replace").decode()
     except Exception:
-        said = "what it says cannot be read"
+        said = "its message cannot be read"
     return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
 
 
@@ -55,7 +55,7 @@ def guard(work: Callable[Given, Result], name: str, kind: type | tuple[type, ...
         except (Exception, SystemExit, KeyboardInterrupt) as problem:
             raise EnvironmentFault(f"{name}: {tell(problem)}").lasting() from problem
         if not isinstance(result, kind):
-            raise EnvironmentFault(f"{name}: it gives {_names(kind)}, not {type(result).__name__}").lasting()
+            raise EnvironmentFault(f"{name}: returned {type(result).__name__}, expected {_names(kind)}").lasting()
         return result
 
     return guarded

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection
 
 from apps.accounts.disk_space import Place, find_shortage
-from apps.accounts.job_declarations import BackgroundJob, load_job
+from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
@@ -41,6 +41,7 @@ class BackgroundJobs:
             kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin)
             for kind in {job.thread for job in self._jobs}
         }
+        self._due_of: dict[Thread, dict[str, BackgroundJob]] = {kind: {} for kind in self._threads}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -85,16 +86,17 @@ class BackgroundJobs:
             return dict(zip([job.path for job in asking], map(bool, cursor.fetchone()), strict=True))
 
     def _start(self, due: list[BackgroundJob]) -> None:
-        for kind in self._threads:
-            mine = [job for job in due if job.thread == kind]
-            if mine and (kind not in self._running or self._running[kind].done()):
-                self._running[kind] = asyncio.create_task(self._do(mine, self._threads[kind]))
+        for job in due:
+            self._due_of[job.thread][job.path] = job
+        for kind, jobs in self._due_of.items():
+            if jobs and (kind not in self._running or self._running[kind].done()):
+                self._running[kind] = asyncio.create_task(self._do(jobs, self._threads[kind]))
 
-    async def _do(self, jobs: list[BackgroundJob], thread: ThreadPoolExecutor) -> None:
-        """Run jobs by turns, each until it finds nothing."""
+    async def _do(self, jobs: dict[str, BackgroundJob], thread: ThreadPoolExecutor) -> None:
+        """Run jobs round-robin, each until it finds nothing. Jobs that become due meanwhile are added to `jobs`."""
         loop = asyncio.get_running_loop()
         while jobs:
-            for job in jobs.copy():
+            for job in list(jobs.values()):
                 self._ran_at[job.path] = time.monotonic()
                 found = False
                 try:
@@ -103,7 +105,7 @@ class BackgroundJobs:
                 except Exception as problem:
                     self._logs[job.path].failed(problem)
                 if not found:
-                    jobs.remove(job)
+                    del jobs[job.path]
 
 
 def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:

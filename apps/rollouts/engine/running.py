@@ -118,10 +118,12 @@ class Listener(Protocol):
     def keep(self, claim: Claim, event: TraceUnion) -> None: ...
 
     def has_room(self) -> bool:
-        """Wait until more events can be queued: at once, unless the database is far behind."""
+        """Return False while the database is far behind."""
         ...
 
-    async def wait_for_room(self) -> None: ...
+    async def wait_for_room(self) -> None:
+        """Wait until more events can be queued."""
+        ...
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
         """Return None if the rollout has failed for good, else the number of failures that the attempt counts for."""

@@ -43,10 +43,10 @@ class StallWatch:
                 continue
             told = turned
             where = _describe_stack(self._loop_thread)
-            logger.warning("the event loop has stood still for over %g s at:\n%s", STALL_SECONDS, where)
+            logger.warning("the event loop was blocked for over %g s at:\n%s", STALL_SECONDS, where)
 
 
 def _describe_stack(thread: int) -> str:
     """Return the stack of a thread. In its own function, because a kept frame keeps all its local variables."""
     frame = sys._current_frames().get(thread)
-    return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "somewhere"
+    return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "unknown location"

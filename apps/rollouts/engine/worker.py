@@ -62,6 +62,7 @@ class RolloutWorker(ChannelsWorker):
         self.group = group
         self._leave_at = math.inf
         self._rung = asyncio.Event()
+        self._has_started = asyncio.Event()
         self._stopping = False
         self._seats = WorkerSeats(self.seats, freed=self._rung.set)
         self._changes = Changes()
@@ -169,6 +170,7 @@ class RolloutWorker(ChannelsWorker):
         for claim, row, setting in fetched:
             self._seats.take(claim, setting, self._run(claim, row, setting))
         if fetched:
+            self._has_started.set()
             self._meters.count("claims")
             self._meters.count("claimed", by=len(fetched))
             self._changes.add(work.claim.collection_id for work in fetched)
@@ -221,7 +223,7 @@ class RolloutWorker(ChannelsWorker):
     async def _watch(self) -> None:
         """Cancel the tasks of cancelled collections. Read breakers, limits, other workers and drain requests."""
         for look in itertools.count(1):
-            await asyncio.sleep(POLL_SECONDS if self._seats.taken else IDLE_SECONDS)
+            await self._wait_to_look()
             try:
                 await self._look_around()
                 if look % RECONCILE_LOOKS == 0:
@@ -230,6 +232,15 @@ class RolloutWorker(ChannelsWorker):
                 self._watch_log.works()
             except Exception as problem:
                 self._watch_log.failed(problem)
+
+    async def _wait_to_look(self) -> None:
+        """Wait a second, or longer while no rollout runs."""
+        await asyncio.sleep(POLL_SECONDS)
+        if not self._seats.taken:
+            self._has_started.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS - POLL_SECONDS):
+                    await self._has_started.wait()
 
     async def _look_around(self) -> None:
         collections = {claim.collection_id for claim, _ in self._seats.running()}

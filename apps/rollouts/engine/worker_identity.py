@@ -60,7 +60,7 @@ class WorkerIdentity:
             except (OperationalError, InterfaceError) as problem:
                 if "no such table" in str(problem):
                     raise  # SQLite without migrations: waiting does not help
-                self.trouble = f"No lease available:  {problem}"
+                self.trouble = f"No lease available: {problem}"
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS)
 
