@@ -18,12 +18,12 @@ class Agent(Named):
     max_steps = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text="Maximum model turns; further turns end the attempt with max_steps",
+        help_text="Maximum model turns. The attempt then ends with max_steps.",
     )
     time_limit = models.FloatField(
         default=600.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
-        help_text="Seconds, checked between steps; the attempt is then verified",
+        help_text="Seconds, checked after each step. The attempt is then verified.",
     )
     token_limit = models.PositiveIntegerField(
         default=1_000_000,

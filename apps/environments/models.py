@@ -60,7 +60,7 @@ class Environment(Server):
     max_tries = models.PositiveSmallIntegerField(
         default=3,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Maximum tries if the server is unreachable",
+        help_text="Maximum attempts per call if the server is unreachable",
     )
     concurrency = models.PositiveIntegerField(
         default=USUAL_CONCURRENCY,

@@ -28,7 +28,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Option(
             "Filter",
-            "A rollout filter: reward:>0.5 -flag:truncated. A pair matches if both rollouts match, a task if one does.",
+            "A rollout filter: reward:>0.5 -flag:truncated. Keeps a pair if both rollouts match, a task if any does.",
             length=MAX_LENGTH,
         ),
     ] = ""
@@ -44,7 +44,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "override"
     min_reward: Annotated[
-        float | None, Option("Minimum reward", "For pairs: reward of the chosen rollout", none="any")
+        float | None,
+        Option("Minimum reward", "For pairs: reward of the chosen rollout. SFT formats: 0.7 by default", none="any"),
     ] = None
     per_task: Annotated[
         int | None,
@@ -78,10 +79,15 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     dedupe: Annotated[bool, Option("Deduplicate", "Keep the first of identical attempts at a task")] = False
     drop_zero_variance: Annotated[
         bool,
-        Option("Skip tasks without variance", "Tasks whose attempts all have the same reward give no learning signal"),
+        Option(
+            "Skip tasks without variance",
+            "Skips tasks whose attempts all have the same reward: they give no learning signal",
+        ),
     ] = False
     include_truncated: IncludeTruncated = False
-    include_flagged: Annotated[bool, Option("Include flagged rollouts", "Traces with redacted credentials")] = False
+    include_flagged: Annotated[
+        bool, Option("Include rollouts with redacted credentials", "Skipped by default until their flag is resolved")
+    ] = False
 
 
 _DEFAULTS: dict[Makes, dict[str, Any]] = {

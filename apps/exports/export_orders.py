@@ -62,7 +62,7 @@ class ExportOrder:
         int,
         Option(
             "Split seed",
-            "Random seed of the validation prompts",
+            "Validation seed",
             low=-(2**63),
             high=2**63 - 1,
         ),

@@ -5,6 +5,7 @@ from typing import Annotated
 from apps.gym.specs import Option
 
 IncludeTruncated = Annotated[
-    bool, Option("Include truncated attempts", "Attempts that hit a limit do not teach a model to stop")
+    bool,
+    Option("Include truncated attempts", "Includes attempts cut off by a limit. They do not teach a model to stop."),
 ]
 REWARD_SOURCES = {"verifier": "From the verifier", "override": "Overrides first"}

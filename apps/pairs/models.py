@@ -26,7 +26,7 @@ class PairSet(RetriedJob):
     version = models.PositiveIntegerField(default=1)
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="pair_sets")
     further = models.ManyToManyField(
-        Collection, through="PairSource", related_name="further_pair_sets", help_text="Further collections"
+        Collection, through="PairSource", related_name="further_pair_sets", help_text="Additional collections"
     )
     rule = models.JSONField(default=dict, help_text="Fields of apps.gym.pairs.pair_rule.Rule")
     rule_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the rule's settings")

@@ -37,13 +37,13 @@ class CannotCancel(Refusal, status=409, code="cannot-cancel"):
 
 @dataclass(frozen=True, kw_only=True)
 class PairOrder:
-    """What a pair set is built from. Further collections are paired with the first and with each other."""
+    """What a pair set is built from. Additional collections are paired with the first and with each other."""
 
     collection: Collection = field(metadata=described("Collection", "Collection whose attempts form pairs"))
     further: Annotated[
         list[Collection],
         Option(
-            "Further collections",
+            "Additional collections",
             "Pairs attempts at the same task across these collections if prompt and tools are equal",
             length=MAX_COLLECTIONS,
         ),

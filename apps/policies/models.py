@@ -79,7 +79,7 @@ class PolicyModel(Server):
     )
     model_name = models.CharField(max_length=200, blank=True, help_text="Model name at the endpoint")
     sampling = models.JSONField(
-        default=dict, blank=True, help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}'
+        default=dict, blank=True, help_text='Defaults, for example {"temperature": 1.0, "max_output_tokens": 1024}'
     )
     reasoning = models.CharField(
         max_length=16,
@@ -100,7 +100,7 @@ class PolicyModel(Server):
     renamed_fields = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Other names of request fields, such as {"max_completion_tokens": "max_tokens"}',
+        help_text='Other names of request fields, for example {"max_completion_tokens": "max_tokens"}',
     )
     version = models.CharField(
         max_length=200,
@@ -115,11 +115,11 @@ class PolicyModel(Server):
     max_tries = models.PositiveSmallIntegerField(
         default=4,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Tries of one call on 408, 5xx and transport errors",
+        help_text="Attempts per call on 408, 5xx and connection errors",
     )
     capture_tokens = models.BooleanField(
         default=False,
-        help_text="Keep token ids and logprobs of every reply, for training (Chat Completions on vLLM)",
+        help_text="Store token IDs and logprobs for training. Needs Chat Completions on vLLM.",
     )
     concurrency = models.PositiveIntegerField(
         default=256, validators=[MinValueValidator(1)], help_text="Maximum rollouts in flight over all workers"
@@ -139,7 +139,7 @@ class PolicyModel(Server):
     mistake_rate = models.FloatField(
         default=0.4,
         validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text="Scripted only: share of attempts with a realistic mistake",
+        help_text="Scripted only: share of rollouts in which the model makes a mistake",
     )
     health_checks = models.JSONField(
         default=list,

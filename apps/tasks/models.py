@@ -179,7 +179,7 @@ class Upload(RetriedJob):
         SKIP = "skip", "Skip invalid rows"
 
     class Mode(models.TextChoices):
-        REPLACE = "replace", "Replace the whole version"
+        REPLACE = "replace", "Replace all tasks"
         UPSERT = "upsert", "Merge into the latest version by id"
 
     class OnDuplicate(models.TextChoices):
@@ -196,7 +196,7 @@ class Upload(RetriedJob):
     mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.REPLACE)
     on_duplicate = models.CharField(max_length=16, choices=OnDuplicate.choices, default=OnDuplicate.KEEP)
     mapping = models.JSONField(null=True, blank=True, help_text="Column mapping; null: detected from the first rows")
-    split = models.CharField(max_length=64, blank=True, help_text="Split of rows without one")
+    split = models.CharField(max_length=64, blank=True, help_text="Used for rows without a split")
     split_ratios = models.JSONField(default=dict, blank=True, help_text='e.g. {"train": 0.9, "validation": 0.1}')
     split_seed = models.BigIntegerField(default=0)
     note = TypedCharField(max_length=200, blank=True)

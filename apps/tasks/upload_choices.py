@@ -39,7 +39,7 @@ class Choices:
         dict[str, Any] | str | None,
         Option("Column mapping", "A mapping, or the slug of a saved one. Default: detected."),
     ] = None
-    split: Annotated[str, Option("Default split", "Split of rows without one", length=64)] = ""
+    split: Annotated[str, Option("Default split", "Used for rows without a split", length=64)] = ""
     split_ratios: Annotated[
         dict[str, float],
         Option(

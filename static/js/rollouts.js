@@ -96,7 +96,7 @@ function count() {
   if (!note) return;
   const shown = rows().filter((row) => boxOf(row).checked).length;
   const hidden = marked.size - shown;
-  note.textContent = !marked.size ? "Select rollouts to act on them."
+  note.textContent = !marked.size ? "Select rollouts for bulk actions."
     : hidden ? `${marked.size} selected, ${hidden} on other pages.` : `${marked.size} selected.`;
   document.querySelector("[data-unmark-all]").hidden = !marked.size;
   const all = document.querySelector("[data-mark-all]");

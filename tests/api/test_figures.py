@@ -91,4 +91,4 @@ def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message
 def test_an_unknown_parameter_is_refused_and_another_dataset_too(viewer, collection):
     assert get(viewer, collection, "profile/?bucke=never").status_code == 400
     answer = get(viewer, collection, f"contrast/?with={make_collection().pk}")
-    assert (answer.status_code, "Choose two collections of one dataset" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "Choose two collections of the same dataset" in answer.json()["detail"]) == (409, True)

@@ -72,12 +72,12 @@ def test_who_signs_in_wrongly_is_told_and_what_was_typed_stays(chromium, site):
 
 def test_a_file_that_is_none_is_refused_in_words(site, tab):
     tab.goto(f"{site.base}/datasets/{site.seeded['dataset']}/upload/")
-    tab.get_by_role("button", name="Next: columns").click()
+    tab.get_by_role("button", name="Continue").click()
     expect(tab.locator("#upload-form .errors").first).to_contain_text("file")
     tab.set_input_files(
         "input[type=file]",
         files=[{"name": "photo.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n\x00" * 9}],
     )
-    tab.get_by_role("button", name="Next: columns").click()
+    tab.get_by_role("button", name="Continue").click()
     tab.wait_for_url("**/uploads/*/map/")
     expect(tab.locator("main")).to_contain_text("text")

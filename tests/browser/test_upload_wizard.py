@@ -21,7 +21,7 @@ def new_dataset(site: Site, slug: str) -> str:
 def send(tab: Page, address: str, name: str, content: bytes) -> None:
     tab.goto(f"{address}upload/")
     tab.set_input_files("input[type=file]", files=[{"name": name, "mimeType": "text/plain", "buffer": content}])
-    tab.get_by_role("button", name="Next: columns").click()
+    tab.get_by_role("button", name="Continue").click()
     tab.wait_for_url("**/uploads/*/map/")
 
 
@@ -29,14 +29,13 @@ def map_check_and_load(tab: Page) -> None:
     tab.get_by_label("Custom").check()
     tab.get_by_label("Prompt").first.fill("frage")
     tab.get_by_label("Expected answer", exact=False).first.fill("antwort")
-    tab.get_by_role("button", name="Refresh preview").click()
+    tab.get_by_role("button", name="Update preview").click()
     expect(tab.locator("td.first").first).to_contain_text("Was ist 0 + 0?")
     tab.get_by_role("button", name="Validate all rows").click()
     tab.wait_for_url("**/uploads/*/")
     expect(tab.locator("#result")).to_contain_text("30 rows are valid")
     expect(tab.locator("#result")).to_contain_text("/frage is missing")
-    tab.get_by_label("Load valid rows and skip invalid ones").check()
-    tab.get_by_role("button", name="Load as a new version").click()
+    tab.get_by_role("button", name="Load valid rows, skip invalid ones").click()
     expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
 
 
@@ -69,7 +68,7 @@ def test_a_file_over_8_mb_is_sent_in_parts(site, tab):
     tab.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
     send(tab, address, "large.jsonl", rows)
     assert [url.split("offset=")[1] for url in sent] == ["0", str(8 * 1024**2), str(16 * 1024**2)]
-    tab.get_by_role("button", name="Skip validation and load").click()
+    tab.get_by_role("button", name="Load without validating").click()
     expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
     assert site.api("GET", "datasets/large/versions/1/")["task_count"] == 9000
 
@@ -89,7 +88,7 @@ def test_an_upload_goes_on_after_a_reload_and_says_that_it_waits_for_the_network
         page.route("**/parts/?offset=8388608", lambda route: route.abort())
         page.goto(f"{address}upload/")
         page.set_input_files("input[type=file]", path)
-        page.get_by_role("button", name="Next: columns").click()
+        page.get_by_role("button", name="Continue").click()
         said = page.locator(".upload-progress")
         expect(said).to_contain_text("The server does not respond. Trying again. 8.0 of 18.0 MB sent")
         page.unroute("**/parts/?offset=8388608")
@@ -97,7 +96,7 @@ def test_an_upload_goes_on_after_a_reload_and_says_that_it_waits_for_the_network
         expect(said).to_contain_text("stopped at 8.0 of 18.0 MB")
         page.set_input_files("input[type=file]", path)
         context.set_offline(True)
-        page.get_by_role("button", name="Next: columns").click()
+        page.get_by_role("button", name="Continue").click()
         expect(said).to_contain_text("offline")
         context.set_offline(False)
         page.wait_for_url("**/uploads/*/map/")

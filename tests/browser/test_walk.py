@@ -148,7 +148,7 @@ def upload(page: Page, hands: Hands, slug: str, folder: Path) -> None:
         page.set_input_files("input[type=file]", file)
     else:
         hands.write(page.locator("[name=rows]"), ROWS)
-    hands.press(page.get_by_role("button", name="Next: columns"))
+    hands.press(page.get_by_role("button", name="Continue"))
     page.wait_for_url("**/uploads/*/map/")
     hands.press(page.get_by_role("button", name="Validate all rows"))
     expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows are valid")
@@ -209,7 +209,7 @@ def export(page: Page, hands: Hands, collection: str) -> Path:
     page.wait_for_url("**/exports/new/*")
     hands.press(page.get_by_role("link", name="NeMo Gym rollout rows"))
     page.wait_for_url("**/exports/new/*format=*")
-    hands.press(page.get_by_role("button", name="Write export"))
+    hands.press(page.get_by_role("button", name="Create export"))
     download = page.get_by_role("link", name="Download", exact=False).first
     ends = time.monotonic() + DEADLINE
     while time.monotonic() < ends and not download.is_visible():

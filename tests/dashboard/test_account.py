@@ -149,9 +149,9 @@ def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
 @pytest.mark.parametrize(
     ("role", "may"),
     [
-        (Role.VIEWER, "lets a script read tasks, rollouts and rewards in your name"),
-        (Role.ANNOTATOR, "lets a script take items of your queues and submit reviews in your name"),
-        (Role.ENGINEER, "lets a script upload tasks, plan collections and fetch exports in your name"),
+        (Role.VIEWER, "lets a script read tasks, rollouts and rewards on your behalf"),
+        (Role.ANNOTATOR, "lets a script take items of your queues and submit reviews on your behalf"),
+        (Role.ENGINEER, "lets a script upload tasks, plan collections and fetch exports on your behalf"),
     ],
 )
 def test_a_key_promises_no_more_than_the_role_may(db: None, role: str, may: str):

@@ -68,7 +68,7 @@ def test_the_worst_regressions_are_read_one_after_the_other():
     a, b = contrasted((1.0, 0.5), (1.0, 0.0), (0.0, 1.0))
     client = signed_in()
     page = client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
-    link = next(each for each in read(page).all("a") if each.text == "Compare in order")
+    link = next(each for each in read(page).all("a") if each.text == "Step through comparisons")
     first = client.get(link.attributes["href"])
     shown = [(each.collection_id, each.reward) for each in first.context["comparison"].rollouts]
     assert (shown, "1 of 2" in first.text) == ([(a.pk, 1.0), (b.pk, 0.0)], True)
@@ -138,7 +138,7 @@ def test_what_cannot_be_compared_is_refused_in_words(page, query, says):
 def test_collections_of_different_datasets_and_one_with_itself_are_refused():
     a, b = make_collection(), make_collection()
     client = signed_in()
-    assert "Choose two collections of one dataset" in client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
+    assert "Choose two collections of the same dataset" in client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
     assert "Choose two different collections" in client.get(reverse(COMPARE), {"a": a.pk, "b": a.pk}).text
 
 
@@ -147,7 +147,7 @@ def test_without_a_choice_the_page_offers_what_has_rewards():
     make_collection(name="Nothing yet")
     client = signed_in()
     assert {each.pk for each in client.get(reverse(COMPARE)).context["offered"]} == {a.pk, b.pk}
-    assert "two collections of one" in client.get(reverse(COMPARE), {"b": b.pk}).text
+    assert "two collections of the same" in client.get(reverse(COMPARE), {"b": b.pk}).text
 
 
 def test_a_collection_leads_to_the_comparison_with_the_one_before_it():

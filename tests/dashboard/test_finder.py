@@ -27,7 +27,7 @@ def test_no_letters_show_what_somebody_may_do_and_see(engineer: User, admin: Use
     assert "Invite a user" in labels(admin, "")["Actions"]
     viewer = make_user(Role.VIEWER)
     assert "Actions" not in labels(viewer, "")
-    assert {"Audit log", "Users and roles", "API keys of endpoints"} & set(labels(viewer, "")["Pages"]) == set()
+    assert {"Audit log", "Users and roles", "Endpoint API keys"} & set(labels(viewer, "")["Pages"]) == set()
 
 
 @pytest.mark.parametrize("role", Role.values)

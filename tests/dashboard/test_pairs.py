@@ -80,7 +80,7 @@ def test_a_pair_shows_the_prompt_once_and_both_attempts():
     assert page.count("What is 2 + 2?") == 1
     assert page.index('id="shared-e1"') < page.index('id="chosen-e2"') < page.index('id="rejected-e2"')
     assert "five" in page
-    assert "Session opened" not in page
+    assert "Session started" not in page
 
 
 def test_lists_take_as_many_queries_for_three_rows_as_for_one():
@@ -231,7 +231,7 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     client.post(path, {"pair": [second.pk, other.pairs.get().pk], "status": "accepted"})
     assert (PreferencePair.objects.get(pk=second.pk).status, other.pairs.get().status) == ("proposed", "proposed")
     page = client.post(path, {"pair": [second.pk], "status": "rejected", "reason": "Both guess."}, follow=True).text
-    assert "1 of 1 changed." in page
+    assert "1 of 1 selected pairs changed." in page
     assert [one.reason for one in second.decisions.all()] == ["Both guess."]
     assert f'form="decide-marked" aria-label="Select pair {second.pk}"' in page
     table = squeezed(page).partition('<section id="pair-table"')[2]
@@ -241,7 +241,7 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     # In place, with what became of it.
     part = client.post(path, {"pair": [second.pk], "status": "proposed"}, headers={"HX-Request": "true"}, follow=True)
     assert part.text.lstrip().startswith('<section id="pair-table"')
-    assert "1 of 1 changed." in part.text
+    assert "1 of 1 selected pairs changed." in part.text
     viewer = signed_in(Role.VIEWER)
     assert viewer.post(path, {"pair": [first.pk], "status": "proposed"}).status_code == 403
     assert "decide-marked" not in viewer.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text

@@ -393,7 +393,7 @@ def test_flags_scores_and_another_reward_stand_beside_the_trace(pages):
     pages.post(f"{path}scores/", {"rubric": rubric.slug, "score-right": "true", "score-clear": "3"})
     step = {"rubric": rubric.slug, "score-right": "false", "score-clear": "1", "seq": "2", "note": "Here."}
     assert (
-        "Give the number of an existing event, or leave it empty"
+        "Enter the number of an existing step, or leave it empty"
         in pages.post(f"{path}scores/", step | {"seq": "x"}, follow=True).text
     )
     assert "has no event 99" in pages.post(f"{path}scores/", step | {"seq": "99"}, follow=True).text

@@ -43,7 +43,7 @@ def test_the_page_shows_the_whole_attempt():
     rollout = make_rollout(make_collection(), components={"correct": 1.0}, input_tokens=1200, duration=4.5)
     page = squeezed(signed_in(Role.VIEWER).get(url(rollout)).text)
     for part in [
-        "Session opened",
+        "Session started",
         "What is 2 + 2?",
         "Call <code>calculator</code>",
         "{&quot;expression&quot;: &quot;2+2&quot;}",

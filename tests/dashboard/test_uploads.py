@@ -82,7 +82,7 @@ def test_a_file_is_mapped_checked_and_loaded(pages: Client, empty: Dataset):
     upload = loaded()
     assert (upload.state, upload.accepted, upload.rejected, Task.objects.count()) == ("checked", 5, 0, 0)
     page = squeezed(pages.get(f"/uploads/{upload.pk}/").text)
-    assert "5 rows are valid. Nothing is stored yet." in page
+    assert "5 rows are valid. No version exists yet." in page
     assert "<dt>New</dt><dd>5</dd>" in page
     assert "<dt>Duplicates</dt><dd>4</dd>" in page
     assert ColumnMapping.objects.get().slug == "odd-questions"
@@ -100,11 +100,11 @@ def test_a_checked_file_with_bad_rows_is_loaded_only_without_them(pages: Client,
     upload = loaded()
     detail = f"/uploads/{upload.pk}/"
     page = squeezed(pages.get(detail).text)
-    assert "1 of 5 rows are invalid. 4 rows are valid" in page
+    assert "1 of 5 rows is invalid. 4 rows are valid" in page
     assert '<td class="mono">/question</td>' in page
     pages.post(f"{detail}commit/", {"note": ""})
     assert Upload.objects.get().state == "checked"
-    assert "Skip them" in pages.get(detail).text
+    assert "Some rows are invalid" in pages.get(detail).text
     pages.post(f"{detail}commit/", {"note": "", "skip_bad": "on"})
     upload = loaded()
     assert (upload.state, upload.accepted, upload.rejected) == ("ready", 4, 1)
@@ -235,7 +235,7 @@ def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Clie
     assert '<td class="num">2</td>' in page.text
     assert '<td class="num">3</td>' in page.text
     assert "<script>alert" not in page.text
-    assert "Load valid rows and skip invalid ones" in page.text
+    assert "Load valid rows, skip invalid ones" in page.text
     assert empty.versions.count() == 0
     download = pages.get(f"/uploads/{upload.pk}/rejected/")
     assert download.status_code == 200
@@ -255,7 +255,7 @@ def test_what_bad_rows_had_rejected_can_be_loaded_without_them(pages: Client, em
     detail = f"/uploads/{upload.pk}/"
     assert upload.state == "rejected"
     page = pages.get(detail).text
-    assert "Load valid rows and skip invalid ones" in page
+    assert "Load valid rows, skip invalid ones" in page
     assert "upload the file again" not in page
     assert pages.get(f"{detail}map/").status_code == 200
     pages.post(f"{detail}commit/", {"note": "", "skip_bad": "on"})

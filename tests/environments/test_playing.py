@@ -157,7 +157,7 @@ def test_what_a_written_environment_raises_is_part_of_what_is_played(monkeypatch
     talked = play([{"text": "x"}], environment=environment, row={"talks": True}, verify=True).failure
     assert (talked.kind, talked.message) == (
         "environment_error",
-        "leaving: respond: TypeError: it gives a list of items or None, not str",
+        "leaving: respond: TypeError: returned str, expected a list of items or None",
     )
     # It makes no tasks, and has a case of its own all the same.
     (result,) = prove_environment(environment=environment, user=None)

@@ -150,7 +150,7 @@ def test_the_settings_that_differ_are_named(dataset):
 
 
 def test_collections_of_different_datasets_are_not_contrasted(dataset):
-    with pytest.raises(CannotContrast, match="Choose two collections of one dataset"):
+    with pytest.raises(CannotContrast, match="Choose two collections of the same dataset"):
         contrast_collections(make_collection(dataset=dataset), make_collection())
 
 

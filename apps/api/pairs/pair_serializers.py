@@ -23,7 +23,7 @@ MAX_TOGETHER = 1000
 
 
 class PairSetSerializer(serializers.ModelSerializer[PairSet]):
-    further: Any = serializers.PrimaryKeyRelatedField(many=True, read_only=True, help_text="Further collections.")
+    further: Any = serializers.PrimaryKeyRelatedField(many=True, read_only=True, help_text="Additional collections.")
     rule = serializers.DictField(read_only=True)
     counts = serializers.DictField(child=serializers.IntegerField(), read_only=True)
     excluded = serializers.DictField(child=serializers.IntegerField(), read_only=True)

@@ -86,7 +86,7 @@ DESTINATIONS: tuple[Destination, ...] = (
         "Import rollouts", "collection_import", "upload", Permission.COLLECT, "collection file", is_action=True
     ),
     Destination(
-        "Import a NeMo Gym config", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
+        "Import NeMo Gym configurations", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
     ),
     Destination("Invite a user", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
     Destination(
@@ -95,7 +95,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Users and roles", "people", "people", Permission.ACCOUNTS, "users accounts", is_setting=True),
     Destination("API keys", "settings_keys", "key", Permission.ACCOUNTS, "tokens", is_setting=True),
     Destination(
-        "API keys of endpoints", "settings_secrets", "key", Permission.MODELS, "api key environment", is_setting=True
+        "Endpoint API keys", "settings_secrets", "key", Permission.MODELS, "api key environment", is_setting=True
     ),
     Destination(
         "Outbound calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True

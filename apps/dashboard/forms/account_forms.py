@@ -31,7 +31,7 @@ class PasswordForm(forms.Form):
         label="New password",
         strip=False,
         max_length=1000,
-        help_text="At least 10 characters. Several words work well.",
+        help_text="At least 10 characters. A passphrase works well.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(

@@ -71,7 +71,7 @@ class CollectionForm(LimitsForm):
         strip=False,
         label="System message",
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
-        help_text="Replaces the system message; {gaps} insert fields of the task",
+        help_text="Replaces the system message. {field} inserts a field of the task.",
     )
     user_template = forms.CharField(
         max_length=MAX_TEMPLATE,

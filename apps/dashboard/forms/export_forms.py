@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
-from apps.dashboard.forms.spec_fields import make_field, spec_form
+from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
 from apps.exports.held_out_splits import count_splits, usual_splits
@@ -21,11 +21,6 @@ from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
 
-class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
-    def label_from_instance(self, obj: Any) -> str:
-        return str(obj.label)
-
-
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
         return f"{obj}: {obj.pair_count:,} pair{'' if obj.pair_count == 1 else 's'}"
@@ -35,7 +30,7 @@ class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
 class ExportForm(forms.Form):
     """The options and filters of one format, with the same field names as in an order."""
 
-    collection = CollectionChoice(Collection.objects.present(), empty_label="Choose a collection")
+    collection = OneRow(Collection.objects.present(), empty_label="Choose a collection")
     pair_set = PairSetChoice(
         PairSet.objects.none(),
         required=False,

@@ -47,11 +47,11 @@ class GymConfigForm(forms.Form):
         help_text="YAML. Start each document with a line like --- # env.yaml. Later documents override earlier ones.",
     )
     addresses = LinesField(
-        label="Where servers run",
+        label="Server URLs",
         help_text="NAME=URL, one per line. Overrides the configuration.",
     )
-    without_models = forms.BooleanField(label="Leave models out", required=False)
-    without_data = forms.BooleanField(label="Leave datasets out", required=False)
+    without_models = forms.BooleanField(label="Skip models", required=False)
+    without_data = forms.BooleanField(label="Skip datasets", required=False)
     previewed = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

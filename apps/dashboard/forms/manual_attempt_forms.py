@@ -18,7 +18,7 @@ class PlayForm(forms.Form):
         kind=list,
         label="Moves",
         rows=3,
-        help_text="Each button adds a move. All moves are replayed in a new session.",
+        help_text="Each button adds an action. GymWeb replays all actions in a new session.",
     )
     tool = forms.ChoiceField(required=False)
     arguments = JSONTextField(kind=dict, rows=3, help_text="A JSON object that matches the schema of the tool")
@@ -28,7 +28,7 @@ class PlayForm(forms.Form):
         strip=False,
         max_length=200_000,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="The text of the model: an answer or a game turn",
+        help_text="The model's reply, without a tool call",
     )
 
     def __init__(self, *args: Any, tools: list[Tool], **kwargs: Any) -> None:

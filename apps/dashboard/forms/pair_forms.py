@@ -4,8 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.export_forms import CollectionChoice
-from apps.dashboard.forms.spec_fields import spec_form
+from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
 from apps.pairs.pair_queues import MOST, USUAL
@@ -19,7 +18,7 @@ from apps.rollouts.models import Collection
 class PairSetForm(forms.Form):
     """A rule, and the collections to which it is applied."""
 
-    collection = CollectionChoice(Collection.objects.present(), empty_label="Choose a collection")
+    collection = OneRow(Collection.objects.present(), empty_label="Choose a collection")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

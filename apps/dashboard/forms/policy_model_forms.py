@@ -75,13 +75,13 @@ class PolicyModelForm(ServerForm):
     conditional = ("base_url", "model_name", "api_version")
     slug = slug_field("model")
     more_base_urls = LinesField(
-        label="Further base URLs",
+        label="Additional base URLs",
         help_text="More servers of the same model, one per line. A rollout stays on one server to reuse its prefix "
         "cache, and moves to the next if a call fails.",
     )
     sampling = JSONTextField(
         kind=dict,
-        help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}; agents can override them.',
+        help_text='Defaults, for example {"temperature": 1.0, "max_output_tokens": 1024}; agents can override them.',
     )
     extra_headers = JSONTextField(
         kind=dict,
@@ -144,11 +144,11 @@ class PolicyModelForm(ServerForm):
             "max_tries": "Tries",
         }
         help_texts = {
-            "provider": "Selects which fields below apply",
-            "base_url": "With /v1, for example http://127.0.0.1:8000/v1. OpenAI: leave empty for "
+            "provider": "Determines which fields are used",
+            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI: leave empty for "
             "api.openai.com. Azure: the "
             "endpoint of the resource, for example https://my-resource.openai.azure.com.",
-            "model_name": "The model name of the endpoint. Azure: the deployment name.",
+            "model_name": "Name that the endpoint expects. Azure: the deployment name.",
             "wire": "Token ids need Chat Completions. OpenAI reasoning models work best with Responses.",
             "api_version": "For example 2025-04-01-preview",
             "key_is_token": "Tokens expire. The key of the resource does not.",

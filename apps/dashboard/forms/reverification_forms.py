@@ -2,8 +2,7 @@
 
 from django import forms
 
-from apps.dashboard.forms.export_forms import CollectionChoice
-from apps.dashboard.forms.spec_fields import spec_form
+from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.specs import spec_fields
 from apps.rollouts.models import Collection
 from apps.rollouts.reverification.reverification_spec import ReverificationFilters, ReverificationOrder
@@ -14,7 +13,7 @@ from apps.rollouts.reverification.reverification_spec import ReverificationFilte
 class ReverificationForm(forms.Form):
     """A reverification. Its filters are fields of their own."""
 
-    collection = CollectionChoice(Collection.objects.present(), empty_label="Choose a collection")
+    collection = OneRow(Collection.objects.present(), empty_label="Choose a collection")
 
     @property
     def order(self) -> ReverificationOrder:

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from apps.accounts.models import Role, User
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.fields import JSONTextField, slug_field
-from apps.dashboard.forms.spec_fields import spec_form
+from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
 from apps.gym.rubric_criteria import Criterion
@@ -27,7 +27,7 @@ REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 
 @spec_form(ItemSource, leave=["items"])
 class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
-    collection = forms.ModelChoiceField(
+    collection = OneRow(
         Collection.objects.present().order_by("-pk"),
         required=False,
         help_text=spec_fields(ItemSource)["collection"].option.help,
@@ -35,7 +35,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. Put the rollouts of one item on one line.",
+        help_text="Or rollout numbers. One line: grouped by task. Several lines: one item per line.",
     )
     filter = forms.CharField(
         required=False,
@@ -44,7 +44,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         help_text="Or a rollout filter, for example reward:<0.5 tool:bash",
     )
     reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="None selected: any annotator"
+        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
     )
 
     class Meta:
@@ -85,7 +85,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if sum(bool(cleaned.get(name)) for name in ("collection", "rollouts", "filter")) != 1 and not self.errors:
-            raise ValidationError("Give one of: a collection, rollout numbers, or a filter.")
+            raise ValidationError("Choose one source: a collection, rollout numbers or a filter.")
         return cleaned
 
     @property
@@ -110,7 +110,7 @@ class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
     """The settings of a queue that can change after it was created."""
 
     reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="None selected: any annotator"
+        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
     )
 
     class Meta:
@@ -155,7 +155,7 @@ class RubricChangeForm(RubricForm):
 
 
 class FlagForm(forms.Form):
-    kind = forms.ChoiceField(choices=Flag.Kind.choices, label="Problem")
+    kind = forms.ChoiceField(choices=[("", "Choose a problem"), *Flag.Kind.choices], label="Problem")
     seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, label="Event")
     note = forms.CharField(required=False, max_length=1_000)
 

@@ -15,7 +15,7 @@ class CommentForm(forms.Form):
         max_value=2**31 - 1,
         required=False,
         label="About event",
-        help_text="Set by the “comment” link of an event. Empty: the whole rollout",
+        help_text="Step number. Empty: the whole rollout",
     )
 
     @classmethod

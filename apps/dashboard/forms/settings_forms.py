@@ -47,5 +47,5 @@ class AddressForm(forms.Form):
         widget=forms.TextInput(
             attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}
         ),
-        help_text="The name is resolved. No connection is made.",
+        help_text="Resolves the name without connecting.",
     )

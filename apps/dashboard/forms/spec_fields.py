@@ -12,11 +12,19 @@ from apps.gym.specs import SpecField, spec_fields
 Form = TypeVar("Form", bound=forms.BaseForm)
 
 
-class SeveralRows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # Django forms take none at run time
-    """Several rows of a table, shown by a label that distinguishes rows with the same name."""
+class Labelled:
+    """Shows rows by a label that distinguishes rows with the same name."""
 
     def label_from_instance(self, obj: Any) -> str:
         return str(getattr(obj, "label", obj))
+
+
+class OneRow(Labelled, forms.ModelChoiceField):  # type: ignore[type-arg]  # Django forms take none at run time
+    pass
+
+
+class SeveralRows(Labelled, forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+    pass
 
 
 def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form]], type[Form]]:

@@ -120,7 +120,7 @@ class MappingForm(forms.Form):
         required=False,
         max_length=300,
         label="Random split",
-        help_text="Split shares, for example train:0.9, validation:0.1",
+        help_text="Shares, for example train:0.9, validation:0.1",
         widget=forms.TextInput(attrs=_CODE),
     )
 
@@ -209,7 +209,7 @@ class CommitForm(forms.Form):
     """Confirm that a validated file is loaded."""
 
     note = forms.CharField(required=False, max_length=200, label="Version note")
-    skip_bad = forms.BooleanField(required=False, label="Load valid rows and skip invalid ones")
+    skip_bad = forms.BooleanField(required=False, initial=True, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, upload: Upload, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

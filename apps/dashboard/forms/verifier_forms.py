@@ -43,7 +43,7 @@ class VerifierForm(forms.Form):
                 choices=[("", none), *names],
                 initial=self.kind,
                 widget=forms.Select(attrs=asks),
-                help_text="Replaces the verifier of the server. No code needed.",
+                help_text="Overrides the server's verifier. No code needed.",
             )
             self.fields[KIND].conditional = True  # type: ignore[attr-defined]
         self._properties: dict[str, Any] = {}

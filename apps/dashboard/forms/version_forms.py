@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.export_forms import CollectionChoice
+from apps.dashboard.forms.spec_fields import OneRow
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 
@@ -12,7 +12,7 @@ _LATEST = 100
 
 
 class VersionFilterForm(forms.Form):
-    collection = CollectionChoice(queryset=Collection.objects.none(), required=False, empty_label="All collections")
+    collection = OneRow(queryset=Collection.objects.none(), required=False, empty_label="All collections")
 
     def __init__(self, *args: Any, policy_model: PolicyModel, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -28,7 +28,7 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
     match event:
         case SessionOpened():
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
-            return "Session opened", tuple(facts), tuple(_tool(seq, *each) for each in enumerate(event.tools))
+            return "Session started", tuple(facts), tuple(_tool(seq, *each) for each in enumerate(event.tools))
         case Prompt() | EnvironmentTurn():
             title = "Prompt" if isinstance(event, Prompt) else "Environment turn"
             return title, (), _blocks(seq, index, event.items, pairing)

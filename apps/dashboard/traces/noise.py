@@ -29,7 +29,7 @@ PARTS = (
 _NAMES = tuple(part.name for part in PARTS)
 _PRESETS = {
     "all": "hide=none",
-    "answer path": "hide=system,reasoning,arguments,results",
+    "path to the answer": "hide=system,reasoning,arguments,results",
     "errors only": "hide=none&only=errors",
 }
 

@@ -20,7 +20,10 @@ _REFUSED = {
     ): "Hosts of this format keep reasoning apart from the text. Inline reasoning would become part of the answer.",
     ("arguments", "object"): "The format's schema accepts call arguments as text only.",
 }
-_NOTE = "For Azure and other hosts of this format. OpenAI accepts no new users of fine-tuning. Needs at least 10 rows. "
+_NOTE = (
+    "For Azure and other hosts of this format. OpenAI no longer accepts new users of fine-tuning. "
+    "Needs at least 10 rows. "
+)
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:

@@ -158,7 +158,7 @@ FORMATS = [
         features=attempt_features("messages"),
         choices=CHAT,
         note="SFTTrainer trains on everything, including tool outputs, unless assistant_only_loss=True. Its "
-        "max_length defaults to 1024; longer rows are cut.",
+        "max_length defaults to 1024; longer rows are truncated.",
     ),
     Format(
         slug="trl_sft_completion",

@@ -111,7 +111,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "actions"
     include_truncated: IncludeTruncated = False
-    include_redacted: Annotated[bool, Option("Include redacted attempts", "Attempts with redacted credentials")] = False
+    include_redacted: Annotated[bool, Option("Include attempts with redacted credentials", "Skipped by default")] = (
+        False
+    )
     reward_from: Annotated[
         Literal["verifier", "override"],
         Option(

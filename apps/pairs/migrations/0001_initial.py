@@ -109,6 +109,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='pairset',
             name='further',
-            field=models.ManyToManyField(help_text='Further collections', related_name='further_pair_sets', through='pairs.PairSource', to='rollouts.collection'),
+            field=models.ManyToManyField(help_text='Additional collections', related_name='further_pair_sets', through='pairs.PairSource', to='rollouts.collection'),
         ),
     ]

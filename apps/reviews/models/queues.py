@@ -80,11 +80,11 @@ class Queue(Dated):
     lease_minutes = models.PositiveSmallIntegerField(
         default=15,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_LEASE_MINUTES)],
-        help_text="Reservation time of an open item",
+        help_text="How long an open item stays reserved for one reviewer",
     )
     shows_expected = models.BooleanField(default=False, help_text="Reviewers see the expected answer")
     shows_reward = models.BooleanField(default=False, help_text="Reviewers see the verifier's reward")
-    shows_model = models.BooleanField(default=False, help_text="Reviewers see which model it was")
+    shows_model = models.BooleanField(default=False, help_text="Reviewers see the model name")
     reveals = models.BooleanField(
         default=False, help_text="Show rewards and models after submitting, for training reviewers"
     )

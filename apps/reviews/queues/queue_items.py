@@ -32,7 +32,7 @@ Item = tuple[int, tuple[int, ...]]
 class ItemSource:
     """The source of a queue's items; exactly one of the first four fields is set."""
 
-    collection: Annotated[Collection | None, Option("Collection", "Its completed rollouts become the items")] = None
+    collection: Annotated[Collection | None, Option("Collection", "Uses all completed rollouts")] = None
     rollouts: Annotated[
         list[int],
         Option(

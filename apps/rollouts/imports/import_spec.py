@@ -18,13 +18,14 @@ class ImportOrder:
 
     dataset: Dataset = field(
         metadata=described(
-            "Dataset", "Receives the tasks as a new version. Its environment can re-verify the rollouts."
+            "Dataset",
+            "The imported tasks become a new version of this dataset. Its environment can re-verify the rollouts.",
         )
     )
     agent: Agent = field(metadata=described("Agent"))
-    policy_model: Annotated[PolicyModel | None, Option("Policy model", none="as named in the rows")] = None
+    policy_model: Annotated[PolicyModel | None, Option("Policy model", none="From the file")] = None
     name: Annotated[str, Option("Name", length=MAX_NAME)] = ""
     format: Annotated[RolloutFormat, Option("Format", names=FORMATS)] = "auto"
-    on_error: Annotated[str, Option("Invalid lines", names={"reject": "Reject the files", "skip": "Skip them"})] = (
+    on_error: Annotated[str, Option("Invalid lines", names={"reject": "Reject all files", "skip": "Skip them"})] = (
         "reject"
     )

@@ -129,7 +129,7 @@ def check_contrast(one: Collection, other: Collection) -> None:
     if one.dataset_id != other.dataset_id:
         raise CannotContrast(
             f"{one.label} and {other.label} use different datasets ({one.dataset.slug} and "
-            f"{other.dataset.slug}). Choose two collections of one dataset."
+            f"{other.dataset.slug}). Choose two collections of the same dataset."
         )
 
 

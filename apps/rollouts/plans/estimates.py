@@ -101,7 +101,7 @@ def _measured(plan: Plan) -> _Each | None:
         output_tokens=sum(row.output_tokens for row in rows) / ended,
         judge_cost=max(0.0, sum(judged)) / ended,
         seconds=sum(known) / len(known) if known else None,
-        basis=f"From {ended:,} rollouts of this dataset and model ({names}).",
+        basis=f"Based on {ended:,} rollouts of this dataset and model ({names}).",
         based_on=[row.pk for row in rows],
     )
 

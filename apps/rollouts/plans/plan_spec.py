@@ -126,15 +126,15 @@ class TaskSelection:
         Collection | None,
         Option(
             "Earlier collection",
-            "Run only rollouts that failed, were cancelled or are missing in this collection",
+            "Only rollouts that failed, were cancelled or are missing in this collection",
             none="all rollouts",
         ),
     ] = None
     unsolved_in: Annotated[
         Collection | None,
         Option(
-            "Unsolved in",
-            "Only tasks that this collection did not solve (same dataset version)",
+            "Unsolved tasks of",
+            "Only tasks not solved in this collection (same dataset version)",
             none="all tasks",
         ),
     ] = None
@@ -153,7 +153,7 @@ class Plan(TaskSelection, Limits):
         dict[str, str],
         Option(
             "Prompt template",
-            "Replaces the task prompts. {gaps} insert task fields, {prompt} the original user message.",
+            "Replaces the task prompts. {field} inserts a task field, {prompt} the original user message.",
             example={"user": "Solve step by step: {prompt}"},
         ),
     ] = field(default_factory=dict)

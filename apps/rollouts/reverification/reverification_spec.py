@@ -51,7 +51,7 @@ class ReverificationOrder:
         bool,
         Option(
             "Force",
-            "Verify even if the verifier may need the state of the attempt. Rewards may then be wrong.",
+            "Verify without session state. Rewards may be wrong if the verifier needs it.",
         ),
     ] = False
     replay: Annotated[

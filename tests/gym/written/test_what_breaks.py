@@ -117,8 +117,8 @@ def test_what_closing_raises_leaves_the_reward():
 @pytest.mark.parametrize(
     ("methods", "told"),
     [
-        ({"verify": gives("1.0")}, "verify: TypeError: it gives a number or a Reward, not str"),
-        ({"verify": gives(None)}, "verify: TypeError: it gives a number or a Reward, not NoneType"),
+        ({"verify": gives("1.0")}, "verify: TypeError: returned str, expected a number or a Reward"),
+        ({"verify": gives(None)}, "verify: TypeError: returned NoneType, expected a number or a Reward"),
         ({"verify": gives(float("nan"))}, "the verifier gave a reward that is not finite: nan {}"),
         (
             {"verify": gives(Reward(value=1.0, details={"a": object()}))},
@@ -126,8 +126,8 @@ def test_what_closing_raises_leaves_the_reward():
         ),
         ({"verify": gives(Reward(value=None))}, "verify: TypeError: the value of its Reward is NoneType"),
         ({"verify": lambda self: 1.0}, "verify: TypeError: <lambda>() takes 1 positional argument"),
-        ({"respond": gives("go on")}, "respond: TypeError: it gives a list of items or None, not str"),
-        ({"respond": gives(["go on"])}, "respond: TypeError: it gives items, each an object: the one at 0 is str"),
+        ({"respond": gives("go on")}, "respond: TypeError: returned str, expected a list of items or None"),
+        ({"respond": gives(["go on"])}, "respond: TypeError: returned str as item 0, expected an object"),
         ({"respond": gives([{}])}, "respond: ValueError: its item 0 has neither role nor type"),
         ({"respond": gives([{"role": "user", "content": 3}])}, "respond: ValueError: its item 0/content must be text"),
         ({"__init__": raises_in_a_thread(SystemExit(1))}, "seed: SystemExit: 1"),
@@ -227,7 +227,7 @@ def test_a_served_environment_answers_500_and_serves_on():
     [
         ({"make_task": staticmethod(lambda dice, difficulty: 1 / 0)}, "mine: make_task: ZeroDivisionError: "),
         ({"make_task": staticmethod(lambda dice, difficulty: {})}, "mine: make_task: KeyError: 'responses_create"),
-        ({"make_task": staticmethod(lambda dice, difficulty: None)}, "mine: make_task: it gives dict, not NoneType"),
+        ({"make_task": staticmethod(lambda dice, difficulty: None)}, "mine: make_task: returned NoneType, expected dict"),
         ({"cases": staticmethod(raises_in_a_thread(SystemExit(2)))}, "mine: cases: "),
     ],
 )

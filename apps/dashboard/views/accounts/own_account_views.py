@@ -105,7 +105,7 @@ def key_revoke(request: PageRequest, pk: int) -> HttpResponse:
         revoke_api_key(api_key=api_key, user=request.user)
     except NotYourKey as refused:
         raise PermissionDenied(str(refused)) from None
-    messages.success(request, f"The key “{api_key.name}” no longer works.")
+    messages.success(request, f"Key “{api_key.name}” revoked.")
     if api_key.user_id != request.user.pk:
         return go(request, "dashboard:person_edit", api_key.user_id)
     return go(request, "dashboard:account")

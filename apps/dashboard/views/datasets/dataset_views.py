@@ -196,7 +196,7 @@ def dataset_metrics(request: PageRequest, slug: str) -> HttpResponse:
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     version = _version(request, dataset)
     metrics = version.metrics if version else None
-    spreads = [("Tools", "tools"), ("Words (as JSON)", "words"), ("User turns", "turns")]
+    spreads = [("Tools", "tools"), ("Words in the JSON row", "words"), ("User turns", "turns")]
     spreads += [("Temperature", "temperature"), ("Row bytes", "row_bytes")]
     context = {
         "dataset": dataset,

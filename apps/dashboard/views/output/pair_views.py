@@ -14,6 +14,8 @@ from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
+from apps.gym.pairs.pair_rule import Rule
+from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
@@ -132,7 +134,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "versions": PairSet.objects.filter(name=pair_set.name).order_by("-version")[:20] if pair_set.name else [],
         "changes": changes,
         "changed_settings": sorted(changes.settings.items()) if changes else [],
-        "rule": [(name.replace("_", " "), _told(value)) for name, value in pair_set.rule.items() if value is not None],
+        "rule": [_describe(name, value) for name, value in pair_set.rule.items() if value is not None],
         "ended": pair_set.is_settled,
         "ask": ASK,
     }
@@ -141,8 +143,11 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     return answer(request, "pairs/detail.html", context, part=part, status=status)
 
 
-def _told(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value).replace("_", " ")
+def _describe(name: str, value: object) -> tuple[str, str]:
+    """Return the label of an option of the rule, and its value in words."""
+    field = spec_fields(Rule).get(name)
+    label, names = (field.option.label, field.option.names) if field else (name.replace("_", " "), {})
+    return label, {True: "yes", False: "no"}[value] if isinstance(value, bool) else names.get(str(value), str(value))
 
 
 def _shown(request: PageRequest) -> dict[str, str]:
@@ -189,7 +194,7 @@ def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
             changed = decide_pairs(
                 pairs=given["pair"], status=given["status"], reason=given["reason"], user=request.user
             )
-            messages.success(request, f"{changed} of {len(given['pair'])} changed.")
+            messages.success(request, f"{changed} of {len(given['pair'])} selected pairs changed.")
     query = request.GET.urlencode()
     return redirect(f"{reverse('dashboard:pair_set_detail', args=[pk])}{'?' if query else ''}{query}")
 

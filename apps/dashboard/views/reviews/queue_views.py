@@ -16,7 +16,7 @@ from apps.reviews.agreement.queue_agreement import read_agreed, read_disputed, r
 from apps.reviews.agreement.queue_figures import read_figures
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.queues.queue_items import fill_queue
+from apps.reviews.queues.queue_items import Item, fill_queue
 from apps.reviews.queues.waiting_items import count_lapsed, read_waiting
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -59,9 +59,18 @@ def queue_create(request: PageRequest) -> HttpResponse:
             items = fill_queue(wanted, form.source)
             reviewers = form.cleaned_data["reviewers"]
             queue = create_queue(queue=wanted, items=items, reviewers=reviewers, user=request.user)
-            messages.success(request, f"{queue.item_count} items to review.")
+            messages.success(request, _describe_items(queue, items, form.source.rollouts))
             return go(request, "dashboard:queue_detail", pk=queue.pk)
     return answer_form(request, "queues/create.html", {"form": form})
+
+
+def _describe_items(queue: Queue, items: list[Item], given: list[int]) -> str:
+    said = f"{queue.item_count:,} item{'' if queue.item_count == 1 else 's'} to review."
+    left = len(set(given) - {rollout for _, item in items for rollout in item})
+    if left:
+        rollouts = "1 rollout is" if left == 1 else f"{left:,} rollouts are"
+        said += f" {rollouts} in no item: not completed, or without another rollout of the task."
+    return said
 
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)

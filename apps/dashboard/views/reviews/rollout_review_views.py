@@ -29,7 +29,7 @@ def _back(rollout_id: int) -> str:
 def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     rollout, form = find_rollout(pk), FlagForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Invalid flag. Choose a flag and an existing step.")
+        messages.error(request, "Not flagged. Choose a problem, and an existing step or none.")
         return redirect(_back(pk))
     given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
     return carry_out(request, lambda: raise_flag(**given), said="Flagged.", then=_back(pk))
@@ -38,7 +38,8 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.COMMENT)
 def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     flag = get_object_or_404(Flag, pk=pk)
-    return carry_out(request, lambda: withdraw_flag(flag=flag, user=request.user), then=_back(flag.rollout_id))
+    page = _back(flag.rollout_id)
+    return carry_out(request, lambda: withdraw_flag(flag=flag, user=request.user), said="Flag withdrawn.", then=page)
 
 
 @allow(POST=Permission.LEAD)
@@ -56,7 +57,8 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
 def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
     page = _back(override.rollout_id)
-    return carry_out(request, lambda: withdraw_override(override=override, user=request.user), then=page)
+    said = "Override withdrawn. The reward of the verifier counts again."
+    return carry_out(request, lambda: withdraw_override(override=override, user=request.user), said=said, then=page)
 
 
 @allow(POST=Permission.COMMENT)
@@ -65,7 +67,7 @@ def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
     rubric = get_object_or_404(Rubric, slug=request.POST.get("rubric", "")[:64])
     form = ScoreForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Not stored. Give the number of an existing event, or leave it empty.")
+        messages.error(request, "Comment not saved. Enter the number of an existing step, or leave it empty.")
         return redirect(_back(pk))
     said = read_posted_answer(request.POST, rubric.criteria, 0)
     scores = {key: value for key, value in said.scores.items() if value is not None}

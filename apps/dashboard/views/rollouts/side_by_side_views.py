@@ -58,7 +58,7 @@ def rollouts_judge(request: PageRequest) -> HttpResponse:
         return _page(request, request.POST, said=said, errors=refusal.wrong)
     except (CannotCompare, CannotReview, QueueRefused) as refusal:
         return _page(request, request.POST, said=said, errors={"": str(refusal)})
-    messages.success(request, f"Verdict saved for {' and '.join(f'#{one}' for one in ids)} counts.")
+    messages.success(request, f"Verdict saved for {' and '.join(f'#{one}' for one in ids)}.")
     return redirect(_step(pairs, at + 1) or _step(pairs, at) or _address(ids))
 
 
@@ -68,14 +68,14 @@ def rollouts_flag(request: PageRequest) -> HttpResponse:
     pairs, at, ids = _chosen(request.POST)
     form = FlagForm(request.POST)
     if not form.is_valid() or form.cleaned_data["seq"] is not None:
-        messages.error(request, "Invalid flag. Choose one of the listed flags.")
+        messages.error(request, "Not flagged. Choose a problem.")
         return redirect(_step(pairs, at) or _address(ids))
     rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
     with tell_refusal(request):
         with transaction.atomic():
             for rollout in rollouts:
                 raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
-        messages.success(request, f"{len(rollouts)} rollouts are flagged.")
+        messages.success(request, f"Flagged {len(rollouts)} rollouts.")
     return redirect(_step(pairs, at) or _address(ids))
 
 

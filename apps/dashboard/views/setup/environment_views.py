@@ -26,7 +26,7 @@ from apps.gym.verifiers.registry import VERIFIERS
 from apps.gym.written.registry import find_environment
 
 _SHOWN_COLLECTIONS = 10
-_NO_VERIFIER = "Verifier of the server or the task row"
+_NO_VERIFIER = "Verifier from the server or the task row"
 
 
 @allow(GET=Permission.READ)
@@ -88,7 +88,7 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
             verifier.add_problems(wrong)
             add_errors(form, wrong, but={"verifier"})
         else:
-            messages.success(request, f"The environment {saved.name} saved. Run a health check.")
+            messages.success(request, f"The environment {saved.name} is saved. Run a health check.")
             return go(request, "dashboard:environment_detail", saved.slug)
     context = {"form": form, "verifier": verifier, "environment": environment}
     return answer_form(request, "environments/form.html", context)

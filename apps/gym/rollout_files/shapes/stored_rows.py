@@ -14,7 +14,7 @@ from apps.gym.traces.items import TaskRow
 
 RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat"]
 FORMATS: dict[RolloutFormat, str] = {
-    "auto": "Detected from the keys of each line",
+    "auto": "Detect automatically",
     "nemo_gym": "NeMo Gym: rollouts, failures, tasks, materialised inputs",
     "verifiers": "verifiers: results.jsonl with metadata.json, or traces.jsonl",
     "openai_chat": "OpenAI chat logs: messages, tools, reward",

@@ -28,7 +28,7 @@ class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
 
     title: ClassVar[str] = "Contains texts"
     wanted: Annotated[
-        _Texts, Meta(title="Wanted texts", description="Default: the text or texts in the field of the row")
+        _Texts, Meta(title="Required texts", description="Default: the text or texts in the field of the row")
     ] = []
     wanted_field: Annotated[
         str, Meta(title="Field of the wanted texts", description="Field name in the task row", min_length=1)

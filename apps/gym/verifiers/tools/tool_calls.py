@@ -33,7 +33,7 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
     order: Annotated[Literal["any", "in_order", "exact"], Meta(title="Order")] = "any"
     arguments: Annotated[Literal["subset", "exact", "names"], Meta(title="Arguments")] = "subset"
     relaxed: Annotated[
-        bool, Meta(title="Relaxed values", description="Ignore case; the number 3 equals the text 3")
+        bool, Meta(title="Lenient comparison", description="Ignore case; the number 3 equals the text 3")
     ] = False
     allow_more: Annotated[bool, Meta(title="Allow extra calls")] = False
     score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"

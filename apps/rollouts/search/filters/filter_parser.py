@@ -144,7 +144,7 @@ def _find_key(name: str, *, start: int, end: int) -> Key:
         return key
     meant = _closest(folded, [*KEYS, *ALIASES])
     hint = f"Did you mean {meant}:?" if meant else f"Keys: {', '.join(KEYS)}."
-    message = f"Unknown key “{cut(name, 60)}”. {hint} Put text to search into quotation marks."
+    message = f"Unknown key “{cut(name, 60)}”. {hint} To search for text, put it in quotation marks."
     raise FilterRefused(message, start=start, end=end, key=name, suggestion=meant)
 
 
