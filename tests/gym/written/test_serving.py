@@ -141,7 +141,7 @@ def test_verify_gives_a_number_or_a_reward_and_anything_else_is_a_fault():
     with pytest.raises(VerifierError, match="counter: verify: LookupError: no") as broken:
         verify("break")
     assert not broken.value.passing
-    with pytest.raises(VerifierError, match="counter: verify: TypeError: returned NoneType, expected a number or a Reward"):
+    with pytest.raises(VerifierError, match="verify: TypeError: returned NoneType, expected a number or a Reward"):
         verify("none")
 
 

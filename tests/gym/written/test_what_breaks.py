@@ -227,7 +227,7 @@ def test_a_served_environment_answers_500_and_serves_on():
     [
         ({"make_task": staticmethod(lambda dice, difficulty: 1 / 0)}, "mine: make_task: ZeroDivisionError: "),
         ({"make_task": staticmethod(lambda dice, difficulty: {})}, "mine: make_task: KeyError: 'responses_create"),
-        ({"make_task": staticmethod(lambda dice, difficulty: None)}, "mine: make_task: returned NoneType, expected dict"),
+        ({"make_task": staticmethod(lambda dice, difficulty: None)}, "make_task: returned NoneType, expected dict"),
         ({"cases": staticmethod(raises_in_a_thread(SystemExit(2)))}, "mine: cases: "),
     ],
 )
