@@ -72,6 +72,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "shows_model": "Model",
             "reveals": "Show results after submitting",
         }
+        help_texts = dict.fromkeys(("overlap", "instructions"), "")  # they would repeat the labels
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 4}),
             "repeat_share": forms.NumberInput(attrs={"step": "0.05", "min": 0, "max": 0.5}),
