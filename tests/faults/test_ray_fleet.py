@@ -32,7 +32,12 @@ def three_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             nodes.add_node(num_cpus=2)
         yield nodes
     finally:
+        started = [
+            info.process for node in nodes.list_all_nodes() for infos in node.all_processes.values() for info in infos
+        ]
         nodes.shutdown()
+        for process in started:
+            process.wait(30)  # Ray does not, and Python warns later, in another test.
 
 
 def test_every_rollout_ends_once_though_nodes_are_killed_and_preempted(
@@ -71,6 +76,16 @@ def test_every_rollout_ends_once_though_nodes_are_killed_and_preempted(
     states = dict(cluster.rows("SELECT state, count(*) FROM rollouts_worker GROUP BY state"))
     assert (states.pop("lost"), set(states)) == (1, {"stopped"})
     show(**figures, workers=sum(states.values()) + 1, seconds=round(seconds, 1))
+
+
+def test_workers_drain_if_the_command_is_killed(cluster: Installation, three_nodes: Any, show) -> None:
+    options = ["--address", three_nodes.address, "--min", 3, "--max", 3, "--no-background-jobs"]
+    fleet = cluster.start("ray_workers", "manage.py", "ray_workers", *options)
+    wait_until(lambda: cluster.number(ACTIVE) == 3, 60, cluster.tell)
+    fleet.kill()
+    stopped = "SELECT count(*) FROM rollouts_worker WHERE state = 'stopped'"
+    seconds = wait_until(lambda: cluster.number(stopped) == 3, 20, cluster.tell)
+    show(drained_s=round(seconds, 1))
 
 
 def active_pids(cluster: Installation) -> set[int]:

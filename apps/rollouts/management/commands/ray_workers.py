@@ -18,7 +18,7 @@ from apps.rollouts.engine.worker_leases import drain_lease
 from apps.rollouts.management.options import read_group, read_seats, whole_number
 from apps.rollouts.metrics.fleet_gauges import count_unfinished
 from apps.rollouts.models import Worker
-from apps.rollouts.ray_fleet import RayFleet, WorkerActor
+from apps.rollouts.ray_fleet import RUNTIME, RayFleet, WorkerActor
 
 LOOK_SECONDS = 1.0
 MOST_WORKERS = 10_000
@@ -108,7 +108,9 @@ def read_resources(text: str) -> dict[str, float]:
         resources = json.loads(text)
         return {str(name): float(amount) for name, amount in resources.items()}
     except (ValueError, TypeError, AttributeError):
-        raise argparse.ArgumentTypeError(f"""{text!r} is not a JSON object of numbers such as '{{"x": 1}}'""") from None
+        raise argparse.ArgumentTypeError(
+            f"""{text!r} is not a JSON object of numbers, for example '{{"x": 1}}'"""
+        ) from None
 
 
 def connect(address: str) -> Any:
@@ -132,7 +134,11 @@ def make_start(ray: Any, options: dict[str, Any]) -> Any:
     # An argument, not a runtime environment: Ray shows runtime environments, and this has passwords.
     environment = {name: value for name, value in os.environ.items() if name.startswith(("GYMWEB_", "DJANGO_"))}
     actor = ray.remote(WorkerActor).options(
-        num_cpus=options["cpus"], resources=options["resources"], scheduling_strategy="SPREAD", max_restarts=0
+        num_cpus=options["cpus"],
+        resources=options["resources"],
+        scheduling_strategy="SPREAD",
+        max_restarts=0,
+        runtime_env=RUNTIME,
     )
     return lambda: actor.remote(arguments, str(settings.BASE_DIR), environment)
 
