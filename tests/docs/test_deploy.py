@@ -4,12 +4,7 @@ import configparser
 import os
 import re
 import shutil
-import signal
-import sqlite3
 import subprocess
-import sys
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,12 +16,12 @@ from prometheus_client import REGISTRY
 from apps.api.fleet.prometheus_metrics import COUNTS, expose
 from apps.rollouts.engine.worker_counters import Meters
 from apps.rollouts.metrics.fleet_gauges import Fleet
-from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("deploy", "scale", "monitoring", "backup")
 TEXT = "\n".join((ROOT / "docs" / "operate" / f"{name}.md").read_text() for name in PAGES)
 SETTINGS = (ROOT / "docs" / "operate" / "settings.md").read_text()
+SLURM_JOB = (ROOT / "deploy" / "slurm" / "worker.sbatch").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -129,52 +124,17 @@ def test_nginx_understands_the_proxy(tmp_path):
     assert read.returncode == 0, read.stderr
 
 
+def test_the_docs_show_the_slurm_job():
+    [shown] = [block for block in blocks("sh") if "#SBATCH" in block]
+    assert shown == SLURM_JOB
+
+
 def test_a_slurm_job_is_told_in_time_to_drain():
-    [job] = [block for block in blocks("sh") if "#SBATCH" in block]
-    [ahead] = re.findall(r"^#SBATCH --signal=B:TERM@(\d+)$", job, re.MULTILINE)
-    [grace] = re.findall(r"^export GYMWEB_WORKER_GRACE_SECONDS=(\d+)", job, re.MULTILINE)
+    [ahead] = re.findall(r"^#SBATCH --signal=B:TERM@(\d+)$", SLURM_JOB, re.MULTILINE)
+    [grace] = re.findall(r"^export GYMWEB_WORKER_GRACE_SECONDS=(\d+)", SLURM_JOB, re.MULTILINE)
     assert int(ahead) >= int(grace) + 20
-    last = job.strip().splitlines()[-1]
+    last = SLURM_JOB.strip().splitlines()[-1]
     assert last.startswith("exec ") and " --no-background-jobs" in last
-
-
-@pytest.mark.slow
-def test_the_slurm_job_is_a_worker_of_its_group_that_drains_when_the_job_is_told(tmp_path):
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")},
-        "DJANGO_SETTINGS_MODULE": "gymweb.settings",
-        "GYMWEB_VAR": str(tmp_path / "web"),
-        "GYMWEB_DATABASE_URL": f"sqlite:///{tmp_path}/rows.sqlite3",
-        "SLURM_JOB_ID": "7",
-        "SLURM_TMPDIR": str(tmp_path),
-    }
-    migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
-    (tmp_path / "gymweb.env").write_text(f"GYMWEB_DATABASE_URL=sqlite:///{tmp_path}/rows.sqlite3\n")
-    [script] = [block for block in blocks("sh") if "#SBATCH" in block]
-    script = script.replace("/shared/gymweb.env", str(tmp_path / "gymweb.env")).replace("/shared/gymweb", str(ROOT))
-    job = tmp_path / "job.sh"
-    job.write_text(script.replace(".venv/bin/python", sys.executable))
-    environment = {name: value for name, value in environment.items() if not name.startswith("GYMWEB_")}
-    with (tmp_path / "log").open("w") as log:
-        running = subprocess.Popen(["bash", str(job)], env=environment, stdout=log, stderr=log)
-
-    def workers() -> list[tuple[str, str, int, int]]:
-        with closing(sqlite3.connect(tmp_path / "rows.sqlite3", timeout=DEADLINE)) as rows:
-            return rows.execute('SELECT state, "group", seats, pid FROM rollouts_worker').fetchall()
-
-    try:
-        until = time.monotonic() + DEADLINE
-        while not workers() and running.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
-        assert workers() == [("active", "cluster", 512, running.pid)], (tmp_path / "log").read_text()
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(DEADLINE) == 0
-    finally:
-        running.kill()
-        running.wait()
-    assert workers() == [("stopped", "cluster", 512, running.pid)]
-    assert (tmp_path / "gymweb-7").is_dir()
 
 
 def names_of_metrics() -> set[str]:

@@ -17,7 +17,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-FOLDERS = ("apps", "docs", "examples", "gymweb", "scripts", "static", "templates", "tests")
+FOLDERS = ("apps", "deploy", "docs", "examples", "gymweb", "scripts", "static", "templates", "tests")
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 

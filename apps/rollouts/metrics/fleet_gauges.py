@@ -7,6 +7,7 @@ from typing import NamedTuple
 from django.db.models import F, Min, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
+from apps.rollouts.engine.claiming import usable_by
 from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
 
@@ -56,6 +57,18 @@ def read_fleet() -> Fleet:
         breakers=list(Breaker.objects.select_related("policy_model", "environment").order_by("pk")),
         now=now,
     )
+
+
+def count_unfinished(group: str) -> int:
+    """Return how many rollouts workers of this group could run at once: queued and running ones of running collections.
+
+    A collection counts at most the concurrency of itself, its model and its environment. Collections with the same
+    model count separately.
+    """
+    limits = ("concurrency", "policy_model__concurrency", "environment__concurrency")
+    left = F("total") - F("completed") - F("failed") - F("cancelled")
+    rows = Collection.objects.filter(usable_by(group), state=Collection.State.RUNNING).values_list(left, *limits)
+    return sum(min(number for number in row if number is not None) for row in rows)
 
 
 def _read_queues() -> list[Queue]:
