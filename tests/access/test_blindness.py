@@ -53,10 +53,11 @@ IDS = "zebra_ids_of_its_provider"
 OTHER_REVIEWER, OTHER_NOTE, OTHER_QUEUE = "quentin", "quagga-note", "Queue of others"
 SECRETS = re.compile(
     "|".join(
-        map(
-            re.escape,
-            [REWARD, OTHER_REWARD, "0.73", "0.26", EXPECTED, MODEL, IDS, OTHER_REVIEWER, OTHER_NOTE, OTHER_QUEUE],
-        )
+        [
+            # Rounded rewards, but not the seconds of a time.
+            r"(?<!\d)0\.(?:73|26)",
+            *map(re.escape, [REWARD, OTHER_REWARD, EXPECTED, MODEL, IDS, OTHER_REVIEWER, OTHER_NOTE, OTHER_QUEUE]),
+        ]
     )
 )
 

@@ -91,5 +91,5 @@ def test_a_path_that_leads_elsewhere_is_not_followed(told):
         async with serve(Answers(seed_session={"mcp": told})) as server:
             return await attempt(server, ROW, asks("get_weather"))
 
-    with pytest.raises(EnvironmentFault, match="names no path of MCP"):
+    with pytest.raises(EnvironmentFault, match="invalid MCP path"):
         asyncio.run(run())

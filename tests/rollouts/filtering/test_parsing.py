@@ -141,7 +141,7 @@ def test_there_are_several_ways_to_say_the_same(text, same):
         ("tool:s*", (5, 7), "", "", "does not allow"),
         ("- x", (0, 1), "", "", "directly before the term to exclude"),
         ("reward:1e999", (7, 12), "", "", "too large"),
-        ("user__password:x", (0, 14), "user__password", "", "Put text to search into quotation marks"),
+        ("user__password:x", (0, 14), "user__password", "", "To search for text, put it in quotation marks"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_what_was_meant(text, place, key, suggestion, said):
