@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from apps.gym.redaction.shortening import cut_clean
+
 RUNTIME = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
 """By default Ray sends SIGKILL to the processes of an actor that ends. Workers need time to drain."""
 
@@ -83,7 +85,7 @@ class RayFleet:
             except self._ray.exceptions.ActorUnavailableError:
                 status = None
             except self._ray.exceptions.RayActorError as lost:
-                self._write(f"Lost a worker: {' '.join(str(lost).split())[:500]}")
+                self._write(f"Lost a worker: {cut_clean(' '.join(str(lost).split()), 500)}")
                 self.members.remove(member)
                 continue
             if status is None:
