@@ -447,7 +447,7 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     expect(chosen).to_have_attribute("data-row", third)
     page.keyboard.press("k")
     page.keyboard.press("u")
-    expect(page.locator("#pair-table [role=status]")).to_have_text("1 of 1 changed.")
+    expect(page.locator("#pair-table [role=status]")).to_have_text("1 of 1 selected pairs changed.")
     expect(chosen).to_have_attribute("data-row", second)
     page.keyboard.press("o")
     page.wait_for_url(f"**/pairs/{second}/")
