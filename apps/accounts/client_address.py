@@ -18,6 +18,6 @@ def client_address(request: HttpRequest) -> str:
 def tells_clients_apart() -> bool:
     """Return False behind an untrusted proxy.
 
-    Then all clients share its address, and one attacker could lock out everybody.
+    All clients then seem to have the address of the proxy, so a limit per address would lock out all users at once.
     """
     return bool(settings.TRUSTED_PROXIES) or not settings.SECURE

@@ -84,7 +84,10 @@ def give_up_key(*, claim: KeptAnswer) -> None:
 
 
 def forget_old(**which: Any) -> int:
-    """Delete expired rows and those of lost processes among the rows selected by `which`. Return how many."""
+    """Delete expired answers, and claims of processes that died. Return the number of deleted rows.
+
+    `which` are field lookups that restrict the rows.
+    """
     now = timezone.now()
     old = KeptAnswer.objects.filter(created_at__lt=now - timedelta(hours=settings.KEEP_ANSWERS_HOURS), **which)
     lost = KeptAnswer.objects.filter(created_at__lt=now - LOST_AFTER, status__isnull=True, **which)

@@ -122,7 +122,7 @@ def test_texts_that_part_late_are_shown_from_shortly_before():
         (1, 7_800, 0, 8_003),
         (1, 7_800, 2_200, 14_000),
     ]
-    assert [part.text for part in line.cells[0].parts if part.kind == "gone"] == ["yes"]
+    assert [part.text for part in line.cells[0].parts if part.kind == "removed"] == ["yes"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Base classes of API views: a permission for each action, and no undeclared parameters."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -35,7 +36,7 @@ def operation(
 ) -> Callable[[Any], Any]:
     """Declare an action of a viewset with its part of the schema.
 
-    `options` are those of `action` and `extend_schema`. A POST has no body unless `request` is given.
+    `options` are passed to DRF's `action` and to `extend_schema`. Without `request`, a POST has no body.
     """
     schema = {name: options.pop(name) for name in _SCHEMA & options.keys()}
     if method == "post":
@@ -139,13 +140,13 @@ class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     lookup_value_regex = "[0-9]+"
 
 
-class SlugViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class SlugViewSet(ABC, CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     # Rows by slug. Create and change use the same operation, which validates the whole row.
     lookup_field = "slug"
     lookup_value_regex = SLUG
 
-    def save(self, row: Any, api_key: str | None) -> Model:
-        raise NotImplementedError
+    @abstractmethod
+    def save(self, row: Any, api_key: str | None) -> Model: ...
 
     def perform_create(self, serializer: BaseSerializer[Any]) -> None:
         self.perform_update(serializer)

@@ -20,7 +20,8 @@ _FIELDS: dict[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
 def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type[Made]]:
     """Return a class decorator that adds a field for each field of the record, with its help text.
 
-    Fields declared on the class replace those of the record; other declared fields come first. None removes a field.
+    A field that the class declares replaces the record's field of the same name. Other declared fields come first. A
+    class attribute of None leaves the record's field out.
     """
 
     def decorate(serializer: type[Made]) -> type[Made]:

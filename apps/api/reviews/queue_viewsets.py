@@ -123,7 +123,7 @@ class QueueViewSet(RowViewSet):
     def waiting(self, request: Request) -> Response:
         """List the queues with items for you to review.
 
-        First those with an item that you hold, then those that name you.
+        Queues in which you have an open item come first, then queues that list you as a reviewer.
         """
         return Response(WaitingSerializer(read_waiting(self.person), many=True).data)
 

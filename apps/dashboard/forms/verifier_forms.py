@@ -71,7 +71,7 @@ class VerifierForm(forms.Form):
         return [self[PREFIX + name] for name in self._properties]
 
     def configuration(self) -> dict[str, Any]:
-        """Return the parameters to store: those that differ from their defaults."""
+        """Return the parameters to store. Parameters with their default value are left out."""
         if not self.kind:
             return {}
         given: dict[str, Any] = {"type": self.kind}

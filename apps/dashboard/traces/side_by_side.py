@@ -31,8 +31,8 @@ class CannotCompare(Exception):
 class Cell:
     """Step number `place` of one rollout.
 
-    `parts` are its words; `new` or `gone` words differ from the first rollout. The first `before` characters are equal
-    in all rollouts and hidden, and so are the `hidden` characters after the parts.
+    `parts` are its words; `new` or `removed` words differ from the first rollout. The first `before` characters are
+    equal in all rollouts and hidden, and so are the `hidden` characters after the parts.
     """
 
     step: Step
@@ -210,7 +210,9 @@ def _line(number: int, row: Row, places: Sequence[int], budget: _Budget) -> Line
     if len(row) == 2 and compared[1] is not None:
         compared[0] = compared[1]
     cells = [
-        None if step is None else _cell(step, places[column], start, compared[column], "new" if column == 0 else "gone")
+        None
+        if step is None
+        else _cell(step, places[column], start, compared[column], "new" if column == 0 else "removed")
         for column, step in enumerate(row)
     ]
     return Line(number, lead.kind, lead.name, cells, is_common=False)

@@ -16,7 +16,7 @@ Time grows with the square.
 
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|\w+|\s+|[^\w\s]")
 T = TypeVar("T")
-Kind = Literal["same", "gone", "new"]
+Kind = Literal["same", "removed", "new"]
 
 
 class Part(NamedTuple):
@@ -42,7 +42,7 @@ def compare_words(old: str, new: str) -> list[Part]:
 
 
 def _replace(old: Sequence[str], new: Sequence[str]) -> list[Part]:
-    return [Part("gone", "".join(old)), Part("new", "".join(new))]
+    return [Part("removed", "".join(old)), Part("new", "".join(new))]
 
 
 def common_ends(one: Sequence[T], other: Sequence[T], same: Callable[[T, T], bool] = eq) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def _walk_back(history: list[list[int]], old: Sequence[str], new: Sequence[str])
             x, y = x - 1, y - 1
             parts.append(Part("same", old[x]))
         if edits:
-            parts.append(Part("new", new[from_y]) if down else Part("gone", old[from_x]))
+            parts.append(Part("new", new[from_y]) if down else Part("removed", old[from_x]))
             x, y = from_x, from_y
     return parts[::-1]
 
@@ -133,18 +133,18 @@ def _join(parts: Sequence[Part]) -> list[Part]:
     merged = [Part(kind, "".join(part.text for part in run)) for kind, run in groupby(parts, lambda part: part.kind)]
     merged = [part for part in merged if part.text]
     joined: list[Part] = []
-    gone = new = ""
+    removed = new = ""
     for index, part in enumerate(merged):
         is_gap = part.kind == "same" and part.text.isspace() and 0 < index < len(merged) - 1
         if part.kind == "same" and not is_gap:
-            joined += _change(gone, new)
-            gone = new = ""
+            joined += _change(removed, new)
+            removed = new = ""
             joined.append(part)
             continue
-        gone += part.text if part.kind != "new" else ""
-        new += part.text if part.kind != "gone" else ""
-    return joined + _change(gone, new)
+        removed += part.text if part.kind != "new" else ""
+        new += part.text if part.kind != "removed" else ""
+    return joined + _change(removed, new)
 
 
-def _change(gone: str, new: str) -> list[Part]:
-    return [Part(kind, text) for kind, text in (("gone", gone), ("new", new)) if text]  # type: ignore[arg-type]
+def _change(removed: str, new: str) -> list[Part]:
+    return [Part(kind, text) for kind, text in (("removed", removed), ("new", new)) if text]  # type: ignore[arg-type]

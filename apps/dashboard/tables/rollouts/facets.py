@@ -129,11 +129,13 @@ def _facet(there: RolloutList, key: str, label: str, counted: Counter[Any]) -> F
     values = list(_values(key, counted))
     # A selected value stays visible even if nothing matches, so that it can be removed.
     known = {each for _, each, _ in values}
-    gone = [(write_term(Term(key, (value,))).partition(":")[2], value, None) for value in chosen if value not in known]
+    unmatched = [
+        (write_term(Term(key, (value,))).partition(":")[2], value, None) for value in chosen if value not in known
+    ]
     shown: list[tuple[str, Value, int | None]] = [
         *values[:SHOWN],
         *(each for each in values[SHOWN:] if each[1] in chosen),
-        *gone,
+        *unmatched,
     ]
     choices = [
         Choice(name, count, _toggled(there, key, value), is_chosen=value in chosen) for name, value, count in shown
