@@ -93,6 +93,7 @@ check: $(INSTALLED_DEV) $(if $(HAS_NODE),$(INSTALLED_FRONTEND)) ## format, lint,
 	$(BIN)/python scripts/client_operations.py
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_layout.py
+	$(BIN)/python scripts/check_assertions.py
 	$(BIN)/python scripts/verifier_reference.py
 	$(MKDOCS) build --strict
 	$(if $(HAS_NODE),frontend/node_modules/.bin/eslint --config frontend/eslint.config.js static/js frontend,@echo 'SKIPPED by name: ESLint and the tests of static/js, which need Node 20 and npm')

@@ -38,7 +38,7 @@ SPECTACULAR_SETTINGS = {
         "QueueKindEnum": "apps.reviews.models.Queue.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",
         "DeletionStateEnum": "apps.tasks.models.Deletion.State",
-        "ErrorKindsEnum": "apps.api.collections.deletion_viewsets.ERROR_KINDS",
+        "ErrorKindsEnum": "apps.api.deletion_viewsets.ERROR_KINDS",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -1,5 +1,6 @@
 """Database connections: the options that SQLite and PostgreSQL need beyond the URL."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ def connect(database: dict[str, Any], *, test_file: Path, idle_seconds: float) -
     """Return Django's database settings with our options; options in the URL take precedence."""
     given = database.get("OPTIONS", {})
     if database["ENGINE"] == "django.db.backends.sqlite3":
+        # Django REST framework imports it where it can, and with it psycopg: 10 MB that SQLite does not need.
+        sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type]
         return {**database, "OPTIONS": {**SQLITE, **given}, "TEST": {"NAME": str(test_file)}}
     # A worker stopped in a transaction keeps its locks. Unless the server ends the transaction, its rollouts stay
     # claimed, and heartbeats of other workers wait until their leases expire.

@@ -159,8 +159,7 @@ class Request(WebRequest):
     def resumeProducing(self) -> None:
         self._writable.set()
 
-    def stopProducing(self) -> None:
-        self._writable.set()
+    stopProducing = resumeProducing
 
     def finish(self) -> None:
         if self.producer is not None:

@@ -157,7 +157,7 @@ WHITENOISE_MANIFEST_STRICT = False
 if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:
     STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 
-# Security. The proxy does TLS; GYMWEB_SECURE=1 means that there is one.
+# Security. GYMWEB_SECURE=1 means that a proxy in front of GymWeb terminates TLS.
 SECURE = env.switch("GYMWEB_SECURE", default=False)
 TRUSTED_PROXIES = env.whole("GYMWEB_TRUSTED_PROXIES", default=0, least=0, most=100)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
@@ -253,8 +253,8 @@ SEARCH_WORDS = env.whole("GYMWEB_SEARCH_WORDS", default=40_000, least=100, most=
 # Time limit in seconds of one rollout filter in a request; 0 means no limit.
 FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most=3_600)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
-# Background jobs of all apps, run in threads of any worker. Declared beside their functions (see
-# apps/accounts/job_declarations.py); listed by name, because the engine must not import the apps above it.
+# Background jobs of all apps, run in threads of any worker. They are declared beside their functions (see
+# apps/accounts/job_declarations.py) and listed by name here, because the engine must not import apps above it.
 WORKER_BACKGROUND_JOBS = [
     "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",
@@ -269,6 +269,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.exports.export_jobs.write_queued_export",
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",
+    "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
     "apps.accounts.idempotent_requests.sweep_answers",
 ]
 
@@ -292,7 +293,7 @@ LOGGING = {
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.channels.server": {"level": "WARNING"},
-        # It logs a line for every model call.
+        # This logger writes a line for every model call.
         "httpx2": {"level": "WARNING"},
     },
 }

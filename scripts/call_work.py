@@ -16,7 +16,7 @@ from apps.gym.redaction.redactor import Redactor
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.wires.chat_stream import join_chat_stream
 from apps.rollouts.engine.trace_redaction import clean_batch
-from scripts.reference_work import mock_model
+from scripts.model_process import mock_model
 
 CHUNKS = 200_000
 CALLS = 5_000

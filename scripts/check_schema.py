@@ -1,7 +1,5 @@
 """Fail if docs/openapi.yaml differs from the schema of the code; --write updates it."""
 
-import argparse
-import difflib
 import os
 import sys
 from pathlib import Path
@@ -9,7 +7,9 @@ from pathlib import Path
 import django
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA_PATH = ROOT / "docs" / "openapi.yaml"
+sys.path.insert(0, str(ROOT))
+
+from scripts.generated_files import keep_current  # noqa: E402 - found by the line above
 
 
 def generate_schema() -> str:
@@ -29,24 +29,9 @@ def generate_schema() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write docs/openapi.yaml instead of comparing with it")
-    arguments = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
     django.setup()
-
-    schema = generate_schema()
-    if arguments.write:
-        SCHEMA_PATH.write_text(schema)
-        print(f"wrote {SCHEMA_PATH.relative_to(ROOT)}")
-        return
-    written = SCHEMA_PATH.read_text() if SCHEMA_PATH.exists() else ""
-    if schema == written:
-        return
-    difference = difflib.unified_diff(written.splitlines(), schema.splitlines(), "docs/openapi.yaml", "the code", n=2)
-    print("\n".join(list(difference)[:60]))
-    sys.exit("docs/openapi.yaml is not what the code has. If the change is meant, run: make schema")
+    keep_current(ROOT / "docs" / "openapi.yaml", generate_schema, about=__doc__, remedy="make schema")
 
 
 if __name__ == "__main__":

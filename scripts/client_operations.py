@@ -3,7 +3,6 @@
 The file has only data: each operation that a command sends, with its fields, from which the client makes options.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -12,6 +11,10 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "clients" / "python")]
+
+from scripts.generated_files import keep_current  # noqa: E402 - found by the line above
+
 SCHEMA_PATH = ROOT / "docs" / "openapi.yaml"
 OPERATIONS_PATH = ROOT / "clients" / "python" / "gymweb_client" / "cli" / "operations.json"
 PREFIX = "/api/v1/"
@@ -100,21 +103,13 @@ def render(operations: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the file instead of comparing with it")
-    arguments = parser.parse_args()
-    sys.path.insert(0, str(OPERATIONS_PATH.parents[2]))
+def generate() -> str:
+    """Return the file of the operations that the commands use."""
     from gymweb_client.cli.declarations import operations_used
 
     schema = yaml.load(SCHEMA_PATH.read_bytes(), Loader=yaml.CSafeLoader)
-    wanted = render(read_operations(schema, operations_used()))
-    if arguments.write:
-        OPERATIONS_PATH.write_text(wanted)
-        print(f"wrote {OPERATIONS_PATH.relative_to(ROOT)}")
-    elif not OPERATIONS_PATH.exists() or OPERATIONS_PATH.read_text() != wanted:
-        sys.exit(f"{OPERATIONS_PATH.relative_to(ROOT)} differs from docs/openapi.yaml. Run: make schema")
+    return render(read_operations(schema, operations_used()))
 
 
 if __name__ == "__main__":
-    main()
+    keep_current(OPERATIONS_PATH, generate, about=__doc__, remedy="make schema")

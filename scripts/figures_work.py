@@ -18,6 +18,8 @@ from scripts.measuring import is_busy, machine_load
 from scripts.process_figures import cpu_seconds, run_milliseconds
 
 BUDGET_SECONDS = 5.0
+BUDGETS = {"measure": 0.3}
+"""Other budgets: the figures of the whole collection come from counted blocks."""
 
 
 def measure_figures(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
@@ -45,7 +47,8 @@ def measure_figures(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
         "cpu_s": cpu,
         "judged_by": judged_by,
         "budget_s": BUDGET_SECONDS,
-        "within": max(judging.values()) < BUDGET_SECONDS,
+        "budgets_s": BUDGETS,
+        "within": all(took < BUDGETS.get(name, BUDGET_SECONDS) for name, took in judging.items()),
         "load": machine_load(),
     }
 

@@ -20,7 +20,8 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.metrics.figure_blocks import count_marked_blocks
+from apps.rollouts.models import Collection, FigureMark, Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
@@ -49,7 +50,7 @@ def fill_rollouts(*, rollouts: int, traced: float) -> Filled:
     `traced` is the share of rollouts with traces.
     """
     began = time.perf_counter()
-    user, models, agents = _people()
+    user, models, agents = make_people()
     large = _dataset("arithmetic", tasks=max(TEMPLATES, rollouts // REPEATS))
     small = [_dataset(name, tasks=max(8, rollouts // 400)) for name in ("search-qa", "code-repair")]
     templates = _attempt(large, models[0], agents[0], user)
@@ -81,6 +82,7 @@ def fill_rollouts(*, rollouts: int, traced: float) -> Filled:
         cursor.execute("DELETE FROM rollouts_unindexedrollout")
         cursor.execute("SET session_replication_role = DEFAULT")
         cursor.execute("VACUUM ANALYZE")
+    _count_blocks(pks)
 
     return Filled(Rollout.objects.count(), pks, pks[0], pks[1], round(time.perf_counter() - began, 1))
 
@@ -106,7 +108,15 @@ def _prepare(templates: Any) -> list[str]:
     return [statement for _, statement in found]
 
 
-def _people() -> tuple[Any, Sequence[Any], Sequence[Any]]:
+def _count_blocks(pks: Sequence[int]) -> None:
+    """Count the blocks of the collections, as a worker does after changes."""
+    long_ago = timezone.now() - timedelta(hours=1)
+    FigureMark.objects.bulk_create(FigureMark(collection_id=pk, span=0, marked_at=long_ago) for pk in pks)
+    while count_marked_blocks():
+        pass
+
+
+def make_people() -> tuple[Any, Sequence[Any], Sequence[Any]]:
     user = User.objects.create_user(username="filler", role=Role.ADMIN)
     models = [
         PolicyModel.objects.create(slug=f"policy-{size}", name=f"Policy {size}", provider=Provider.SCRIPTED)
@@ -149,7 +159,7 @@ def _task(task: Any) -> Any:
     return task
 
 
-def _with_defaults(statement: str, model: Any, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def with_defaults(statement: str, model: Any, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the INSERT with the columns that it does not name and their defaults: the tables have no defaults."""
     named = set(re.findall(r"\w+", statement.partition("INSERT INTO")[2].partition("SELECT")[0]))
     rest = [field for field in model._meta.concrete_fields if not field.null and field.column not in {*named, "id"}]
@@ -214,7 +224,7 @@ class _Filler:
             "share": self._share,
         }
         with connection.cursor() as cursor:
-            cursor.execute(*_with_defaults(ROLLOUTS, Rollout, given))
+            cursor.execute(*with_defaults(ROLLOUTS, Rollout, given))
             for statement in (COUNTERS, WORDS, *([TRACES] if self._share else [])):
                 cursor.execute(statement, given)
         return collection.pk

@@ -9,8 +9,9 @@ from django.db import connection
 
 from apps.rollouts.models import Rollout, RolloutWords, UnindexedRollout
 from apps.rollouts.search.word_index import index_all, mark_unindexed
+from scripts.model_process import mock_model
 from scripts.process_figures import cpu_seconds
-from scripts.reference_work import EXPRESSION, SEATS, ReferenceWork, mock_model
+from scripts.reference_work import EXPRESSION, SEATS, ReferenceWork
 
 
 def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ import uvloop
 from channels.layers import get_channel_layer
 from django.db import connection, transaction
 
+from scripts.model_process import mock_model
 from scripts.process_figures import cpu_seconds
-from scripts.reference_work import EXPRESSION, SEATS, mock_model
+from scripts.reference_work import EXPRESSION, SEATS
 
 CLAIM = 64
 FLUSH_SECONDS = 0.05

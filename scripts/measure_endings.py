@@ -8,13 +8,10 @@ status is 1 if memory grew by 150 MB or more, if no progress was visible, or if 
 
 import sys
 import time
-from typing import Any
 
 from scripts.measured_server import Api, Memory
-from scripts.measuring import ALLOWED_GROWTH_MB, Filled, Ground, filled_ground, parse_sizes, say
+from scripts.measuring import ALLOWED_GROWTH_MB, Filled, Ground, filled_ground, parse_ground, say
 from tests.gymweb.serving import Served, serving
-
-LOOK_SECONDS = 0.5
 
 
 def measure_endings(ground: Ground) -> bool:
@@ -36,7 +33,7 @@ def _export(api: Api, served: Served, filled: Filled) -> bool:
     with Memory(served) as memory:
         status, export = api.call("POST", "exports/", asked)
         assert status in {201, 202}, export
-        states = _wait(api, f"exports/{export['id']}/", {"queued", "writing"})
+        states = api.wait(f"exports/{export['id']}/", {"queued", "writing"})
     last = states[-1]
     considered = Export.objects.get(pk=export["id"]).manifest["counts"]["considered"]
     seen = len({state["rows"] for state in states})
@@ -59,7 +56,7 @@ def _delete(api: Api, served: Served, filled: Filled) -> bool:
     with Memory(served) as memory:
         status, deletion = api.call("DELETE", f"collections/{filled.large}/")
         assert status == 202, deletion
-        states = _wait(api, f"collection-deletions/{deletion['id']}/", {"queued", "deleting"})
+        states = api.wait(f"collection-deletions/{deletion['id']}/", {"queued", "deleting"})
     last = states[-1]
     left = Rollout.objects.filter(collection=filled.large).count() + Collection.objects.filter(pk=filled.large).count()
     seen = len({state["deleted"] for state in states})
@@ -72,20 +69,8 @@ def _delete(api: Api, served: Served, filled: Filled) -> bool:
     return within
 
 
-def _wait(api: Api, address: str, going: set[str]) -> list[dict[str, Any]]:
-    """Return all progress responses until the work was finished."""
-    states: list[dict[str, Any]] = []
-    while not states or states[-1]["state"] in going:
-        states.append(api.call("GET", address)[1])
-        time.sleep(LOOK_SECONDS)
-    return states
-
-
 def main() -> None:
-    parser = parse_sizes(__doc__, rollouts=1_000_000)
-    parser.add_argument("--traced", type=float, default=0.2, help="the share of rollouts with traces")
-    parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
-    with filled_ground(**vars(parser.parse_args())) as ground:
+    with filled_ground(**vars(parse_ground(__doc__, traced=0.2).parse_args())) as ground:
         within = measure_endings(ground)
     say("endings", within=within)
     sys.exit(not within)

@@ -21,7 +21,7 @@ from scripts.measuring import (
     in_own_process,
     is_busy,
     machine_load,
-    parse_sizes,
+    parse_ground,
     say,
 )
 from scripts.process_figures import cpu_seconds
@@ -88,9 +88,7 @@ def measure_exports(ground: Ground, exports: list[str]) -> bool:
 
 
 def main() -> None:
-    parser = parse_sizes(__doc__, rollouts=1_000_000)
-    parser.add_argument("--traced", type=float, default=1.0, help="the share of rollouts with traces")
-    parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
+    parser = parse_ground(__doc__, traced=1.0)
     parser.add_argument("--exports", nargs="+", default=EXPORTS, metavar="FORMAT:ENCODING")
     options = vars(parser.parse_args())
     exports = options.pop("exports")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scripts.list_addresses import Address, find_addresses, read_rows
-from scripts.measuring import Ground, filled_ground, is_busy, machine_load, parse_sizes, say
+from scripts.measuring import Ground, filled_ground, is_busy, machine_load, parse_ground, say
 from scripts.process_figures import cpu_seconds, processes, run_milliseconds
 from scripts.servers import redis
 from tests.gymweb.serving import serving
@@ -158,12 +158,12 @@ def measure_lists(ground: Ground, *, cache: str, requests: int, only: str, serve
 
 
 def main() -> None:
-    parser = parse_sizes(__doc__, rollouts=1_000_000, requests=40)
+    parser = parse_ground(__doc__, traced=0.1, requests=40)
     parser.add_argument("--only", default="", help="lists whose name has this")
-    parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
     parser.add_argument("--servers", type=int, nargs="*", default=[], help="pids of its server, whose CPU counts")
     options = parser.parse_args()
-    with redis() as cache, filled_ground(rollouts=options.rollouts, traced=0.1, database=options.database) as ground:
+    given = {name: getattr(options, name) for name in ("rollouts", "traced", "database")}
+    with redis() as cache, filled_ground(**given) as ground:
         within = measure_lists(
             ground,
             cache=cache.url,

@@ -8,9 +8,9 @@ took too long, or if counts and built pairs differ.
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+from scripts.measured_server import Memory
 from scripts.measuring import filled_ground, in_own_process, is_busy, machine_load, parse_sizes, say
 
 BUDGET_MB = 100
@@ -34,27 +34,22 @@ def measure(work: str, rule_name: str, collection_id: int) -> dict[str, Any]:
 
     collection = Collection.objects.get(pk=collection_id)
     rule = read_rule(RULES[rule_name])
-    before, began, cpu = _peak_mb(), time.perf_counter(), time.process_time()
-    if work == "make":
-        made = build_pairs(PairOrder(collection=collection, rule=rule))
-        found = {"pairs": made.pair_count, "considered": made.considered, "whole": made.state == "ready"}
-    else:
-        counts = count_pairs([collection], rule, seconds=LIVE_SECONDS if work == "live" else None).counts
-        found = {"pairs": counts.pairs, "considered": counts.considered, "whole": counts.whole}
+    cpu = time.process_time()
+    with Memory() as memory:
+        if work == "make":
+            made = build_pairs(PairOrder(collection=collection, rule=rule))
+            found = {"pairs": made.pair_count, "considered": made.considered, "whole": made.state == "ready"}
+        else:
+            counts = count_pairs([collection], rule, seconds=LIVE_SECONDS if work == "live" else None).counts
+            found = {"pairs": counts.pairs, "considered": counts.considered, "whole": counts.whole}
     return {
         "work": work,
         "rule": rule_name,
         **found,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(memory.seconds, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
-        "grew_mb": round(_peak_mb() - before, 1),
+        "grew_mb": memory.growth_mb,
     }
-
-
-def _peak_mb() -> float:
-    """Return the peak memory of this program. `getrusage` would include the program that started it."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def _say_the_same_prompt() -> None:

@@ -6,8 +6,9 @@ simulated: it sleeps, stores one event and ends. Ten collections share four mode
 more than all seats. The seats are divided among the workers, so the ideal rate is the same for every number of workers.
 
 One JSON object per number of workers: rollouts per second and their share of the ideal rate, claims per second, their
-mean time and the share of it spent waiting for the lock of claims, CPU of PostgreSQL and of the workers per rollout,
-and the most rollouts of one model that ran at once beside its limit. The exit status is 1 if a limit was exceeded.
+mean time and the share of it spent waiting for locks of PostgreSQL (sampled), CPU of PostgreSQL and of the workers per
+rollout, and the most rollouts of one model that ran at once beside its limit. The exit status is 1 if a limit was
+exceeded.
 The workers share two processes, so on a small machine their own CPU bounds the rate.
 """
 
@@ -15,15 +16,17 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from django.db import connection
 
 from scripts.measuring import end_servers_when_stopped, say, use_database
 from scripts.process_figures import cpu_seconds
@@ -34,6 +37,7 @@ WARM_UP = 5.0
 FIRST_ENDS_SECONDS = 60.0
 """Maximum seconds until the first rollouts have ended."""
 LOOK_SECONDS = 0.1
+SAMPLE_SECONDS = 0.02
 
 
 def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: dict[str, str], server: int) -> bool:
@@ -56,7 +60,7 @@ def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: d
         time.sleep(WARM_UP)
         ended, began = _ended(), time.monotonic()
         database, python = cpu_seconds(server), cpu_seconds(*pids)
-        time.sleep(options.seconds)
+        waiting = _watch_locks(options.seconds)
         ended, wall = _ended() - ended, time.monotonic() - began
         database, python = cpu_seconds(server) - database, cpu_seconds(*pids) - python
         for one in simulators:
@@ -66,7 +70,7 @@ def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: d
         for one in simulators:
             one.kill()
     most = _most_at_once([step for one in seen for step in one["steps"]])
-    claims, claiming, waiting = (sum(one[name] for one in seen) for name in ("claims", "claiming", "waiting"))
+    claims, claiming = (sum(one[name] for one in seen) for name in ("claims", "claiming"))
     say(
         "scaling",
         workers=workers,
@@ -75,7 +79,7 @@ def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: d
         share=round(ended / wall / options.rate, 3),
         claims_per_s=round(claims / seen[0]["seconds"], 1),
         claim_ms=round(claiming / claims * 1000, 2),
-        lock_share=round(waiting / claiming, 3),
+        lock_share=round(waiting * seen[0]["seconds"] / claiming, 3),
         database_ms_per_rollout=round(database / ended * 1000, 2),
         workers_ms_per_rollout=round(python / ended * 1000, 2),
         limit=limit,
@@ -115,6 +119,19 @@ def _plan(*, rollouts: int, limit: int) -> None:
         plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=max(1, repeats)))
 
 
+def _watch_locks(seconds: float) -> float:
+    """Return how many claims waited for a lock, on average over this time."""
+    waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+    samples: list[int] = []
+    until = time.monotonic() + seconds
+    with connection.cursor() as cursor:
+        while time.monotonic() < until:
+            time.sleep(SAMPLE_SECONDS)
+            cursor.execute(waiting, ["SELECT%rollouts_reserve%"])
+            samples += cursor.fetchone()
+    return statistics.mean(samples)
+
+
 def _ended() -> int:
     from apps.rollouts.models import Rollout
 
@@ -140,12 +157,12 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
     from channels.layers import get_channel_layer
 
     from apps.gym.traces.events import Verification
-    from apps.rollouts.engine import claimed_work, claiming, worker
+    from apps.rollouts.engine import claimed_work, worker
     from apps.rollouts.engine.recording import End
     from apps.rollouts.notifications import WORKER_CHANNEL
     from scripts.queue_work import completed_end
 
-    seen = {"claims": 0, "claiming": 0.0, "waiting": 0.0, "seconds": seconds}
+    seen = {"claims": 0, "claiming": 0.0, "seconds": seconds}
     steps: list[tuple[float, int, int]] = []
 
     async def run_rollout(*, claim: Any, setting: Any, listener: Any, **rest: Any) -> End:
@@ -157,15 +174,12 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
         listener.keep(claim, Verification(reward=1.0))
         return completed_end(claim)
 
-    def timed(work: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
-            result = work(*args, **kwargs)
-            seen[name] += time.perf_counter() - began
-            seen["claims"] += name == "claiming" and bool(result)
-            return result
-
-        return run
+    def fetch_work(**given: Any) -> Any:
+        began = time.perf_counter()
+        work = claimed_work.fetch_work(**given)
+        seen["claiming"] += time.perf_counter() - began
+        seen["claims"] += bool(work)
+        return work
 
     async def run() -> None:
         simulated = [
@@ -178,12 +192,7 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
             one.stop()
         await asyncio.gather(*working)
 
-    patches = [
-        mock.patch.object(worker, "run_rollout", run_rollout),
-        mock.patch.object(worker, "fetch_work", timed(claimed_work.fetch_work, "claiming")),
-        mock.patch.object(claimed_work, "queue_up", timed(claiming.queue_up, "waiting")),
-    ]
-    with patches[0], patches[1], patches[2]:
+    with mock.patch.multiple(worker, run_rollout=run_rollout, fetch_work=fetch_work):
         uvloop.run(run())
     file.write_text(json.dumps({**seen, "steps": steps}))
 

@@ -107,7 +107,7 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
             _await(lambda: _completed(api)["completed"], "no rollout was completed")
             with Memory(served) as memory:
                 upload, sent = _send(api, rows)
-                state = _wait(api, upload)
+                state = api.wait(upload, {"queued", "loading"})[-1]
             finished, kept = _completed(api), _live_worker(api) == worker
             within = (
                 memory.growth_mb < ALLOWED_GROWTH_MB
@@ -152,11 +152,7 @@ def _collect(api: Api, rows: int) -> None:
 def _completed(api: Api) -> dict[str, int]:
     _, found = api.call("GET", "collections/")
     names = ("completed", "failed")
-    return {name: sum(_count(one, name) for one in found["results"]) for name in names}
-
-
-def _count(collection: dict[str, Any], name: str) -> int:
-    return int(collection.get(name) or collection.get("counts", {}).get(name) or 0)
+    return {name: sum(one[name] for one in found["results"]) for name in names}
 
 
 def _send(api: Api, rows: int) -> tuple[str, float]:
@@ -171,14 +167,6 @@ def _send(api: Api, rows: int) -> tuple[str, float]:
     status, told = api.call("POST", f"{address}finish/")
     assert status == 202, told
     return address, time.monotonic() - began
-
-
-def _wait(api: Api, address: str) -> dict[str, Any]:
-    while True:
-        _, state = api.call("GET", address)
-        if state["state"] not in {"queued", "loading"}:
-            return dict(state)
-        time.sleep(0.5)
 
 
 # -- files made to hurt ----------------------------------------------------------------------------------------------

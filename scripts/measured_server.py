@@ -14,6 +14,7 @@ from scripts.measuring import MB, in_own_process, use_database
 from tests.gymweb.serving import Served
 
 PAGE = os.sysconf("SC_PAGESIZE")
+LOOK_SECONDS = 0.5
 
 
 def row(number: int) -> bytes:
@@ -121,3 +122,11 @@ class Api:
             return reply.status, json.loads(reply.read() or b"{}")
         finally:
             connection.close()
+
+    def wait(self, path: str, going: set[str]) -> list[dict[str, Any]]:
+        """Return all progress responses until the work was finished."""
+        states: list[dict[str, Any]] = [self.call("GET", path)[1]]
+        while states[-1]["state"] in going:
+            time.sleep(LOOK_SECONDS)
+            states.append(self.call("GET", path)[1])
+        return states

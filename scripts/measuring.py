@@ -82,6 +82,14 @@ def parse_sizes(description: str | None, **sizes: int) -> argparse.ArgumentParse
     return parser
 
 
+def parse_ground(description: str | None, *, traced: float, **sizes: int) -> argparse.ArgumentParser:
+    """Return a parser of the arguments of `filled_ground`, and of further sizes."""
+    parser = parse_sizes(description, rollouts=1_000_000, **sizes)
+    parser.add_argument("--traced", type=float, default=traced, help="the share of rollouts with traces")
+    parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
+    return parser
+
+
 @contextlib.contextmanager
 def filled_ground(*, rollouts: int, traced: float, database: str = "") -> Iterator[Ground]:
     """Yield a filled PostgreSQL of its own, or the named database, which is filled if it is empty."""

@@ -17,6 +17,7 @@ from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.recording import End, record_batch
+from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_leases import Vitals, renew_lease, take_lease
@@ -38,6 +39,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
     """Plan `queued` rollouts in several collections, then claim 64 at a time and end them."""
     planned = _plan(queued)
     worker = take_lease(seats=SEATS)
+    reservations = Reservations()
     settings_in_use = Settings(open_outbound(), _watch, JudgeSeats(), Throttles())
     started: set[int] = set()
     seconds: list[float] = []
@@ -52,6 +54,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
             turns={},
             started=started,
             settings_in_use=settings_in_use,
+            reservations=reservations,
         )
         seconds.append(time.perf_counter() - began)
         if len(fetched) != SEATS:

@@ -3,8 +3,6 @@
 import contextlib
 import cProfile
 import resource
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -25,8 +23,8 @@ from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Dataset, DatasetVersion, Task
+from scripts.model_process import mock_model
 from scripts.process_figures import cpu_seconds
-from scripts.servers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = 128
@@ -49,7 +47,7 @@ def measure_cpu(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[st
         used, wall = work.run(rollouts, seats=SEATS)
         loop = time.thread_time() - loop
         beside = cpu_seconds(*servers) - before
-        events = TraceEvent.objects.exclude(payload="")
+        events = TraceEvent.objects.all()
         return {
             "cpu_ms_per_rollout": round((used + beside) / rollouts * 1000, 3),
             "worker_ms": round(used / rollouts * 1000, 3),
@@ -174,28 +172,6 @@ def make_dataset(environment: Environment, *, tasks: int) -> Dataset:
         (Task(dataset=dataset, version=version, index=index, row_json=row) for index in range(tasks)), batch_size=2_000
     )
     return dataset
-
-
-@contextlib.contextmanager
-def mock_model(*arguments: object) -> Iterator[int]:
-    """Yield the port of a mock model process, which ends with the block."""
-    port = free_port()
-    command = [sys.executable, str(ROOT / "scripts" / "mock_model.py"), "--port", str(port), *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        _await(port)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-
-
-def _await(port: int) -> None:
-    for _ in range(200):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
-            return
-        time.sleep(0.05)
-    raise SystemExit(f"the mock model does not answer on port {port}")
 
 
 def rss_mb() -> int:

@@ -93,7 +93,7 @@ def fill() -> tuple[str, dict[str, Any]]:
     from apps.reviews.models import Queue, Review
     from apps.reviews.queues.item_leases import claim_item
     from apps.reviews.queues.queue_changes import create_queue
-    from apps.reviews.queues.queue_items import fill_from_collection
+    from apps.reviews.queues.queue_items import ItemSource, fill_queue
     from apps.reviews.reviews.review_answers import Answer
     from apps.reviews.reviews.submission import submit_review
     from apps.rollouts.models import Collection, Rollout
@@ -122,7 +122,7 @@ def fill() -> tuple[str, dict[str, Any]]:
     async_to_sync(finish_collection)(two, progress=lambda _: None)
     asked = Queue(name="Which answer is better?", kind=Queue.Kind.PAIRWISE, overlap=1, seed=7, repeat_share=0.1)
     asked.instructions = "Judge the attempt, not its length: is it right, and did it call only what it needed?"
-    queue = create_queue(queue=asked, items=fill_from_collection(two.pk, kind=asked.kind)[:20], user=person)
+    queue = create_queue(queue=asked, items=fill_queue(asked, ItemSource(collection=two))[:20], user=person)
     for number, choice in enumerate(["a", "b_much", "equal", "a_much", "b", "both_bad"]):
         review = claim_item(queue=queue, user=person)
         assert review is not None

@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from apps.gym.verifiers.parameters_reader import parameters_schema  # noqa: E402
 from apps.gym.verifiers.registry import VERIFIERS  # noqa: E402
+from scripts.generated_files import keep_current  # noqa: E402
 
 PAGE = ROOT / "docs" / "use" / "verifier_reference.md"
 INTRODUCTION = """\
@@ -74,13 +75,5 @@ def _meaning(schema: dict[str, Any]) -> str:
     return ". ".join(part.rstrip(".") for part in parts if part).replace("|", "\\|")
 
 
-def main() -> None:
-    page = render()
-    if "--write" in sys.argv:
-        PAGE.write_text(page)
-    elif PAGE.read_text() != page:
-        sys.exit(f"{PAGE.relative_to(ROOT)} differs from the code. Run: {Path(sys.argv[0])} --write")
-
-
 if __name__ == "__main__":
-    main()
+    keep_current(PAGE, render, about=__doc__, remedy=f"{Path(__file__).name} --write")

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
+from apps.accounts.audit_log import record, update_row
 from apps.accounts.disk_space import skip_when_full
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, caller_may, user_may
@@ -77,14 +77,19 @@ def _touch(api_key: ApiKey, address: str) -> None:
         api_key.last_used_at, api_key.last_used_address = now, address
 
 
-@transaction.atomic
 def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
     """Revoke a key. Raise NotYourKey. Idempotent. Without a user, the operator revokes."""
     if user is not None and api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
         raise NotYourKey("Only its owner or an admin can revoke this key.")
-    if ApiKey.objects.filter(pk=api_key.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
-        record(user=user, action="api_key.revoke", target=api_key, owner=api_key.user.username)
-    api_key.refresh_from_db()
+    update_row(
+        api_key,
+        {"revoked_at": timezone.now()},
+        only={"revoked_at": None},
+        user=user,
+        action="api_key.revoke",
+        target=api_key,
+        owner=api_key.user.username,
+    )
     return api_key
 
 

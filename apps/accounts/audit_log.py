@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest
 
@@ -63,6 +64,22 @@ def record(
     if request is not None:
         request.audited = True  # type: ignore[attr-defined]
     return entry
+
+
+def update_row(
+    row: Model, changes: Mapping[str, Any], *, only: Mapping[str, Any], user: object, action: str, **entry: Any
+) -> bool:
+    """Update and re-read a row if it matches the lookups `only`. Return True, and write an audit entry, if it did.
+
+    `entry` has further arguments of `record`; the default target is the kind of the row with its id.
+    """
+    entry = {"target": f"{row._meta.verbose_name} {row.pk}", **entry}
+    with transaction.atomic():
+        changed = type(row)._default_manager.filter(pk=row.pk, **only).update(**changes)
+        if changed:
+            record(user=user, action=action, **entry)
+    row.refresh_from_db()
+    return bool(changed)
 
 
 def describe(row: Model | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from enum import Enum
 from typing import Any
 
 from django.conf import settings
@@ -47,20 +46,15 @@ class StillUnderWay(Refusal, status=409, code="idempotency-under-way"):
         super().__init__("The first request with this Idempotency-Key is still in progress.")
 
 
-class Turn(Enum):
-    FIRST = "first"
-    REPEATED = "repeated"
-
-
-def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnswer]:
-    """Return whether this request is the first with its key, and otherwise the stored response.
+def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
+    """Return the stored response to the first request with this key; without a status, this request is the first.
 
     Raise KeyReused and StillUnderWay.
     """
     forget_old(user=user, key=key)
     try:
         with transaction.atomic():
-            return Turn.FIRST, KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint)
+            return KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint)
     except IntegrityError:
         earlier = KeptAnswer.objects.filter(user=user, key=key).first()
     if earlier is None:
@@ -70,7 +64,7 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnsw
         raise KeyReused
     if earlier.status is None:
         raise StillUnderWay
-    return Turn.REPEATED, earlier
+    return earlier
 
 
 def keep_answer(*, claim: KeptAnswer, status: int, body: str, location: str) -> None:

@@ -10,8 +10,8 @@ from apps.accounts.stored_json import StoredJSONField
 class Role(models.TextChoices):
     """Roles; apps/accounts/permissions.py has their permissions.
 
-    A viewer reads everything and reviews nothing, an annotator reviews and reads only their own work; an engineer does
-    both, and more.
+    A viewer reads everything and cannot review. An annotator reviews and reads only their own work. An engineer reads
+    everything, reviews, and changes most objects.
     """
 
     VIEWER = "viewer", "Viewer"
@@ -102,7 +102,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class SavedView(Dated):
-    """A filter, an order and columns of a table under a name. The app of the table defines their meaning."""
+    """A named filter, order and columns of a table. The app that owns the table defines their meaning."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
     table = models.CharField(max_length=32, default="rollouts")

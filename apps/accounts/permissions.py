@@ -38,7 +38,7 @@ class Permission(StrEnum):
 _MEMBER = frozenset({Permission.PUBLIC, Permission.MEMBER})
 _READER = _MEMBER | {Permission.READ_TASKS, Permission.READ_QUEUES, Permission.READ}
 _VIEWER = _READER | {Permission.OWN_ACCOUNT, Permission.VIEWS}
-# Without READ: data that a blind queue hides must not be visible elsewhere.
+# Annotators lack READ: data that a blind queue hides must not be visible on other pages.
 _ANNOTATOR = _MEMBER | {Permission.OWN_ACCOUNT, Permission.READ_QUEUES, Permission.REVIEW}
 _ENGINEER = _VIEWER | {
     Permission.COMMENT,
@@ -62,8 +62,8 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.ADMIN: _ADMIN,
 }
 
-# A key can do what both one of its scopes and the role of its owner allow. Operations without a scope need a sign-in:
-# otherwise a stolen key could create keys that outlive it.
+# A key can do only what its owner's role and at least one of its scopes allow. Permissions without a scope need a
+# sign-in: otherwise a stolen key could create keys that outlive it.
 SESSION_ONLY = frozenset({Permission.OWN_ACCOUNT, Permission.ACCOUNTS})
 SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
@@ -106,11 +106,11 @@ def scopes_with(permission: Permission) -> list[str]:
 
 
 def scopes_worth_having(role: str) -> list[Scope]:
-    """Return scopes that allow a key of this role more than smaller scopes do."""
+    """Return the scopes that give a key of this role a permission that no smaller scope gives."""
     found = []
     for scope, permissions in SCOPE_PERMISSIONS.items():
         smaller = [one for one in SCOPE_PERMISSIONS.values() if one < permissions]
-        # Reading first: scopes that also read are chosen for their other permissions.
+        # Not counted: scopes that also read are chosen for their other permissions.
         reading = SCOPE_PERMISSIONS[Scope.ROLLOUTS_READ] if scope != Scope.ROLLOUTS_READ else frozenset()
         if permissions.difference(reading, *smaller) & ROLE_PERMISSIONS[role]:
             found.append(Scope(scope))

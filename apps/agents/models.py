@@ -18,17 +18,17 @@ class Agent(Named):
     max_steps = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text="Maximum model turns. The attempt then ends with max_steps.",
+        help_text="Maximum turns, each one reply of the model. The rollout then ends with max_steps.",
     )
     time_limit = models.FloatField(
         default=600.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
-        help_text="Seconds, checked after each step. The attempt is then verified.",
+        help_text="Seconds, checked after each turn. The rollout is then verified.",
     )
     token_limit = models.PositiveIntegerField(
         default=1_000_000,
         validators=[MinValueValidator(1)],
-        help_text="Input and output tokens of all calls, checked between steps; the attempt is then verified",
+        help_text="Input and output tokens of all calls, checked after each turn. The rollout is then verified.",
     )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")

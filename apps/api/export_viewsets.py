@@ -10,6 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +19,7 @@ from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import IdFilter
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_filters import filters_of
@@ -94,7 +95,8 @@ class ExportPreviewOrderSerializer(OrderSerializer):
     limit = serializers.IntegerField(required=False, min_value=1, max_value=50)
 
 
-@record_serializer(
+ExportPreviewSerializer = make_serializer(
+    "ExportPreview",
     Preview,
     bytes="Size of each row as JSON, in bytes.",
     tokens="Tokens of each row.",
@@ -105,8 +107,6 @@ class ExportPreviewOrderSerializer(OrderSerializer):
     written="Rows of the full export.",
     stopped_after="Seconds after which the preview stopped; null if the counts are complete.",
 )
-class ExportPreviewSerializer(serializers.Serializer[Any]):
-    pass
 
 
 class FormatSerializer(serializers.Serializer[Any]):
@@ -133,7 +133,7 @@ class ExportFilter(django_filters.FilterSet):
     collection = IdFilter("collection")
 
 
-class ExportViewSet(RowViewSet):
+class ExportViewSet(DestroyModelMixin, RowViewSet):
     queryset = Export.objects.all()
     serializer_class = ExportSerializer
     filterset_class = ExportFilter
@@ -150,7 +150,7 @@ class ExportViewSet(RowViewSet):
         "destroy": Permission.EXPORT,
     }
 
-    problems = {"download": {409, 410, 416}, "file": {409, 410, 416}, "cancel": {409}, "destroy": {409}}
+    problems = {"download": {409, 410, 416}, "file": {409, 410, 416}}
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
@@ -163,11 +163,9 @@ class ExportViewSet(RowViewSet):
         """Cancel the export and discard its files."""
         return Response(ExportSerializer(cancel_export(export=self.get_object(), user=self.person)).data)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: Export) -> None:
         """Delete the export and its files."""
-        delete_export(export=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_export(export=instance, user=self.person)
 
     @operation("get", detail=False, pagination_class=None, responses=FormatSerializer(many=True), filters=False)
     def formats(self, request: Request) -> Response:

@@ -1,5 +1,6 @@
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.routers import SimpleRouter
+from rest_framework.viewsets import ViewSetMixin
 
 from apps.api.accounts.audit_viewsets import AuditEntryViewSet
 from apps.api.accounts.own_account import ApiKeyViewSet, MeViewSet
@@ -8,13 +9,12 @@ from apps.api.accounts.redaction_viewsets import RedactionPatternViewSet
 from apps.api.accounts.saved_view_viewsets import SavedViewViewSet
 from apps.api.agent_viewsets import AgentViewSet
 from apps.api.collections.collection_viewsets import CollectionViewSet
-from apps.api.collections.deletion_viewsets import CollectionDeletionViewSet
 from apps.api.collections.stream_viewsets import StreamViewSet
 from apps.api.datasets.column_mapping_viewsets import ColumnMappingViewSet
-from apps.api.datasets.dataset_deletion_viewsets import DeletionViewSet
 from apps.api.datasets.dataset_viewsets import DatasetViewSet
 from apps.api.datasets.task_viewsets import TaskViewSet
 from apps.api.datasets.upload_viewsets import UploadViewSet
+from apps.api.deletion_viewsets import CollectionDeletionViewSet, DeletionViewSet
 from apps.api.environments.environment_viewsets import EnvironmentViewSet
 from apps.api.environments.gym_config_viewsets import GymConfigViewSet
 from apps.api.environments.verifier_viewsets import VerifierViewSet
@@ -32,35 +32,39 @@ from apps.api.reviews.rubric_viewsets import RubricViewSet
 from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 
+VIEWSETS: dict[str, type[ViewSetMixin]] = {
+    "datasets": DatasetViewSet,
+    "uploads": UploadViewSet,
+    "tasks": TaskViewSet,
+    "column-mappings": ColumnMappingViewSet,
+    "deletions": DeletionViewSet,
+    "environments": EnvironmentViewSet,
+    "policy-models": PolicyModelViewSet,
+    "agents": AgentViewSet,
+    "collections": CollectionViewSet,
+    "collection-deletions": CollectionDeletionViewSet,
+    "rollouts": RolloutViewSet,
+    "saved-views": SavedViewViewSet,
+    "reverifications": ReverificationViewSet,
+    "pair-sets": PairSetViewSet,
+    "pairs": PairViewSet,
+    "exports": ExportViewSet,
+    "redaction-patterns": RedactionPatternViewSet,
+    "comments": CommentViewSet,
+    "rubrics": RubricViewSet,
+    "queues": QueueViewSet,
+    "queue-items": QueueItemViewSet,
+    "reviews": ReviewViewSet,
+    "flags": FlagViewSet,
+    "reward-overrides": RewardOverrideViewSet,
+    "workers": WorkerViewSet,
+    "audit-entries": AuditEntryViewSet,
+    "people": PersonViewSet,
+}
 router = SimpleRouter()
 router.register("me/keys", ApiKeyViewSet, basename="key")
-router.register("datasets", DatasetViewSet)
-router.register("uploads", UploadViewSet)
-router.register("tasks", TaskViewSet)
-router.register("column-mappings", ColumnMappingViewSet)
-router.register("deletions", DeletionViewSet)
-router.register("environments", EnvironmentViewSet)
-router.register("policy-models", PolicyModelViewSet)
-router.register("agents", AgentViewSet)
-router.register("collections", CollectionViewSet)
-router.register("collection-deletions", CollectionDeletionViewSet)
-router.register("rollouts", RolloutViewSet)
-router.register("saved-views", SavedViewViewSet)
-router.register("reverifications", ReverificationViewSet)
-router.register("pair-sets", PairSetViewSet)
-router.register("pairs", PairViewSet)
-router.register("exports", ExportViewSet)
-router.register("redaction-patterns", RedactionPatternViewSet)
-router.register("comments", CommentViewSet)
-router.register("rubrics", RubricViewSet)
-router.register("queues", QueueViewSet)
-router.register("queue-items", QueueItemViewSet)
-router.register("reviews", ReviewViewSet)
-router.register("flags", FlagViewSet)
-router.register("reward-overrides", RewardOverrideViewSet)
-router.register("workers", WorkerViewSet)
-router.register("audit-entries", AuditEntryViewSet)
-router.register("people", PersonViewSet)
+for prefix, viewset in VIEWSETS.items():
+    router.register(prefix, viewset)
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [

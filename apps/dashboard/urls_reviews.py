@@ -7,7 +7,6 @@ from apps.dashboard.views.reviews import (
     queue_views,
     review_table_views,
     rollout_review_views,
-    rubric_views,
     work_views,
 )
 
@@ -28,10 +27,10 @@ urlpatterns: list[URLPattern] = [
     path("reviews/<int:pk>/submit/", work_views.review_submit, name="review_submit"),
     path("reviews/<int:pk>/text/<slug:side>/<int:step>/", work_views.review_text, name="review_text"),
     path("reviews/<int:pk>/skip/", work_views.review_skip, name="review_skip"),
-    path("rubrics/", rubric_views.rubric_list, name="rubric_list"),
-    path("rubrics/new/", rubric_views.rubric_create, name="rubric_create"),
-    path("rubrics/<slug:slug>/edit/", rubric_views.rubric_edit, name="rubric_edit"),
-    path("rubrics/<slug:slug>/delete/", rubric_views.rubric_delete, name="rubric_delete"),
+    path("rubrics/", queue_views.rubric_list, name="rubric_list"),
+    path("rubrics/new/", queue_views.rubric_edit, name="rubric_create"),
+    path("rubrics/<slug:slug>/edit/", queue_views.rubric_edit, name="rubric_edit"),
+    path("rubrics/<slug:slug>/delete/", queue_views.rubric_delete, name="rubric_delete"),
     path("rollouts/<int:pk>/flags/", rollout_review_views.rollout_flag, name="rollout_flag"),
     path("flags/<int:pk>/withdraw/", rollout_review_views.flag_withdraw, name="flag_withdraw"),
     path("rollouts/<int:pk>/override/", rollout_review_views.rollout_override, name="rollout_override"),

@@ -2,16 +2,15 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import activity_views, finder_views, home_views
+from apps.dashboard.views import overview_views
 from apps.dashboard.views.accounts import (
     audit_views,
     own_account_views,
     people_views,
-    redaction_views,
     settings_views,
     sign_in_views,
 )
-from apps.dashboard.views.datasets import column_mapping_views, dataset_views, task_views, upload_views
+from apps.dashboard.views.datasets import dataset_views, task_views, upload_views
 from apps.dashboard.views.setup import (
     agent_views,
     environment_views,
@@ -22,9 +21,9 @@ from apps.dashboard.views.setup import (
 )
 
 urlpatterns: list[URLPattern] = [
-    path("", home_views.home, name="home"),
-    path("activity/", activity_views.activity, name="activity"),
-    path("find/", finder_views.find, name="find"),
+    path("", overview_views.home, name="home"),
+    path("activity/", overview_views.activity, name="activity"),
+    path("find/", overview_views.find, name="find"),
     path("sign-in/", sign_in_views.sign_in, name="sign_in"),
     path("sign-in/<str:token>/", sign_in_views.sign_in_link, name="sign_in_link"),
     path("sign-out/", sign_in_views.sign_out, name="sign_out"),
@@ -37,9 +36,9 @@ urlpatterns: list[URLPattern] = [
     path("settings/keys/", settings_views.settings_keys, name="settings_keys"),
     path("settings/secrets/", settings_views.settings_secrets, name="settings_secrets"),
     path("settings/outgoing/", settings_views.settings_outbound, name="settings_outbound"),
-    path("redaction/", redaction_views.redaction, name="redaction"),
-    path("redaction/try/", redaction_views.redaction_try, name="redaction_try"),
-    path("redaction/<int:pk>/delete/", redaction_views.redaction_delete, name="redaction_delete"),
+    path("redaction/", settings_views.redaction, name="redaction"),
+    path("redaction/try/", settings_views.redaction_try, name="redaction_try"),
+    path("redaction/<int:pk>/delete/", settings_views.redaction_delete, name="redaction_delete"),
     path("audit/", audit_views.audit, name="audit"),
     path("audit/export/", audit_views.audit_export, name="audit_export"),
     path("people/", people_views.people, name="people"),
@@ -56,8 +55,8 @@ urlpatterns: list[URLPattern] = [
     path("datasets/<slug:slug>/metrics/", dataset_views.dataset_metrics, name="dataset_metrics"),
     path("datasets/<slug:slug>/delete/", dataset_views.dataset_delete, name="dataset_delete"),
     path("deletions/<int:pk>/", dataset_views.deletion_detail, name="deletion_detail"),
-    path("column-mappings/", column_mapping_views.mapping_list, name="mapping_list"),
-    path("column-mappings/<slug:slug>/delete/", column_mapping_views.mapping_delete, name="mapping_delete"),
+    path("column-mappings/", upload_views.mapping_list, name="mapping_list"),
+    path("column-mappings/<slug:slug>/delete/", upload_views.mapping_delete, name="mapping_delete"),
     path("uploads/<int:pk>/", upload_views.upload_detail, name="upload_detail"),
     path("uploads/<int:pk>/map/", upload_views.upload_map, name="upload_map"),
     path("uploads/<int:pk>/commit/", upload_views.upload_commit, name="upload_commit"),
@@ -65,7 +64,7 @@ urlpatterns: list[URLPattern] = [
     path("uploads/<int:pk>/rejected/", upload_views.upload_rejected, name="upload_rejected"),
     path("tasks/<int:pk>/", task_views.task_detail, name="task_detail"),
     path("environments/", environment_views.environment_list, name="environment_list"),
-    path("environments/new/", environment_views.environment_create, name="environment_create"),
+    path("environments/new/", environment_views.environment_edit, name="environment_create"),
     path("environments/import/", gym_config_views.gym_config_import, name="environment_import"),
     path("environments/<slug:slug>/", environment_views.environment_detail, name="environment_detail"),
     path("environments/<slug:slug>/edit/", environment_views.environment_edit, name="environment_edit"),
@@ -75,13 +74,13 @@ urlpatterns: list[URLPattern] = [
     path("verifiers/", verifier_views.verifier_list, name="verifier_list"),
     path("verifiers/<slug:slug>/", verifier_views.verifier_detail, name="verifier_detail"),
     path("models/", policy_model_views.model_list, name="model_list"),
-    path("models/new/", policy_model_views.model_create, name="model_create"),
+    path("models/new/", policy_model_views.model_edit, name="model_create"),
     path("models/<slug:slug>/", policy_model_views.model_detail, name="model_detail"),
     path("models/<slug:slug>/edit/", policy_model_views.model_edit, name="model_edit"),
     path("models/<slug:slug>/check/", policy_model_views.model_check, name="model_check"),
     path("models/<slug:slug>/try/", policy_model_views.model_try, name="model_try"),
     path("agents/", agent_views.agent_list, name="agent_list"),
-    path("agents/new/", agent_views.agent_create, name="agent_create"),
+    path("agents/new/", agent_views.agent_edit, name="agent_create"),
     path("agents/<slug:slug>/", agent_views.agent_detail, name="agent_detail"),
     path("agents/<slug:slug>/edit/", agent_views.agent_edit, name="agent_edit"),
 ]

@@ -3,9 +3,7 @@
 from django.urls import URLPattern, path
 
 from apps.dashboard.views import worker_views
-from apps.dashboard.views.accounts import redaction_views
 from apps.dashboard.views.collections import (
-    archive_views,
     collection_views,
     comparison_views,
     figure_views,
@@ -37,15 +35,17 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/resume/", steering_views.collection_resume, name="collection_resume"),
     path("collections/<int:pk>/limits/", steering_views.collection_adjust, name="collection_adjust"),
     path(
-        "collections/<int:pk>/resolve-flags/", redaction_views.collection_resolve_flags, name="collection_resolve_flags"
+        "collections/<int:pk>/resolve-flags/", steering_views.collection_resolve_flags, name="collection_resolve_flags"
     ),
     path("collections/<int:pk>/retry/", steering_views.collection_retry, name="collection_retry"),
     path("collections/<int:pk>/cancel/", steering_views.collection_cancel, name="collection_cancel"),
-    path("collections/<int:pk>/archive/", archive_views.collection_archive, name="collection_archive"),
-    path("collections/<int:pk>/restore/", archive_views.collection_restore, name="collection_restore"),
-    path("collections/<int:pk>/delete-rollouts/", archive_views.rollouts_delete, name="rollouts_delete"),
-    path("collections/<int:pk>/delete/", archive_views.collection_delete, name="collection_delete"),
-    path("collection-deletions/<int:pk>/", archive_views.collection_deletion_detail, name="collection_deletion_detail"),
+    path("collections/<int:pk>/archive/", steering_views.collection_archive, name="collection_archive"),
+    path("collections/<int:pk>/restore/", steering_views.collection_restore, name="collection_restore"),
+    path("collections/<int:pk>/delete-rollouts/", steering_views.rollouts_delete, name="rollouts_delete"),
+    path("collections/<int:pk>/delete/", steering_views.collection_delete, name="collection_delete"),
+    path(
+        "collection-deletions/<int:pk>/", steering_views.collection_deletion_detail, name="collection_deletion_detail"
+    ),
     path("rollouts/", rollout_table_views.rollout_list, name="rollout_list"),
     path("rollouts/facets/", rollout_table_views.rollout_facets, name="rollout_facets"),
     path("rollouts/columns/", rollout_table_views.rollout_columns, name="rollout_columns"),
@@ -73,7 +73,7 @@ urlpatterns: list[URLPattern] = [
     path(
         "rollouts/<int:pk>/steps/<int:seq>/pictures/<str:part>/", trace_part_views.rollout_image, name="rollout_image"
     ),
-    path("rollouts/<int:pk>/delete/", archive_views.rollout_delete, name="rollout_delete"),
+    path("rollouts/<int:pk>/delete/", steering_views.rollout_delete, name="rollout_delete"),
     path("rollouts/<int:pk>/resolve-flag/", trace_views.rollout_resolve_flag, name="rollout_resolve_flag"),
     path("rollouts/<int:pk>/comments/", trace_views.rollout_comment, name="rollout_comment"),
     path("reverifications/", reverification_views.reverification_list, name="reverification_list"),

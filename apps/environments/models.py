@@ -50,17 +50,17 @@ class Environment(Server):
     call_timeout = models.FloatField(
         default=60.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Timeout of a seed or tool call in seconds",
+        help_text="Seconds until a seed or tool call fails",
     )
     verify_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Timeout of a verification in seconds",
+        help_text="Seconds until a verification fails",
     )
     max_tries = models.PositiveSmallIntegerField(
         default=3,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Maximum attempts per call if the server is unreachable",
+        help_text="Maximum tries of a call if the server is unreachable",
     )
     concurrency = models.PositiveIntegerField(
         default=USUAL_CONCURRENCY,

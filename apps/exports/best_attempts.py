@@ -37,9 +37,10 @@ class Picks:
     def put_off(
         self, picked: Picked, prints: Mapping[int, str], written: Container[tuple[int, str]]
     ) -> list[tuple[Candidate, tuple[int, str]]]:
-        """Remove attempts of a round that equal a better attempt; they wait for the outcome of that one.
+        """Remove attempts that equal a better attempt of the round.
 
-        Attempts that equal a written one are returned with their actions.
+        They wait until the better attempt is written or dropped. Attempts that equal a written one are returned with
+        their actions.
         """
         best: set[tuple[int, str]] = set()
         again: list[int] = []

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
+from apps.accounts.audit_log import record, update_row
 from apps.accounts.models import User
 from apps.exports.export_folders import default_path, manifest_path, sweep_parts
 from apps.exports.models import Export
@@ -44,11 +44,9 @@ def _remove(path: Path) -> None:
 
 def cancel_export(*, export: Export, user: User | None = None) -> Export:
     """Cancel an export. Idempotent. Raise CannotCancel if it has ended."""
-    going_on = Export.objects.filter(pk=export.pk, state__in=[Export.State.QUEUED, Export.State.WRITING])
-    with transaction.atomic():
-        if going_on.update(state=Export.State.CANCELLED, touched_at=timezone.now()):
-            record(user=user, action="export.cancelled", target=export)
-    export.refresh_from_db()
+    unfinished = {"state__in": [Export.State.QUEUED, Export.State.WRITING]}
+    cancelled = {"state": Export.State.CANCELLED, "touched_at": timezone.now()}
+    update_row(export, cancelled, only=unfinished, user=user, action="export.cancelled", target=export)
     if export.state != Export.State.CANCELLED:
         raise CannotCancel(f"Export #{export.pk} is {export.state}: only an unfinished export can be cancelled.")
     return export

@@ -28,7 +28,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Option(
             "Filter",
-            "A rollout filter: reward:>0.5 -flag:truncated. Keeps a pair if both rollouts match, a task if any does.",
+            "A rollout filter: reward:>0.5 -flag:truncated. Pairs match if both rollouts do; tasks, if one does.",
             length=MAX_LENGTH,
         ),
     ] = ""
@@ -39,7 +39,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "Reward in filters and rows. Pairs keep the rewards from when they were built.",
+            "The reward of filters and rows. Pairs keep the rewards that they were built with.",
             names=REWARD_SOURCES,
         ),
     ] = "override"
@@ -51,7 +51,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Option(
             "Best per task",
-            "Best attempts: highest reward, then shortest; for pairs, largest margin",
+            "Best rollouts: highest reward, then shortest; for pairs, largest margin",
             low=1,
             high=MAX_COUNT,
             none="all",
@@ -61,7 +61,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     max_rows: Annotated[int | None, Option("Maximum rows", low=1, high=MAX_COUNT, none="all rows")] = None
     min_solve_rate: Annotated[
         float | None,
-        Option("Minimum solve rate", "Share of a task's attempts that solved it", low=0, high=1, none="any"),
+        Option("Minimum solve rate", "Share of a task's rollouts that solved it", low=0, high=1, none="any"),
     ] = None
     max_solve_rate: Annotated[
         float | None,
@@ -74,14 +74,14 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     sources: Annotated[
         list[Literal["reward", "override", "verdict"]], Option("Sources of preferences", "None selected: all sources")
     ] = []
-    only_accepted: Annotated[bool, Option("Accepted pairs only", "Pairs that a reviewer accepted")] = False
-    include_rejected: Annotated[bool, Option("Include rejected pairs", "Pairs that a reviewer rejected")] = False
-    dedupe: Annotated[bool, Option("Deduplicate", "Keep the first of identical attempts at a task")] = False
+    only_accepted: Annotated[bool, Option("Accepted pairs only", "Leave out pairs that no reviewer accepted")] = False
+    include_rejected: Annotated[bool, Option("Include rejected pairs", "Keep pairs that a reviewer rejected")] = False
+    dedupe: Annotated[bool, Option("Deduplicate", "Keep the first of identical rollouts of a task")] = False
     drop_zero_variance: Annotated[
         bool,
         Option(
             "Skip tasks without variance",
-            "Skips tasks whose attempts all have the same reward: they give no learning signal",
+            "Skips tasks whose rollouts all have the same reward: they give no learning signal",
         ),
     ] = False
     include_truncated: IncludeTruncated = False
@@ -131,6 +131,8 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise FilterRefused(f"{where.rstrip('`')}: {what}.") from None
+    if filters.only_accepted and filters.include_rejected:
+        raise FilterRefused("only_accepted leaves out rejected pairs: choose it or include_rejected, not both.")
     _check_numbers(filters)
     _check_selection(filters)
     return filters

@@ -3,7 +3,7 @@
 train.jsonl, validation.jsonl   rows, a file for each split
 README.md                       the dataset card
 manifest.json                   filters, options, counts, checksums
-…                               what the trainer itself wants beside them
+…                               further files for the trainer
 """
 
 import glob

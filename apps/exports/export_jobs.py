@@ -1,4 +1,4 @@
-"""Write queued exports: claim, write the files, publish them. Fencing ensures that each ends once."""
+"""Write queued exports: claim one, write its files, publish them. Fencing ensures that each is published only once."""
 
 import logging
 import math
@@ -105,7 +105,10 @@ def _write(attempt: Attempt, path: Path | None) -> None:
 
 
 def _let_wait(attempt: Attempt, needed: int) -> None:
-    """Requeue the export until there is space. If even this fails, it is requeued when its heartbeat expires."""
+    """Requeue the export until disk space is free.
+
+    If the database fails too, the export is requeued when its heartbeat expires.
+    """
     _waits.put(attempt.pk, needed)
     message = _waits.explain(attempt.pk)
     logger.warning("%s: %s", attempt, message)

@@ -53,7 +53,7 @@ class ExportOrder:
         float,
         Option(
             "Validation share",
-            "Share of the prompts, with all their rollouts, in a separate file",
+            "Share of the prompts that go, with all their rollouts, into a validation file",
             low=0.0,
             high=MAX_SHARE,
         ),
@@ -62,7 +62,7 @@ class ExportOrder:
         int,
         Option(
             "Split seed",
-            "Validation seed",
+            "Seed for choosing the prompts of the validation file",
             low=-(2**63),
             high=2**63 - 1,
         ),
@@ -84,7 +84,7 @@ def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
 
 
 def prepare_export(order: ExportOrder) -> Export:
-    """Return the export that queue_export would store, without storing it: for a preview. Raise ExportRefused."""
+    """Return the export that queue_export would store, without storing it. Used for previews. Raise ExportRefused."""
     collection, pair_set, filters = order.collection, order.pair_set, order.filters
     collections = [collection.pk]
     if pair_set is not None:
@@ -159,7 +159,7 @@ def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | 
 
 
 def _check_selection(filters: Filters, collections: list[int]) -> None:
-    """Raise ExportRefused if it names rollouts of other collections, or searches text that is not indexed yet."""
+    """Raise ExportRefused if the filter names rollouts of other collections or searches text that is not indexed."""
     there = Rollout.objects.filter(collection__in=collections)
     named = set(filters.rollouts)
     if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):

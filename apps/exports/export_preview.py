@@ -14,10 +14,10 @@ from apps.gym.wires.protocol import tells_all
 Source = Attempt | Preference | TaskPrompt
 
 TokensFrom = Literal["ids", "usage", "size"]
-"""`ids` counts the row's captured token ids.
+"""How tokens were counted: `ids` counts the row's captured token ids.
 
 `usage` is the policy model's count including tools and template: for a whole attempt its last call, for a pair the
-longer side. `size` is an estimate from the size.
+longer side. `size` is an estimate from the number of bytes.
 """
 
 BYTES_A_TOKEN = 4
@@ -58,7 +58,7 @@ def _calls(attempt: Attempt) -> list[int | None]:
 SECONDS = 2.0
 """Time limit of a preview in seconds.
 
-Counting continues after enough rows are found, because filters may leave few of many.
+Counting continues until then even if enough rows were found, so that the total is known.
 """
 
 

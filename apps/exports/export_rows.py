@@ -18,7 +18,7 @@ from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_as_asked
-from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
+from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
@@ -66,10 +66,10 @@ class RowReader:
         """Number of exported rewards that are overrides."""
         self._is_imported = "imported" in export.collection.snapshot
         self.offers = Offers(is_imported=self._is_imported)
-        self._format = find_format(export.format)
-        self._filters = msgspec.convert(export.filters, Filters)
+        self.format = find_format(export.format)
+        self.filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
-        self._left = self._filters.max_rows
+        self._left = self.filters.max_rows
         collection = export.collection
         self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
         self._agent = collection.agent.slug
@@ -78,14 +78,6 @@ class RowReader:
         self._split_of = lru_cache(maxsize=1)(
             lambda task: split_of(task, share=export.validation_share, seed=export.split_seed)
         )
-
-    @property
-    def makes(self) -> Makes:
-        return self._format.makes
-
-    @property
-    def reward_from(self) -> str:
-        return self._filters.reward_from
 
     def rows(self) -> Iterator[SourceRows]:
         """Yield rows until all, or `max_rows`, are read."""
@@ -101,9 +93,9 @@ class RowReader:
                 return
 
     def _all(self) -> Iterator[SourceRows]:
-        if self._format.makes == "preferences":
+        if self.format.makes == "preferences":
             yield from self._preferences()
-        elif self._format.makes == "tasks":
+        elif self.format.makes == "tasks":
             yield from self._tasks()
         else:
             yield from self._attempts()
@@ -111,8 +103,8 @@ class RowReader:
     def _chosen(self) -> Iterator[list[Chosen]]:
         for chunk in choose_rollouts(
             self.export.collection,
-            self._filters,
-            makes=self._format.makes,
+            self.filters,
+            makes=self.format.makes,
             dropped=self.dropped,
             considered=self._consider,
         ):
@@ -123,20 +115,20 @@ class RowReader:
         self.considered += number
 
     def _attempts(self) -> Iterator[SourceRows]:
-        with_tokens = self._format.needs_tokens or self._format.makes == "scored"
+        with_tokens = self.format.needs_tokens or self.format.makes == "scored"
         for chunk in self._chosen():
-            picks = Picks(chunk, most=self._filters.per_task)
+            picks = Picks(chunk, most=self.filters.per_task)
             prints: dict[int, str] = {}
             seen: dict[tuple[int, str], float | None] = {}
             while picked := picks.take():
-                if self._filters.dedupe and (self._filters.per_task or 0) > 1:
+                if self.filters.dedupe and (self.filters.per_task or 0) > 1:
                     unread = {pk: one for pk, one in picked.items() if pk not in prints}
                     prints.update((pk, _print_of(events)) for pk, events in self._traces(unread))
                     for rollout, done in picks.put_off(picked, prints, seen):
                         self._drop_repetition(rollout, seen[done])
                 for rollout_id, events in self._traces(picked, tokens=with_tokens):
                     chosen, rollout = picked[rollout_id]
-                    done = (chosen.task.pk, _print_of(events) if self._filters.dedupe else "")
+                    done = (chosen.task.pk, _print_of(events) if self.filters.dedupe else "")
                     if done in seen:
                         self._drop_repetition(rollout, seen[done])
                         continue
@@ -200,13 +192,13 @@ class RowReader:
             self.considered += len(pairs)
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
             traces = dict(read_traces(numbers))
-            unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self._filters)
+            unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self.filters)
             for pair in pairs:
                 self.on_step()
                 if pair.chosen_id in unselected or pair.rejected_id in unselected:
                     self.dropped["not_selected"] += 1
                     continue
-                if reason := find_refusal(pair, self._filters, traces, per_task):
+                if reason := find_refusal(pair, self.filters, traces, per_task):
                     self.dropped[reason] += 1
                     continue
                 if made := self._make(pair.chosen.task, self._preference(pair, traces)):
@@ -219,7 +211,7 @@ class RowReader:
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
-            rows = list(self._format.rows(source, self._options))[: self._left]
+            rows = list(self.format.rows(source, self._options))[: self._left]
             encoded = [orjson.dumps(row) for row in rows]
         except Dropped as why:
             self.dropped[why.reason] += 1
@@ -299,7 +291,7 @@ def _print_of(events: list[TraceUnion]) -> str:
 
 
 def _tell(override: StandingOverride | None) -> dict[str, Any]:
-    """Return the override without nulls, from which Arrow and trainers infer the wrong type."""
+    """Return the override without nulls, because Arrow and trainers infer the wrong type from nulls."""
     if override is None:
         return {}
     original = {} if override.original_reward is None else {"original_reward": override.original_reward}

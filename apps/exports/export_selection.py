@@ -125,7 +125,7 @@ def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]
 
 
 def _as_people_set(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
-    """Return the groups with their overrides, which replace the rewards if `counts`."""
+    """Return the groups with their overrides. If `counts`, the overrides replace the rewards."""
     standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
 
     def overridden(one: Candidate) -> Candidate:
@@ -179,7 +179,7 @@ def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) 
 
 
 def _refusal(rollout: Candidate, filters: Filters) -> str:
-    """Return why the rollout is dropped, decided from its row alone; empty if it is not."""
+    """Return why the rollout is dropped, judging by its database row alone. Empty if it is kept."""
     if rollout.status != Rollout.Status.COMPLETED:
         ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
         return str(rollout.status) if ended else "not_finished"

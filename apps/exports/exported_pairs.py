@@ -38,7 +38,7 @@ def _after(pair: PreferencePair) -> Q:
 def find_refusal(
     pair: PreferencePair, filters: Filters, traces: Mapping[int, list[TraceUnion]], per_task: Counter[int]
 ) -> str:
-    """Return why the pair is dropped; empty if it is not."""
+    """Return why the pair is dropped. Empty if it is kept."""
     chosen, rejected = pair.chosen, pair.rejected
     beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
     if reason := _status_refusal(pair, filters):

@@ -57,7 +57,7 @@ def make_manifest(
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
         **_rewards(export, reader),
-        **({"tools": reader.offers.counts} if reader.makes == "tasks" else {}),
+        **({"tools": reader.offers.counts} if reader.format.makes == "tasks" else {}),
         **census,
         "source": {**_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,
@@ -68,7 +68,7 @@ def make_manifest(
 def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
     if export.pair_set:
         return {}
-    return {"rewards": {"from": reader.reward_from, "set_by_people": reader.set_by_people}}
+    return {"rewards": {"from": reader.filters.reward_from, "set_by_people": reader.set_by_people}}
 
 
 def _source(collection: Collection) -> dict[str, Any]:

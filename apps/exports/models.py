@@ -86,7 +86,7 @@ class Export(RetriedJob):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if no row was left, so that there is no file of rows."""
+        """Return True if the filters left no rows, so that there is no file of rows."""
         return self.state == self.State.READY and not self.rows
 
     @property

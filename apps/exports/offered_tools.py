@@ -17,7 +17,7 @@ ROLLOUTS = 50
 
 @dataclass(slots=True)
 class Offer:
-    """`differs` if attempts at the task had different tools; `unknown` without attempts."""
+    """The tools of one task. `differs`: attempts had different tools. `unknown`: there are no attempts."""
 
     tools: list[Tool]
     known: Literal["offered", "none", "unknown"]

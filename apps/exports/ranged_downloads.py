@@ -2,8 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from django.core.handlers.asgi import ASGIRequest
@@ -14,16 +13,6 @@ from apps.exports.tar_archives import Archive, Part
 
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
-    """The content to send: `read` takes an offset and a number of bytes."""
-
-    size: int
-    etag: str
-    changed: str
-    read: Callable[[int, int], Iterator[bytes]]
 
 
 def stream_file(
@@ -42,30 +31,25 @@ def stream_file(
         stat = path.stat()
     except FileNotFoundError:
         raise Http404("the file was deleted") from None
-    sent = _Sent(
-        size=stat.st_size,
-        etag=f'"{sha256}"' if sha256 else f'"{stat.st_size:x}-{stat.st_mtime_ns:x}"',
-        changed=http_date(stat.st_mtime),
-        read=Part(stat.st_size, path=path).read,
-    )
-    return _stream(request, sent, filename=filename, content_type=content_type)
+    etag = sha256 or f"{stat.st_size:x}-{stat.st_mtime_ns:x}"
+    content = Archive(stat.st_size, etag, stat.st_mtime, parts=[Part(stat.st_size, path=path)])
+    return _stream(request, content, filename=filename, content_type=content_type)
 
 
 def stream_archive(request: HttpRequest, archive: Archive, *, filename: str) -> HttpResponseBase:
     """Return the same for an archive that is created while it is sent."""
-    etag, changed = f'"{archive.etag}"', http_date(archive.changed)
-    sent = _Sent(size=archive.size, etag=etag, changed=changed, read=archive.read)
-    return _stream(request, sent, filename=filename, content_type="application/x-tar")
+    return _stream(request, archive, filename=filename, content_type="application/x-tar")
 
 
-def _stream(request: HttpRequest, sent: _Sent, *, filename: str, content_type: str) -> HttpResponseBase:
+def _stream(request: HttpRequest, sent: Archive, *, filename: str, content_type: str) -> HttpResponseBase:
     response: HttpResponseBase
+    etag, changed = f'"{sent.etag}"', http_date(sent.changed)
     start, length = 0, sent.size
     # If-None-Match compares weakly, because a proxy may have marked our tag as weak.
     known = request.headers.get("If-None-Match", "")
-    if known.strip() == "*" or sent.etag in (tag.removeprefix("W/") for tag in _TAG.findall(known)):
+    if known.strip() == "*" or etag in (tag.removeprefix("W/") for tag in _TAG.findall(known)):
         response = HttpResponse(status=304)
-    elif (wanted := _wanted_range(request, sent.size, sent.etag, sent.changed)) is None:
+    elif (wanted := _wanted_range(request, sent.size, etag, changed)) is None:
         response = _body(request, sent, start, length, status=200)
     elif not wanted:
         response = HttpResponse(status=416, content_type=content_type)
@@ -80,8 +64,8 @@ def _stream(request: HttpRequest, sent: _Sent, *, filename: str, content_type: s
         response["Content-Length"] = str(length)
         response["Content-Disposition"] = content_disposition_header(True, filename) or "attachment"
     response["Accept-Ranges"] = "bytes"
-    response["ETag"] = sent.etag
-    response["Last-Modified"] = sent.changed
+    response["ETag"] = etag
+    response["Last-Modified"] = changed
     response["Cache-Control"] = "private, no-cache"
     response["X-Content-Type-Options"] = "nosniff"
     return response
@@ -102,7 +86,7 @@ def _wanted_range(request: HttpRequest, size: int, etag: str, changed: str) -> r
     return range(int(first), min(int(last) + 1 if last else size, size))
 
 
-def _body(request: HttpRequest, sent: _Sent, start: int, length: int, *, status: int) -> HttpResponseBase:
+def _body(request: HttpRequest, sent: Archive, start: int, length: int, *, status: int) -> HttpResponseBase:
     if request.method == "HEAD":
         return HttpResponse(status=status)
     chunks = sent.read(start, length)

@@ -35,6 +35,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
+    """Content in parts, which may also be a single file. `etag` is without quotes, `changed` in seconds since 1970."""
+
     size: int
     etag: str
     changed: float

@@ -6,6 +6,6 @@ from apps.gym.specs import Option
 
 IncludeTruncated = Annotated[
     bool,
-    Option("Include truncated attempts", "Includes attempts cut off by a limit. They do not teach a model to stop."),
+    Option("Include truncated rollouts", "Includes rollouts cut off by a limit. They do not teach a model to stop."),
 ]
-REWARD_SOURCES = {"verifier": "From the verifier", "override": "Overrides first"}
+REWARD_SOURCES = {"override": "Override, else verifier", "verifier": "Verifier only"}

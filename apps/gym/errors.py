@@ -33,7 +33,7 @@ class GymError(Exception):
     retry_after: float | None = None
 
     def lasting(self) -> Self:
-        """Mark the error as permanent: every further attempt would meet it again. Return it."""
+        """Mark the error as permanent: every further attempt would fail the same way. Return it."""
         self.passing = False
         return self
 

@@ -10,7 +10,7 @@ class Refusal(Exception):
     """Raised if a request cannot be fulfilled; the message gives the reason and the remedy.
 
     `class NotReady(Refusal, status=409, code="not-ready")` sets status and code, which subclasses inherit. Without a
-    code, a value of the request is wrong: `argument` names it, or is empty if the request as a whole is wrong.
+    code, a value of the request is invalid: `argument` names it, or is empty if no single value is at fault.
     """
 
     status: ClassVar[HTTPStatus] = HTTPStatus.BAD_REQUEST

@@ -25,7 +25,7 @@ def find_criteria_problem(criteria: object) -> str:
         return f"Give a list of 1 to {MAX_CRITERIA} criteria."
     keys: set[str] = set()
     for number, criterion in enumerate(criteria, start=1):
-        problem = _problem_of(criterion)
+        problem = next(_problems(criterion), "") if isinstance(criterion, dict) else "is not an object"
         if problem:
             return f"Criterion {number} {problem}."
         if criterion["key"] in keys:
@@ -56,12 +56,6 @@ def check_scores(criteria: Sequence[Criterion], scores: Mapping[str, Any]) -> tu
 def score_level(criterion: Criterion) -> str:
     """Return the scale of measurement of the scores: `interval`, `nominal`, or an empty text for free text."""
     return {"numeric": "interval", "boolean": "nominal", "category": "nominal"}.get(str(criterion["kind"]), "")
-
-
-def _problem_of(criterion: object) -> str:
-    if not isinstance(criterion, dict):
-        return "is not an object"
-    return next(_problems(criterion), "")
 
 
 def _problems(criterion: Criterion) -> Iterator[str]:

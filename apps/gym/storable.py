@@ -66,7 +66,7 @@ def walk_json(value: Any) -> Iterator[tuple[Path, Any]]:
         yield path, one
         if isinstance(one, dict):
             waiting += [((*path, name), member) for name, member in reversed(one.items())]
-        elif isinstance(one, list):
+        elif isinstance(one, list | tuple):
             waiting += [((*path, index), member) for index, member in reversed(list(enumerate(one)))]
 
 

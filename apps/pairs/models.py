@@ -98,7 +98,7 @@ class PreferencePair(models.Model):
     """A chosen and a rejected rollout of one task, with the reason. Values are those at the time the pair was built."""
 
     class Source(models.TextChoices):
-        REWARD = "reward", "reward gap"
+        REWARD = "reward", "reward difference"
         OVERRIDE = "override", "overridden reward"
         VERDICT = "verdict", "human verdict"
 

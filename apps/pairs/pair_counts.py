@@ -115,7 +115,7 @@ class PairPreview:
 def count_pairs(
     collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
 ) -> PairPreview:
-    """Count without storing anything. `keep` is the number of first pairs to return; `seconds` None means no limit."""
+    """Count without storing anything. `keep` is the maximum number of pairs to return; `seconds` None: no limit."""
     until = None if seconds is None else time.monotonic() + seconds
 
     def watch() -> None:

@@ -16,7 +16,7 @@ USUAL = 100
 def ask_people(
     *, pair_set: PairSet, name: str = "", limit: int = USUAL, overlap: int = 1, user: User | None = None
 ) -> Queue:
-    """Create a pairwise queue of proposed pairs, smallest margin first: there, rewards are least certain.
+    """Create a pairwise queue of proposed pairs. Smallest margin first, where rewards are least certain.
 
     A queue compares rollouts of one task, so pairs across dataset versions are left out, and so are pairs in open
     queues. Raise QueueRefused, and ValidationError by field.

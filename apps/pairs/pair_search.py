@@ -9,7 +9,7 @@ from apps.pairs.models import PreferencePair
 Flag = Literal["long", "against_reward", "same_answer"]
 
 LONG = 2
-"""Sides differ in length if one has more than this multiple of the other's characters."""
+"""Two sides differ in length if one has more than this many times the characters of the other."""
 _CONDITIONS: dict[Flag, Q] = {
     "long": Q(chosen_length__gt=LONG * F("rejected_length")) | Q(rejected_length__gt=LONG * F("chosen_length")),
     # Only verdicts can prefer the lower reward; rewards never form such pairs.

@@ -127,7 +127,7 @@ def _carry_decisions(rows: Iterable[PreferencePair], before: Sequence[int]) -> N
     """Copy the last decision on the same two rollouts in the same order and at the same turn."""
     new = {(row.chosen_id, row.rejected_id, row.turn): row for row in rows}
     same = PreferencePair.objects.filter(pair_set__in=before, chosen_id__in={chosen for chosen, _, _ in new})
-    # Include withdrawn decisions, which are the latest state.
+    # Include withdrawn decisions: a withdrawal may be the latest state.
     said = same.filter(
         ~Q(status=PreferencePair.Status.PROPOSED) | Exists(PairDecision.objects.filter(pair=OuterRef("pk")))
     )

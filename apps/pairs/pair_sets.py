@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, ProtectedError
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
+from apps.accounts.audit_log import record, update_row
 from apps.accounts.models import User
 from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule, rule_digest, rule_fields
 from apps.gym.request_refusals import Refusal
@@ -39,12 +39,12 @@ class CannotCancel(Refusal, status=409, code="cannot-cancel"):
 class PairOrder:
     """What a pair set is built from. Additional collections are paired with the first and with each other."""
 
-    collection: Collection = field(metadata=described("Collection", "Collection whose attempts form pairs"))
+    collection: Collection = field(metadata=described("Collection", "Collection whose rollouts form pairs"))
     further: Annotated[
         list[Collection],
         Option(
             "Additional collections",
-            "Pairs attempts at the same task across these collections if prompt and tools are equal",
+            "Pairs rollouts of the same task across these collections if prompt and tools are equal",
             length=MAX_COLLECTIONS,
         ),
     ] = field(default_factory=list)
@@ -107,7 +107,7 @@ def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
 
 
 def check_collections(order: PairOrder) -> list[Collection]:
-    """Return all collections, each once. Raise PairingRefused, also for the rule."""
+    """Return all collections without duplicates. Raise PairingRefused for invalid collections or an invalid rule."""
     try:
         check_rule(order.rule)
     except RuleRefused as refusal:
@@ -124,11 +124,9 @@ def _next_version(name: str) -> int:
 
 def cancel_pair_set(*, pair_set: PairSet, user: User | None = None) -> PairSet:
     """Cancel building the pair set. Idempotent. Raise CannotCancel if it has ended."""
-    open_ones = PairSet.objects.filter(pk=pair_set.pk, state__in=[PairSet.State.QUEUED, PairSet.State.MAKING])
-    with transaction.atomic():
-        if open_ones.update(state=PairSet.State.CANCELLED, finished_at=timezone.now()):
-            record(user=user, action="pair_set.cancelled", target=pair_set)
-    pair_set.refresh_from_db()
+    unfinished = {"state__in": [PairSet.State.QUEUED, PairSet.State.MAKING]}
+    cancelled = {"state": PairSet.State.CANCELLED, "finished_at": timezone.now()}
+    update_row(pair_set, cancelled, only=unfinished, user=user, action="pair_set.cancelled", target=pair_set)
     if pair_set.state != PairSet.State.CANCELLED:
         raise CannotCancel(
             f"{pair_set.title} is {pair_set.state}: only a pair set that is being built can be cancelled."

@@ -16,7 +16,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """The current opinion of one review.
 
     `said` is the preferred side; None if withdrawn. `is_later` means that it was submitted after the pair was built and
-    may have said something else before.
+    may have replaced another opinion.
     """
 
     review: int

@@ -7,6 +7,7 @@ from typing import Any
 
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models import TraceEvent
+from apps.rollouts.trace_payloads import STORED, unpack_each
 
 ROWS = 500
 """Events per query."""
@@ -19,7 +20,7 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
 
     A rollout without stored events has an empty list. `tokens` also reads the packed tokens of model calls.
     """
-    columns = ("rollout_id", "attempt", "seq", "payload", *(("tokens",) if tokens else ()))
+    columns = ("rollout_id", "attempt", "seq", STORED, *(("tokens",) if tokens else ()))
     stream = groupby(_read_events(sorted(attempts), columns), key=itemgetter(0))
     stored = next(stream, None)
     for rollout_id in sorted(attempts):
@@ -30,7 +31,7 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
         yield rollout_id, events
 
 
-def _read_events(rollout_ids: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _read_events(rollout_ids: Sequence[int], columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the events of these rollouts ordered by key, as plain rows.
 
     Model instances would double the time of an export.
@@ -43,7 +44,8 @@ def _read_events(rollout_ids: Sequence[int], columns: Sequence[str]) -> Iterator
     while asked := rollout_ids[first : first + at_once]:
         rows = events.filter(rollout_id__in=asked)
         page = list((rows.filter(pk__gt=after) if after else rows)[:ROWS])
-        yield from page
+        payloads = unpack_each([row[3] for row in page])
+        yield from ((*row[:3], payload, *row[4:]) for row, payload in zip(page, payloads, strict=True))
         if len(page) < ROWS:
             first, after = first + len(asked), None
             at_once = min(2 * at_once, ROLLOUTS)

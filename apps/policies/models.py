@@ -45,9 +45,11 @@ class Server(Named):
     connect_timeout = models.FloatField(
         default=10.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(300)],
-        help_text="Connect timeout in seconds",
+        help_text="Seconds until connecting fails",
     )
-    worker_group = models.SlugField(max_length=64, blank=True, help_text="Worker group; empty: workers without a group")
+    worker_group = models.SlugField(
+        max_length=64, blank=True, help_text="Only workers of this group use it; empty: workers without a group"
+    )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
@@ -110,12 +112,12 @@ class PolicyModel(Server):
     call_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(1), MaxValueValidator(3600)],
-        help_text="Timeout of a call in seconds",
+        help_text="Seconds until a call fails",
     )
     max_tries = models.PositiveSmallIntegerField(
         default=4,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Attempts per call on 408, 5xx and connection errors",
+        help_text="Maximum tries of a call that fails with 408, 5xx or a connection error",
     )
     capture_tokens = models.BooleanField(
         default=False,

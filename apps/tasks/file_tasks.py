@@ -56,6 +56,11 @@ def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
     return rows
 
 
+def row_parser(mapping: Mapping | None) -> Callable[[bytes], ParsedTask]:
+    """Return how a line becomes a task, with a column mapping or without."""
+    return partial(parse_changed, change=partial(apply_mapping, mapping)) if mapping else parse_line
+
+
 def upload_limits() -> Limits:
     return Limits(
         line_bytes=settings.MAX_LINE_BYTES,

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,12 +12,10 @@ from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.tasks.mappings.column_mapping import apply_mapping
 from apps.gym.tasks.mappings.shapes import find_shape
-from apps.gym.tasks.task_rows import parse_changed, parse_line
 from apps.policies.installation_redactor import fresh_redactor
 from apps.tasks.dataset_changes import create_dataset
-from apps.tasks.file_tasks import parsed_sample, take_sample
+from apps.tasks.file_tasks import parsed_sample, row_parser, take_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_jobs import upload_file
@@ -107,9 +104,10 @@ def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion |
     digest, redactor = hashlib.sha256(), fresh_redactor()
     sample = take_sample(iter(enumerate(lines)))
     _, mapping = find_shape(parsed_sample([line for _, line in sample]))
+    parse = row_parser(mapping)
     try:
         for line in lines:
-            task = parse_changed(line, partial(apply_mapping, mapping)) if mapping else parse_line(line)
+            task = parse(line)
             digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
     except RowRefused:
         # Loading will report the errors.

@@ -7,16 +7,16 @@ from typing import Any
 
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut
-from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow, FileRefused
 from apps.gym.tasks.files.row_source import open_rows
-from apps.gym.tasks.mappings.column_mapping import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.column_mapping import Mapping, read_mapping, write_mapping
 from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
 from apps.gym.tasks.mappings.shapes import find_shape
-from apps.gym.tasks.task_rows import ParsedTask, check_task, parse_line
+from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
-from apps.tasks.file_tasks import parsed_sample, upload_limits
+from apps.tasks.file_tasks import parsed_sample, row_parser, upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.received_files import parts_file
 
@@ -117,7 +117,7 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
     try:
         if isinstance(line, BadRow):
             raise RowRefused(line.code, line.message)
-        task = _parse(line, mapping)
+        task = row_parser(mapping)(line)
         text, found = redactor.redact_json(task.row_json)
         task = parse_line(text.encode()) if found else task
     except RowRefused as error:
@@ -127,13 +127,6 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
         number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt, split=task.split,
         tags=list(task.tags),
     )  # fmt: skip
-
-
-def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
-    if mapping is None:
-        return parse_line(line)
-    row = apply_mapping(mapping, read_row(line)[1])
-    return check_task(dump_json(row), row)
 
 
 def find_columns(rows: list[dict[str, Any]], header: Iterable[str] = ()) -> list[Column]:

@@ -1,16 +1,19 @@
 """Copy rows that a file leaves unchanged into the next version, and read all rows of a version as uploaded."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import orjson
 from django.db import connections, transaction
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import Max, Sum
 from django.db.models.functions import Length
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.tasks.models import DatasetVersion, Task
 
+CHUNK_ROWS = 200
 COPIED_ROWS = 2000
 COPIED_BYTES = 8 * 1024**2
 
@@ -47,31 +50,19 @@ def _step(base: DatasetVersion) -> int:
 def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) -> tuple[str, DatasetMetrics]:
     """Return the content hash and the metrics of all rows of a version."""
     digest, metrics = hashlib.sha256(), DatasetMetrics()
-    last = -1
-    columns = ("index", "row_json", "split", "tags_text")
-    while True:
-        # One query per chunk: an open cursor would block SQLite's write-ahead log.
-        chunk = list(version.tasks.filter(index__gt=last).order_by("index").values_list(*columns)[:200])
-        if not chunk:
-            return digest.hexdigest(), metrics
-        for index, row_json, split, tags in chunk:
-            last, text = index, row_json.encode()
-            digest.update(text)
-            digest.update(b"\n")
-            metrics.add(orjson.loads(text), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
-        after_chunk()
+    rows = version.tasks.values_list("index", "row_json", "split", "tags_text")
+    for place, (_, row_json, split, tags) in enumerate(read_by_key(rows, by="index", size=CHUNK_ROWS), start=1):
+        text = row_json.encode()
+        digest.update(text + b"\n")
+        metrics.add(orjson.loads(text), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
+        if place % CHUNK_ROWS == 0:
+            after_chunk()
+    after_chunk()
+    return digest.hexdigest(), metrics
 
 
-CHUNK_ROWS = 200
-
-
-async def read_rows(*, version: DatasetVersion) -> AsyncIterator[bytes]:
+def read_rows(*, version: DatasetVersion) -> Iterator[bytes]:
     """Yield JSONL in chunks of lines, with one query per chunk so that no cursor stays open for a slow reader."""
-    last = -1
-    tasks: QuerySet[Task] = Task.objects.filter(version=version).order_by("index")
-    while True:
-        rows = [row async for row in tasks.filter(index__gt=last).values_list("index", "row_json")[:CHUNK_ROWS]]
-        if not rows:
-            return
-        last = rows[-1][0]
-        yield b"".join(text.encode() + b"\n" for _, text in rows)
+    rows = read_by_key(version.tasks.values_list("index", "row_json"), by="index", size=CHUNK_ROWS)
+    while chunk := list(islice(rows, CHUNK_ROWS)):
+        yield b"".join(text.encode() + b"\n" for _, text in chunk)

@@ -251,7 +251,7 @@ def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersio
         state=Upload.State.READY if version else Upload.State.CHECKED,
         errors=loader.rejects.first,
         message=cut_clean(loader.remarks, 500),
-        received_bytes=upload.received_bytes or loader.bytes_read,
+        received_bytes=upload.received_bytes or loader.tasks.bytes_read,
     )
     if version is None:
         return

@@ -48,7 +48,7 @@ class Loader:
         self._upserts = upload.mode == Upload.Mode.UPSERT
         self.rejects, self._seen = rejects, seen
         self.counts: Counter[str] = Counter()
-        self._tasks = FileTasks(upload=upload, stream=stream, rejects=rejects, counts=self.counts)
+        self.tasks = FileTasks(upload=upload, stream=stream, rejects=rejects, counts=self.counts)
         self._keep_good = upload.on_error == Upload.OnError.SKIP
         self._base = Base(base)
         self._first_new = base.task_count if base else 0
@@ -65,12 +65,12 @@ class Loader:
 
     def expected_bytes(self) -> int:
         """Estimate the bytes of the whole version from the stored rows and the share of the file read."""
-        share = self._tasks.bytes_read / self._upload.received_bytes if self._upload.received_bytes else 0.0
+        share = self.tasks.bytes_read / self._upload.received_bytes if self._upload.received_bytes else 0.0
         return int(self._stored_bytes / max(share, 0.01)) if self._stored_bytes else 0
 
     def find_refusal(self) -> str:
         """Return why the file is rejected as a whole, or nothing."""
-        rejects, lines = self.rejects, self._tasks.lines
+        rejects, lines = self.rejects, self.tasks.lines
         if not lines:
             rejects.first.append({"line": 1, "pointer": "", "code": "empty_file", "message": "the file has no rows"})
             return "The file has no rows."
@@ -90,7 +90,7 @@ class Loader:
             "those."
             for field, number in sorted(self._lacking.items())
         ]
-        return " ".join(filter(None, [*lacking, self._tasks.left_out]))
+        return " ".join(filter(None, [*lacking, self.tasks.left_out]))
 
     def load(self) -> None:
         """Load all rows.
@@ -99,7 +99,7 @@ class Loader:
         DiskFull.
         """
         held = 0
-        for candidate in self._tasks:
+        for candidate in self.tasks:
             if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
                 self._breathe()
             if candidate is None:
@@ -126,20 +126,16 @@ class Loader:
         """Store the progress, and how the upload `ended`. Raise UploadTakenAway if another worker owns it."""
         self._last_sign = time.monotonic()
         ours = owned(self._upload).update(
-            lines=self._tasks.lines,
+            lines=self.tasks.lines,
             accepted=self._accepted,
             rejected=self.rejects.count,
-            read_bytes=self._tasks.bytes_read,
+            read_bytes=self.tasks.bytes_read,
             counts=dict(self.counts),
             touched_at=timezone.now(),
             **ended,
         )
         if not ours:
             raise UploadTakenAway(f"{self._upload} was cancelled while it was loading")
-
-    @property
-    def bytes_read(self) -> int:
-        return self._tasks.bytes_read
 
     @property
     def _is_refused(self) -> bool:
@@ -201,7 +197,7 @@ class Loader:
         return self._upload.on_duplicate == Upload.OnDuplicate.KEEP
 
     def _reject(self, candidate: FileTask, code: str, message: str) -> None:
-        self._tasks.reject(candidate.line, RowRefused(code, message), candidate.task.row_json.encode())
+        self.tasks.reject(candidate.line, RowRefused(code, message), candidate.task.row_json.encode())
 
     def _said_before(self, known: dict[str, Known]) -> dict[str, Marks]:
         """Return the marks in the rows of the previous version by key, for keys that are unique."""

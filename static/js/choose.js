@@ -9,10 +9,12 @@ function count(form) {
   const note = form.querySelector("[data-chosen]");
   const button = form.querySelector("button[type=submit]");
   if (!note || !button) return;
+  // The text of the page names the rows; it comes back when none is selected.
+  note.dataset.hint ??= note.textContent;
   const fits = chosen >= fewest && chosen <= most;
   button.setAttribute("aria-disabled", String(!fits));
   note.textContent = chosen > most ? `${chosen} selected; maximum ${most}.`
-    : chosen === 0 ? `Select ${fewest === most ? fewest : `${fewest} to ${most}`}.`
+    : chosen === 0 ? note.dataset.hint
     : `${chosen} selected.`;
 }
 

@@ -165,7 +165,7 @@ const add = (id, key, label, run, more = () => true) => keys.add({ id: `table.${
 add("next", "j", "Next row", () => move(1));
 add("previous", "k", "Previous row", () => move(-1));
 add("open", "o", "Open row", () => linkOf(current()).click(), () => current() !== null);
-add("enter", "Enter", "Open row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
+add("enter", "Enter", "Open row (second key)", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
 add("mark", "x", "Select row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
 add("range", "X", "Select all rows from the last selected row to this one", markRange, () => current() !== null && boxOf(current()) !== null);
 add("peek", "Space", "Preview row", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);

@@ -81,7 +81,7 @@ function openReader(reader) {
     if (!target.getClientRects().length && (reader.dataset.hide || reader.dataset.only)) {
       // Show the target of a link even if it is hidden; the saved setting does not change.
       showNoise("hide=none", false);
-      document.getElementById("hidden-note").textContent = `Event #${seq} was hidden. All parts are shown now.`;
+      document.getElementById("hidden-note").textContent = `Step #${seq} was hidden. All parts are shown now.`;
     }
     place.scrollIntoView({ block: "start" });
     pin(place);

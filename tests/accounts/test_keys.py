@@ -91,21 +91,20 @@ def test_the_commands_create_list_and_revoke_a_key(capsys):
     assert listed.strip().endswith("192.0.2.7")
     call_command("revoke_api_key", api_key.prefix)
     call_command("revoke_api_key", api_key.prefix)
-    assert capsys.readouterr().err.splitlines() == [
-        f"ci (gw_{api_key.prefix}_…) of ada is revoked.",
-        f"ci (gw_{api_key.prefix}_…) of ada was already revoked.",
-    ]
+    first, second = capsys.readouterr().err.splitlines()
+    assert [f"gw_{api_key.prefix}_…" in line for line in (first, second)] == [True, True]
+    assert ["already revoked" in line for line in (first, second)] == [False, True]
     assert find_api_key(token) is None
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["create_api_key", "nobody", "--name", "ci", "--scope", "export"], "There is no active user named nobody."),
+        (["create_api_key", "nobody", "--name", "ci", "--scope", "export"], "user named nobody"),
         (["create_api_key", "ada", "--name", "ci"], "--scope"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "everything"], "invalid choice"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "export", "--days", "-1"], "whole number of days"),
-        (["revoke_api_key", "0123456789ab"], "Unknown API key prefix 0123456789ab."),
+        (["revoke_api_key", "0123456789ab"], "prefix 0123456789ab"),
     ],
 )
 def test_a_command_that_cannot_be_says_why(command, words):

@@ -81,6 +81,12 @@ def test_a_printed_link_signs_in_once(capsys, client):
         call_command("sign_in_link", "nobody")
 
 
+def test_a_printed_link_has_the_address_of_the_site(capsys, settings):
+    settings.CSRF_TRUSTED_ORIGINS = ["https://*.example.org", "https://gym.example.org:8443"]
+    call_command("create_user", "ada", "--link")
+    assert capsys.readouterr().out.startswith("https://gym.example.org:8443/sign-in/")
+
+
 def test_a_printed_link_can_name_the_page_that_it_opens(capsys, client):
     call_command("create_user", "ada", "--link", "--next", "/rubrics/?a=b")
     call_command("sign_in_link", "ada", "--next", "/rubrics/?a=b")

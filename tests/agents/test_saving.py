@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from django.core.exceptions import ValidationError
 
@@ -64,20 +66,20 @@ def test_a_slug_is_used_once():
 @pytest.mark.parametrize(
     ("examples", "problem"),
     [
-        ([], ""),
-        (CONVERSATION, ""),
-        ("text", "Give a JSON list of Responses items."),
-        (["text"], "Item 1 is not an object."),
-        ([{"role": "robot", "content": "x"}], "Item 1 has none of the roles user, assistant, system, developer."),
-        ([{"role": "user", "content": 5}], "Item 1 has no content."),
-        ([{"type": 5}], "Item 1 has a type that is not text."),
-        ([{**CALL, "arguments": {}}], "Item 1 is a function_call without 'arguments'."),
-        ([CALL], "The call 'c1' has no function_call_output."),
-        ([OUTPUT], "Item 1 is the output of a call that does not precede it."),
-        ([CALL, OUTPUT, OUTPUT], "Item 3 is the output of a call that does not precede it."),
-        ([CALL, {**OUTPUT, "output": None}], "Item 2 is a function_call_output without an output."),
-        ([CALL, {**OUTPUT, "call_id": []}], "Item 2 is the output of a call that does not precede it."),
+        ([], "^$"),
+        (CONVERSATION, "^$"),
+        ("text", "a JSON list"),
+        (["text"], "Item 1 is not an object"),
+        ([{"role": "robot", "content": "x"}], "Item 1 .*user, assistant, system, developer"),
+        ([{"role": "user", "content": 5}], "Item 1 has no content"),
+        ([{"type": 5}], "Item 1 .*not text"),
+        ([{**CALL, "arguments": {}}], "Item 1 .*without 'arguments'"),
+        ([CALL], "'c1' has no function_call_output"),
+        ([OUTPUT], "Item 1 .*does not precede"),
+        ([CALL, OUTPUT, OUTPUT], "Item 3 .*does not precede"),
+        ([CALL, {**OUTPUT, "output": None}], "Item 2 .*without an output"),
+        ([CALL, {**OUTPUT, "call_id": []}], "Item 2 .*does not precede"),
     ],
 )
 def test_examples_are_a_conversation_or_a_problem_with_its_place(examples, problem):
-    assert find_problem(examples) == problem
+    assert re.search(problem, find_problem(examples))

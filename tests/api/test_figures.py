@@ -70,22 +70,21 @@ def test_two_collections_are_contrasted(viewer, collection):
 @pytest.mark.parametrize(
     ("path", "pointer", "message"),
     [
-        ("breakdown/?by=colour", "?by", "Unknown breakdown colour. Choose one of split, tag, model_version."),
-        ("profile/?bucket=often", "?bucket", "Unknown bucket often. Choose one of never, sometimes, always."),
-        ("profile/?limit=0", "?limit", "`limit` must be a whole number from 1 to 1000."),
-        ("profile/?limit=1001", "?limit", "`limit` must be a whole number from 1 to 1000."),
-        ("profile/?after=-1", "?after", "`after` must be a whole number from 0 to 9223372036854775807."),
-        ("profile/?after=９", "?after", "`after` must be a whole number from 0 to 9223372036854775807."),
-        ("contrast/", "?with", "`with` must be a whole number from 1 to 9223372036854775807."),
-        ("contrast/?with=999999", "?with", "Collection 999999 does not exist."),
+        ("breakdown/?by=colour", "?by", "split, tag, model_version"),
+        ("profile/?bucket=often", "?bucket", "never, sometimes, always"),
+        ("profile/?limit=0", "?limit", "from 1 to 1000"),
+        ("profile/?limit=1001", "?limit", "from 1 to 1000"),
+        ("profile/?after=-1", "?after", "from 0 to 9223372036854775807"),
+        ("profile/?after=９", "?after", "from 0 to 9223372036854775807"),
+        ("contrast/", "?with", "from 1 to 9223372036854775807"),
+        ("contrast/?with=999999", "?with", "Collection 999999"),
     ],
 )
 def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message):
     answer = get(viewer, collection, path)
-    assert (answer.status_code, answer.json()["errors"]) == (
-        400,
-        [{"pointer": pointer, "code": "invalid", "message": message}],
-    )
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["pointer"], error["code"]) == (400, pointer, "invalid")
+    assert message in error["message"]
 
 
 def test_an_unknown_parameter_is_refused_and_another_dataset_too(viewer, collection):

@@ -109,9 +109,7 @@ def test_a_whole_number_beyond_64_bits_is_named_where_it_stands(engineer, number
 @pytest.mark.parametrize("body", ['{"slug":"a","name":"A","name":"B"}', '{"slug":"a","sampling":{"name":1,"name":2}}'])
 def test_a_name_that_stands_twice_in_an_object_is_refused(engineer, body):
     refused = engineer.post("/api/v1/agents/", body, content_type="application/json")
-    message = "The name “name” is repeated in one object."
-    assert (refused.status_code, refused.json()["errors"]) == (
-        400,
-        [{"pointer": "", "code": "duplicate_key", "message": message}],
-    )
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"], error["code"]) == (400, "", "duplicate_key")
+    assert "“name”" in error["message"]
     assert engineer.get("/api/v1/agents/a/").status_code == 404

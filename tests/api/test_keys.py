@@ -68,9 +68,9 @@ def test_the_keys_of_others_are_not_there():
 def test_a_refusal_names_the_scopes_that_would_do():
     reply = program("rollouts:read").post("/api/v1/datasets/", {}, content_type="application/json")
     assert (reply.status_code, reply.json()["type"]) == (403, "urn:gymweb:problem:missing-scope")
-    assert reply.json()["detail"] == "The API key needs a scope for this: tasks:write or admin."
+    assert "tasks:write or admin" in reply.json()["detail"]
     reply = program("admin").get("/api/v1/me/keys/")
-    assert reply.json()["detail"] == "API keys cannot do this. Sign in, or use a command."
+    assert (reply.status_code, "API keys cannot" in reply.json()["detail"]) == (403, True)
 
 
 def test_a_role_that_lacks_the_permission_is_named_before_any_scope():
@@ -91,7 +91,7 @@ def test_a_key_and_a_session_are_never_taken_together():
     client = session_of(Role.ADMIN)
     reply = client.get("/api/v1/me/", headers={"Authorization": f"Bearer {token}"})
     assert reply.status_code == 401
-    assert reply.json()["detail"] == "Send either an API key or the cookie of a session, not both."
+    assert "not both" in reply.json()["detail"]
 
 
 def test_a_key_in_a_cookie_the_query_or_the_body_is_no_key():

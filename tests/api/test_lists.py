@@ -86,14 +86,9 @@ def test_a_parameter_that_was_not_declared_is_refused(reader, noun):
 
 
 def test_a_typing_error_is_answered_with_what_was_meant(viewer):
-    problem = viewer.get("/api/v1/rollouts/?colection=1").json()
-    assert problem["errors"] == [
-        {
-            "pointer": "?colection",
-            "code": "unknown",
-            "message": "“colection” is not a query parameter of this endpoint. Did you mean “collection”?",
-        }
-    ]
+    [error] = viewer.get("/api/v1/rollouts/?colection=1").json()["errors"]
+    assert (error["pointer"], error["code"]) == ("?colection", "unknown")
+    assert "Did you mean “collection”" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -202,10 +197,9 @@ def test_rows_and_lists_can_be_asked_for_in_part(reader, noun):
     assert reader.get(f"/api/v1/{noun}/{lookup}/?fields=id").json() == {"id": row.pk}
     for address in (f"/api/v1/{noun}/?fields=id,idd", f"/api/v1/{noun}/{lookup}/?fields=idd"):
         refused = reader.get(address)
-        assert (refused.status_code, refused.json()["errors"]) == (
-            400,
-            [{"pointer": "?fields", "code": "unknown", "message": "Unknown field “idd”. Did you mean “id”?"}],
-        )
+        [error] = refused.json()["errors"]
+        assert (refused.status_code, error["pointer"], error["code"]) == (400, "?fields", "unknown")
+        assert ("“idd”" in error["message"], "Did you mean “id”" in error["message"]) == (True, True)
 
 
 def test_no_list_carries_what_may_be_megabytes(viewer):

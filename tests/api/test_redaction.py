@@ -49,7 +49,7 @@ def test_a_pattern_holds_for_the_next_text_until_it_is_deleted(engineer):
     ("given", "pointer", "said"),
     [
         ({"kind": "name", "text": "Content"}, "/text", "Traces use this key name, so it cannot be redacted"),
-        ({"kind": "prefix", "text": "ab"}, "/text", "A prefix has at least 3 characters."),
+        ({"kind": "prefix", "text": "ab"}, "/text", "at least 3 characters"),
         ({"kind": "regex", "text": "a+"}, "/kind", "is not a valid choice"),
         ({"kind": "prefix", "text": "corp.", "least": 3}, "/least", "greater than or equal to 4"),
         ({"kind": "name"}, "/text", "required"),
@@ -98,10 +98,9 @@ MARK = "[REDACTED:github_token]"
 def test_a_refusal_does_not_repeat_a_credential(engineer):
     dataset = make_dataset()
     refused = post(engineer, URL, kind=TOKEN, text="corp.")
-    assert (refused.status_code, refused.json()["errors"]) == (
-        400,
-        [{"pointer": "/kind", "code": "invalid_choice", "message": f'"{MARK}" is not a valid choice.'}],
-    )
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"], error["code"]) == (400, "/kind", "invalid_choice")
+    assert (TOKEN in refused.text, MARK in error["message"]) == (False, True)
     unknown = post(engineer, URL, kind="name", text="badge", **{TOKEN: 1})
     assert (TOKEN in unknown.content.decode(), unknown.json()["errors"][0]["pointer"]) == (False, f"/{MARK}")
     lines = json.dumps({"response": 1, TOKEN: 1}).replace(": 1}", f": 1, {json.dumps(TOKEN)}: 2}}").encode()

@@ -52,7 +52,7 @@ def test_a_filter_that_is_not_understood_is_refused_with_its_place(viewer):
     refused = viewer.get("/api/v1/rollouts/", {"q": "status:failed rewrd:1"})
     (error,) = refused.json()["errors"]
     assert (refused.status_code, error["pointer"], error["code"]) == (400, "?q", "unknown")
-    assert error["message"].startswith("At character 15: Unknown key “rewrd”. Did you mean reward:?")
+    assert [part in error["message"] for part in ("At character 15", "“rewrd”", "Did you mean reward:")] == [True] * 3
     assert viewer.get("/api/v1/rollouts/", {"q": "collection__created_by__password:x"}).status_code == 400
 
 

@@ -144,13 +144,9 @@ def test_an_annotator_changes_nothing():
 
 def test_a_field_that_does_not_exist_is_refused_with_what_was_meant(engineer):
     answer = send(engineer, "POST", "agents/", {"slug": "a", "name": "A", "max_step": 3})
-    assert answer.json()["errors"] == [
-        {
-            "pointer": "/max_step",
-            "code": "unknown",
-            "message": "Unknown field “max_step”. Did you mean “max_steps”?",
-        }
-    ]
+    [error] = answer.json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/max_step", "unknown")
+    assert "Did you mean “max_steps”" in error["message"]
 
 
 @pytest.mark.parametrize("noun", ["agents", "environments", "policy-models"])
@@ -191,7 +187,8 @@ def test_sampling_that_no_endpoint_takes_is_refused_wherever_it_is_given(enginee
     ]
     for answer in answers:
         assert (answer.status_code, pointers(answer)) == (400, ["/sampling"])
-        assert answer.json()["errors"][0]["message"] == "temperature must be a number from 0 to 2, not 'hot'."
+        message = answer.json()["errors"][0]["message"]
+        assert ("temperature" in message, "from 0 to 2" in message, "'hot'" in message) == (True, True, True)
 
 
 def test_every_field_of_a_policy_model_goes_in_and_comes_out(engineer):

@@ -112,7 +112,7 @@ def test_an_environment_gets_a_verifier_and_a_wrong_one_is_refused_with_its_poin
     assert reply.status_code == 400
     [problem] = reply.json()["errors"]
     assert problem["pointer"] == "/verifier/absolute_tolerance"
-    assert problem["message"] == '/absolute_tolerance is "much": give a number of 0 or more.'
+    assert ('"much"' in problem["message"], "0 or more" in problem["message"]) == (True, True)
     assert Environment.objects.get(slug="sums").verifier == {"type": "numeric"}
 
 

@@ -157,13 +157,13 @@ def test_a_choice_that_cannot_be_is_named_and_stores_nothing(engineer, query, po
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("split_seed=-1", "Give a whole number from 0 to 9223372036854775807."),
-        ("split_ratios=a:0.5,a:0.5", "The split a is repeated."),
+        ("split_seed=-1", "from 0 to 9223372036854775807"),
+        ("split_ratios=a:0.5,a:0.5", "split a is repeated"),
     ],
 )
 def test_what_is_wrong_with_a_split_is_said(engineer, query, told):
     answer = engineer.post(f"{UPLOADS}?{query}", lines(row(1)), content_type="application/x-ndjson")
-    assert (answer.status_code, answer.json()["errors"][0]["message"]) == (400, told)
+    assert (answer.status_code, told in answer.json()["errors"][0]["message"]) == (400, True)
 
 
 def test_versions_tell_what_they_changed_and_are_made_of(engineer, viewer):

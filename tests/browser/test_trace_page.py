@@ -145,7 +145,7 @@ def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, roll
     # A link to what is switched off leads to it, and says so; for other pages it stays off.
     tab.evaluate("location.hash = '#e3'")
     expect(tab.locator("#e3")).to_be_visible()
-    expect(tab.locator("#hidden-note")).to_contain_text("Event #3")
+    expect(tab.locator("#hidden-note")).to_contain_text("Step #3")
     tab.goto(address(site, rollouts["readable"]))
     expect(tab.locator("#e3")).to_be_hidden()
     tab.get_by_role("link", name="errors only").click()

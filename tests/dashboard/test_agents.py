@@ -36,16 +36,16 @@ def test_an_agent_is_created_and_shown(pages: Client):
 @pytest.mark.parametrize(
     ("examples", "words"),
     [
-        ("[{]", "Invalid JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
-        ('{"role": "user"}', "This must be a JSON list: […]."),
-        ("[NaN]", "This cannot be stored: it contains a NUL character, an"),
-        ('["hello"]', "Item 1 is not an object."),
-        ('[{"role": "user", "content": "a\\u0000b"}]', "This cannot be stored: it contains a NUL character, an"),
-        ('[{"role": "user", "content": "\\ud800"}]', "This cannot be stored: it contains a NUL character, an"),
-        ('[{"role": "boss", "content": "hello"}]', "Item 1 has none of the roles user, assistant"),
+        ("[{]", "line 1, column 3"),
+        ('{"role": "user"}', "a JSON list"),
+        ("[NaN]", "cannot be stored"),
+        ('["hello"]', "Item 1 is not an object"),
+        ('[{"role": "user", "content": "a\\u0000b"}]', "cannot be stored"),
+        ('[{"role": "user", "content": "\\ud800"}]', "cannot be stored"),
+        ('[{"role": "boss", "content": "hello"}]', "Item 1 has none"),
         (
             '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}]',
-            "The call 'a' has no function_call_output.",
+            "'a' has no function_call_output",
         ),
     ],
 )
@@ -53,7 +53,7 @@ def test_wrong_examples_are_named_beside_the_field_and_kept_as_typed(pages: Clie
     reply = pages.post(reverse("dashboard:agent_create"), {**GIVEN, "examples": examples}, headers=HTMX)
     assert reply.status_code == 422
     assert "<html" not in reply.text
-    assert reply.context["form"].errors["examples"][0].startswith(words)
+    assert words in reply.context["form"].errors["examples"][0]
     assert reply.context["form"]["examples"].value() == examples
     assert not Agent.objects.filter(slug="careful").exists()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.dashboard.templatetags.gymweb_format import reward_chip, usd
+from apps.dashboard.templatetags.gymweb_format import reward_chip, size, usd
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,19 @@ def test_an_amount_of_usd_has_two_digits_that_say_something_and_no_exponent(amou
 )  # fmt: skip
 def test_a_reward_is_short_and_never_rounded_to_one_that_means_something_else(reward, shown):
     assert reward_chip(reward).endswith(f"</span> {shown}</span>")
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (None, "–"),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1023, "1.0 KB"),
+        (1010.2 * 1024, "1.0 MB"),
+        (5.25 * 1024**3, "5.2 GB"),
+        (5000 * 1024**4, "5000.0 TB"),
+    ],
+)
+def test_a_size_has_at_most_three_digits_before_the_point(count, shown):
+    assert size(count) == shown

@@ -161,9 +161,9 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"sampling": "[1]"}, "This must be a JSON object: {…}."),
+        ({"sampling": "[1]"}, "must be a JSON"),
         ({"sampling": "{"}, "Invalid JSON: "),
-        ({"sampling": '{"stop": ["a\\u0000"]}'}, "non-finite number. It is at /stop/0."),
+        ({"sampling": '{"stop": ["a\\u0000"]}'}, "is at /stop/0"),
         ({"repeats": 0}, "greater than or equal to 1"),
         ({"dataset": 999}, "Select a valid choice."),
     ],
@@ -349,7 +349,7 @@ def test_a_collection_without_a_worker_says_so_instead_of_guessing_an_end():
 def test_cancelling_what_has_ended_says_that_it_had_ended():
     collection = make_collection(state="completed")
     done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
-    assert "had already ended: it is completed." in done.text
+    assert "already ended" in done.text
 
 
 def test_cancelling_drops_what_is_queued():
@@ -418,11 +418,11 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"split_repeats": "train"}, "Give a number for each name, for example train=8,"),
-        ({"split_repeats": "train=0"}, "Give a number from 1 to 10,000 for train."),
+        ({"split_repeats": "train"}, "for example train=8"),
+        ({"split_repeats": "train=0"}, "10,000 for train"),
         ({"user_template": "{"}, "Write a literal brace twice"),
         ({"resume_from": 999}, "Select a valid choice."),
-        ({"only_failed": "on"}, "Give the earlier collection whose failed rollouts to run"),
+        ({"only_failed": "on"}, "Give the earlier collection"),
         ({"tags": "nobody"}, "matches the filters"),
     ],
 )
@@ -470,7 +470,7 @@ def test_the_form_plans_an_older_version_and_a_clone_shows_it():
     assert 'name="version" value="1"' in shown
     assert f"tasks of {collection.version} ×" in shown
     refused = client.post(address, {**fields, "version": "7"})
-    assert (refused.status_code, "has no version 7; there are: 2, 1." in refused.text) == (422, True)
+    assert (refused.status_code, "has no version 7" in refused.text, "2, 1" in refused.text) == (422, True, True)
 
 
 def test_an_archived_collection_leaves_the_list_and_comes_back():

@@ -73,7 +73,7 @@ def test_outcomes_stand_beside_each_other_with_best_and_worst():
     assert outcomes["exact"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
     assert outcomes["Turns"].cells == [(2, None, ""), (3, 1.0, "")]
     # Nobody has an answer or a version here.
-    assert {"Answer", "Version"} & set(outcomes) == set()
+    assert {"Answer, normalised", "Version"} & set(outcomes) == set()
 
 
 def test_the_first_is_what_the_others_are_compared_with():

@@ -206,6 +206,7 @@ def test_chosen_tasks_are_marked_and_the_filters_stay(pages: Client):
     pages.post(address, {"task": [first.pk], "action": "restore"})
     first.refresh_from_db()
     assert first.is_retired is False
+    assert "Select tasks" in pages.post(address, {"action": "add_tag"}, follow=True).text
     for wrong in ({"action": "add_tag", "task": [first.pk]}, {"action": "retire"}, {"action": "x", "task": [first.pk]}):
         pages.post(address, wrong)
     first.refresh_from_db()

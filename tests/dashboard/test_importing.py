@@ -40,7 +40,7 @@ def test_files_become_a_collection_whose_page_opens(fields):
 
 def test_bad_lines_stand_in_the_form(fields):
     refused = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(), b"{oops")]})
-    assert (refused.status_code, "1 line was rejected, so nothing was stored." in refused.text) == (422, True)
+    assert (refused.status_code, "1 line was rejected" in refused.text) == (422, True)
     assert '<td>rollouts.jsonl</td><td class="num">2</td><td>not JSON' in refused.text
     assert ">not_json</span></td>" in refused.text
     assert Collection.objects.count() == 0
@@ -73,4 +73,4 @@ def test_failures_of_attempts_that_were_made_again_are_told(fields):
     at = {"_ng_task_index": 0, "_ng_rollout_index": 0}
     failure = {"responses_create_params": stored_row()["responses_create_params"], "_ng_failure_class": "lost", **at}
     made = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(**at), failure)]}, follow=True)
-    assert "1 failure was left out, because those rollouts were repeated." in made.text
+    assert "1 failure was left" in made.text

@@ -216,7 +216,8 @@ def test_people_are_asked_from_the_page_of_the_set():
     assert "holds 1 pair" in page
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
-    assert "has no proposed pair without reviews and outside open queues." in again
+    assert "has no proposed pair" in again
+    assert Queue.objects.count() == 2
 
 
 def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
@@ -231,7 +232,7 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     client.post(path, {"pair": [second.pk, other.pairs.get().pk], "status": "accepted"})
     assert (PreferencePair.objects.get(pk=second.pk).status, other.pairs.get().status) == ("proposed", "proposed")
     page = client.post(path, {"pair": [second.pk], "status": "rejected", "reason": "Both guess."}, follow=True).text
-    assert "1 of 1 selected pairs changed." in page
+    assert "1 of 1 selected pairs" in page
     assert [one.reason for one in second.decisions.all()] == ["Both guess."]
     assert f'form="decide-marked" aria-label="Select pair {second.pk}"' in page
     table = squeezed(page).partition('<section id="pair-table"')[2]
@@ -241,7 +242,7 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     # In place, with what became of it.
     part = client.post(path, {"pair": [second.pk], "status": "proposed"}, headers={"HX-Request": "true"}, follow=True)
     assert part.text.lstrip().startswith('<section id="pair-table"')
-    assert "1 of 1 selected pairs changed." in part.text
+    assert "1 of 1 selected pairs" in part.text
     viewer = signed_in(Role.VIEWER)
     assert viewer.post(path, {"pair": [first.pk], "status": "proposed"}).status_code == 403
     assert "decide-marked" not in viewer.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text

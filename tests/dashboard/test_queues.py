@@ -111,11 +111,11 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
 def test_who_lost_an_item_to_somebody_else_finds_it_again_with_what_they_wrote(desk, ann):
     queue = make_queue(pairs=1)
     review, work = claim(queue, ann), f"/queues/{queue.pk}/review/"
-    renew_lease(review=review, user=ann, draft={"note": "Twenty minutes of it."})
+    renew_lease(review=review, user=ann, draft={"note": "Twenty minutes long."})
     Review.objects.update(leased_until=timezone.now() - timedelta(minutes=1))
     judge(queue, annotator())
     html = desk.get(work).content.decode()
-    assert ("note: Twenty minutes of it." in html, f'href="?review={review.pk}"' in html, faults(html)) == (
+    assert ("note: Twenty minutes long." in html, f'href="?review={review.pk}"' in html, faults(html)) == (
         True,
         True,
         [],

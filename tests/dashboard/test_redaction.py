@@ -39,9 +39,9 @@ def test_a_pattern_holds_for_the_next_text_until_it_is_deleted(page):
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        ("name", "Content", "Traces use this key name, so it cannot be redacted"),
-        ("prefix", "ab", "A prefix has at least 3 characters."),
-        ("name", "", "This field is required."),
+        ("name", "Content", "Traces use this key"),
+        ("prefix", "ab", "at least 3 characters"),
+        ("name", "", "field is required"),
     ],
 )
 def test_a_pattern_that_would_break_traces_or_find_everything_is_refused(page, kind, text, said):

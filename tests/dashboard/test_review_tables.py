@@ -35,7 +35,7 @@ def queue():
     made = make_queue(pairs=3, overlap=2, order="newest", name="Sums")
     ann, ben = annotator(username="ann"), annotator(username="ben")
     judge(made, ann, "a_much", confidence=1, note="Shorter, and <b>right</b>.", reasons=["correctness"])
-    skip_item(review=claim(made, ann), user=ann, reason="I know this task.")
+    skip_item(review=claim(made, ann), user=ann, reason="I know it.")
     judge(made, ben, "both_bad")
     claim(made, ben)
     return made
@@ -46,7 +46,7 @@ def test_every_item_tells_how_far_it_is_and_what_was_said(pages, queue):
     waits, taken, disputed = rows_of(html)
     assert (faults(html), re.findall(r"style=|\son\w+=", html)) == ([], [])
     assert ["waiting" in row for row in (waits, taken, disputed)] == [True, True, False]
-    assert [state in taken for state in ("reserved", "ben: reserved until", "skipped, I know this task.")] == [True] * 3
+    assert [state in taken for state in ("reserved", "ben: reserved until", "skipped, I know it.")] == [True] * 3
     assert [said in disputed for said in ("done", "disputed", "2 of 2", "much better", "both bad")] == [True] * 5
     shown = Review.objects.get(choice="a_much")
     first, second = shown.item.entries.values_list("rollout_id", flat=True)
@@ -81,7 +81,7 @@ def test_reviews_tell_who_said_what_of_which_task(pages, queue):
     held, bad, skipped, better = rows_of(html)
     assert (faults(html), re.findall(r"style=|\son\w+=", html)) == ([], [])
     assert [name in row for name, row in (("ben", held), ("ben", bad), ("ann", skipped), ("ann", better))] == [True] * 4
-    assert ("open until" in held, "both bad" in bad, "skipped I know this task." in skipped) == (True, True, True)
+    assert ("open until" in held, "both bad" in bad, "skipped I know it." in skipped) == (True, True, True)
     assert ["much better" in better, "unsure" in better, "correctness" in better] == [True] * 3
     assert "“Shorter, and &lt;b&gt;right&lt;/b&gt;.”" in html
     # The reward stands beside each rollout.
@@ -118,7 +118,7 @@ def test_what_was_scored_outside_of_queues_and_what_settles_an_item_are_among_th
     scores = {"right": True, "clear": 3, "why": "so"}
     score_rollout(rollout=rollout, reviewer=make_user(username="cleo"), rubric=make_rubric(), scores=scores, seq=4)
     scored, settled, *_ = rows_of(pages.get("/reviews/").text)
-    assert [part in scored for part in ("cleo", "not in a queue", "right: yes, clear: 3, why: so", "event #4")] == [
+    assert [part in scored for part in ("cleo", "not in a queue", "right: yes, clear: 3, why: so", "step #4")] == [
         True
     ] * 4
     assert [part in settled for part in ("zoe", "B better", "adjudication")] == [True] * 3
@@ -130,7 +130,7 @@ def test_the_file_has_what_the_page_shows(pages, queue):
     html = pages.get(f"/reviews/?queue={queue.pk}&status=skipped&reviewer=&text=&task_number=2").text
     (address,) = re.findall(r'href="(/api/v1/reviews/export/\?format=csv[^"]*)"', html)
     (told,) = csv.DictReader(streamed(pages.get(address.replace("&amp;", "&"))).splitlines())
-    assert (told["reviewer"], told["status"], told["skip_reason"]) == ("ann", "skipped", "I know this task.")
+    assert (told["reviewer"], told["status"], told["skip_reason"]) == ("ann", "skipped", "I know it.")
 
 
 def test_pages_follow_one_another_with_their_filter(pages, monkeypatch):

@@ -116,7 +116,7 @@ def test_the_banner_of_a_failed_rollout_quotes_the_error_and_links_to_its_event(
     )
     page = signed_in().get(url(rollout)).text
     banner = page.partition('<div class="card failure"')[2].partition("</div>")[0]
-    assert '<a href="#e1">event #1</a>' in banner
+    assert '<a href="#e1">step #1</a>' in banner
     assert "<h2>policy_error</h2>" in banner
     assert "429 from the endpoint</pre>" in banner
 
@@ -208,7 +208,7 @@ def test_an_engineer_comments_on_an_event():
     said = Comment.objects.get()
     assert (said.text, said.seq, done["Location"]) == ("wrong tool", 3, url(rollout, f"#c{said.pk}"))
     page = client.get(url(rollout)).text
-    assert 'on <a href="#e3">event #3</a>' in page
+    assert 'on <a href="#e3">step #3</a>' in page
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS, PLACEHOLDERS
+from apps.gym.judging.prompts import DEFAULT_RUBRICS, PLACEHOLDERS
 from apps.gym.judging.scale import JudgeSettings
 
 ROOT = Path(__file__).resolve().parents[2]

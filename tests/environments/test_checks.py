@@ -66,10 +66,8 @@ def test_what_could_not_be_loaded_is_a_warning(tmp_path):
     load_environments([str(tmp_path)])
     try:
         (warning,) = check_written_environments()
-        assert (warning.id, warning.msg) == (
-            "environments.W001",
-            f"An environment could not be loaded: {tmp_path}/fog.py: line 1: ZeroDivisionError: division by zero.",
-        )
+        assert warning.id == "environments.W001"
+        assert f"{tmp_path}/fog.py: line 1: ZeroDivisionError" in warning.msg
     finally:
         load_environments([])
     assert check_written_environments() == []

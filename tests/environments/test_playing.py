@@ -78,7 +78,7 @@ def test_a_row_without_a_prompt_is_one_for_its_verifier_alone():
 @pytest.mark.parametrize(
     ("given", "field", "words"),
     [
-        ({"moves": [{"text": 3}]}, "moves", "Expected `str`, got `int` - at `$[0].text`."),
+        ({"moves": [{"text": 3}]}, "moves", "at `$[0].text`"),
         ({"moves": [{"calls": [{}]}]}, "moves", "missing required field `name`"),
         ({"moves": [{"text": "a"}] * 51}, "moves", "at most 50 moves"),
         ({"moves": [], "verify": True}, "moves", "Give at least one move"),

@@ -20,9 +20,7 @@ def test_a_running_server_is_healthy_and_its_tools_are_named(settings):
         checked = probe_environment(environment=environment)
     checked.refresh_from_db()
     assert checked.health == Health.HEALTHY
-    assert re.fullmatch(
-        r"reachable; 1 tool in its OpenAPI document \([\d.]+ ms\); tools: get_weather", checked.health_message
-    )
+    assert re.fullmatch(r"reachable; .*\([\d.]+ ms\); tools: get_weather", checked.health_message)
     assert checked.health_checked_at is not None
 
 
@@ -52,10 +50,8 @@ def test_a_built_in_is_healthy():
 
 def test_a_built_in_that_is_gone_is_unhealthy():
     checked = probe_environment(environment=make_environment(builtin="chess"))
-    assert (checked.health, checked.health_message) == (
-        Health.UNHEALTHY,
-        "unknown environment 'chess'. GYMWEB_ENVIRONMENTS is read at startup",
-    )
+    assert checked.health == Health.UNHEALTHY
+    assert ("'chess'" in checked.health_message, "GYMWEB_ENVIRONMENTS" in checked.health_message) == (True, True)
 
 
 class Garbled(BaseHTTPRequestHandler):

@@ -80,9 +80,8 @@ def test_what_is_no_address_of_a_server_is_refused_at_its_field(base_url):
 def test_an_unknown_built_in_is_refused_with_the_names_there_are():
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=http_environment(adapter="builtin", builtin="chess"), user=None)
-    assert caught.value.message_dict == {
-        "builtin": [f"Unknown built-in environment. Choose one of: {', '.join(sorted(BUILTINS))}."]
-    }
+    [message] = caught.value.message_dict["builtin"]
+    assert ", ".join(sorted(BUILTINS)) in message
 
 
 @pytest.mark.parametrize("adapter", ["builtin", "http"])
@@ -164,16 +163,16 @@ def test_an_mcp_server_as_a_process_is_one_that_the_operator_named(settings):
     assert (saved.command, saved.base_url, saved.server) == ("files", "", "files")
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=mcp_environment(slug="shell", command="bash"), user=None)
-    assert caught.value.message_dict == {"command": ["Unknown command. GYMWEB_MCP_COMMANDS defines: files."]}
+    [message] = caught.value.message_dict["command"]
+    assert "GYMWEB_MCP_COMMANDS defines: files" in message
 
 
 def test_a_process_for_each_attempt_bounds_how_many_run_at_once(settings):
     settings.MCP_COMMANDS, settings.MCP_PROCESSES = {"files": {"command": ["mcp-files"], "environment": {}}}, 8
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=mcp_environment(concurrency=9), user=None)
-    assert caught.value.message_dict == {
-        "concurrency": ["Each attempt starts a process, so the maximum is 8 (GYMWEB_MCP_PROCESSES)."]
-    }
+    [message] = caught.value.message_dict["concurrency"]
+    assert "maximum is 8 (GYMWEB_MCP_PROCESSES)" in message
 
 
 def test_without_a_number_of_its_own_a_process_environment_gets_the_most_that_may_be(settings):
@@ -200,9 +199,8 @@ def test_a_judge_of_a_worker_group_wants_an_environment_of_that_group():
     given = {"slug": "essays", "name": "Essays", "adapter": "builtin", "builtin": "judged", "judge_model": judge}
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=Environment(**given), user=None)
-    assert caught.value.message_dict == {
-        "judge_model": ["Only workers of the group gpu can use it. Set the same worker group in this environment."]
-    }
+    assert list(caught.value.message_dict) == ["judge_model"]
+    assert "group gpu" in caught.value.message_dict["judge_model"][0]
     assert save_environment(environment=Environment(**given, worker_group="gpu"), user=None).judge_model == judge
 
 
@@ -210,9 +208,5 @@ def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monk
     monkeypatch.setattr(lookups, "look_up", lambda host, port: ["169.254.10.10"])
     with pytest.raises(ValidationError) as refused:
         save_environment(environment=http_environment(base_url="http://inner.example:9000"), user=None)
-    assert refused.value.message_dict == {
-        "base_url": [
-            "inner.example:9000 is not a public address. If this installation may call it, "
-            "add inner.example:9000 to GYMWEB_OUTBOUND_ALLOW."
-        ]
-    }
+    [message] = refused.value.message_dict["base_url"]
+    assert "add inner.example:9000 to GYMWEB_OUTBOUND_ALLOW" in message

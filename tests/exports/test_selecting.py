@@ -252,7 +252,7 @@ def test_the_reward_that_a_person_set_counts_in_every_format_unless_the_verifier
     verifiers = export(made, "trl_sft", filters={"reward_from": "verifier"})
     assert [row["rollout_id"] for row in rows_of(verifiers)] == [bad.pk]
     assert verifiers.manifest["rewards"] == {"from": "verifier", "set_by_people": 0}
-    assert "Rewards are from the verifier; overrides are ignored." in (Path(verifiers.path) / "README.md").read_text()
+    assert "overrides are ignored" in (Path(verifiers.path) / "README.md").read_text()
 
 
 @pytest.mark.parametrize("counting", ["override", "verifier"])
@@ -302,7 +302,7 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
         ({"filters": {"min_solve_rate": 1.5}}, "min_solve_rate must be a number from 0 to 1"),
         ({"filters": {"min_solve_rate": 0.6, "max_solve_rate": 0.5}}, "min_solve_rate must not exceed max_solve_rate"),
         ({"filters": {"splits": "train"}}, "splits: Expected `array`, got `str`"),
-        ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "has no filter min_reward. Available: drop_zero"),
+        ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "no filter min_reward.* drop_zero"),
         ({"validation_share": 0.9}, "between 0 and 0.5"),
         ({"format": "verl_sft", "encoding": "jsonl"}, "verl SFT is available as parquet only"),
         ({"format": "nemo_rl_dpo"}, "needs a pair set"),

@@ -1,10 +1,12 @@
 """Tool servers that hang, die, answer 500, 50 MB or nonsense: whoever has nothing to do with them does not notice."""
 
+import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
+from apps.rollouts.trace_payloads import unpack
 from tests.faults.installation import Installation, size, wait_until
 from tests.faults.judging import judge
 
@@ -69,14 +71,19 @@ def test_each_fault_of_a_tool_server_ends_as_the_design_says_and_nobody_else_not
 
 def outcomes(cluster: Installation, collection: int) -> Counter[tuple[str, str, str, str]]:
     """(fault, status, error kind, error of the tool calls) of every rollout."""
-    rows = cluster.rows(
-        "SELECT t.row_json::json->>'fault', r.status, r.error_kind, coalesce(("
-        " SELECT min(e.payload::json->>'error') FROM rollouts_traceevent e"
-        " WHERE e.rollout_id = r.id AND e.attempt = r.attempt AND e.kind = 'tool_result'), '')"
-        " FROM rollouts_rollout r JOIN tasks_task t ON t.id = r.task_id"
-        f" WHERE r.collection_id = {collection}"
+    mine = f"r.collection_id = {collection}"
+    results = cluster.rows(
+        "SELECT r.id, e.payload FROM rollouts_rollout r JOIN rollouts_traceevent e"
+        f" ON e.rollout_id = r.id AND e.attempt = r.attempt AND e.kind = 'tool_result' WHERE {mine}"
     )
-    return Counter(rows)
+    errors: dict[int, list[str]] = defaultdict(list)
+    for rollout, payload in results:
+        errors[rollout].append(json.loads(unpack(payload)).get("error", ""))
+    rows = cluster.rows(
+        "SELECT r.id, t.row_json::json->>'fault', r.status, r.error_kind"
+        f" FROM rollouts_rollout r JOIN tasks_task t ON t.id = r.task_id WHERE {mine}"
+    )
+    return Counter((*outcome, min(filter(None, errors[rollout]), default="")) for rollout, *outcome in rows)
 
 
 def test_a_block_of_tasks_that_no_verifier_survives_costs_no_more_than_its_own_attempts(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.rollouts.trace_payloads import unpack
 from tests.faults.installation import Installation, Program, size, wait_until
 
 pytestmark = pytest.mark.slow
@@ -75,7 +76,8 @@ def test_large_replies_at_once_stay_within_the_budget_and_their_memory_is_return
     returned = wait_until(lambda: memory_of(worker) <= started + 100 * MIB, 60, embedded.tell)
     ended = embedded.rows("SELECT status, error_kind, error_message, count(*) FROM rollouts_rollout GROUP BY 1, 2, 3")
     assert ended == [("completed", "", "", REPLIES)]
-    assert embedded.number("SELECT min(length(payload)) FROM rollouts_traceevent WHERE kind = 'model_call'") > REPLY / 2
+    replies = embedded.rows("SELECT payload FROM rollouts_traceevent WHERE kind = 'model_call'")
+    assert min(len(unpack(payload)) for (payload,) in replies) > REPLY / 2
     assert embedded.leave(worker) == [0]
     show(
         replies=REPLIES,

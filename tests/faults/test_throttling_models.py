@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from apps.rollouts.trace_payloads import unpack
 from tests.faults.installation import Installation, size, wait_until
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def assert_untouched(cluster: Installation, collection: int, rollouts: int) -> N
     ) == [("completed", 1, 0, 0, rollouts)]
     calls = cluster.rows("SELECT payload FROM rollouts_traceevent WHERE kind = 'model_call'")
     assert len(calls) == rollouts
-    assert sum(json.loads(payload).get("retries", 0) for (payload,) in calls) == 0
+    assert sum(json.loads(unpack(payload)).get("retries", 0) for (payload,) in calls) == 0
     kinds = cluster.rows("SELECT DISTINCT kind FROM rollouts_traceevent")
     assert ("error",) not in kinds
 

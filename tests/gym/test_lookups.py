@@ -35,12 +35,8 @@ def test_a_name_behind_which_is_an_address_of_the_table_is_refused(name, names):
 
 def test_the_refusal_names_the_setting_and_what_to_add(names):
     names["inner.example"] = ["10.0.0.7", "fd12::7"]
-    with pytest.raises(OutboundRefused) as refused:
+    with pytest.raises(OutboundRefused, match=r"add inner\.example:8000 to GYMWEB_OUTBOUND_ALLOW"):
         check("http://inner.example:8000/v1")
-    assert str(refused.value) == (
-        "inner.example:8000 is not a public address. If this installation may call it, "
-        "add inner.example:8000 to GYMWEB_OUTBOUND_ALLOW."
-    )
 
 
 @pytest.mark.parametrize("allow", ["inner.example", "inner.example:8000", "10.0.0.7", "10.0.0.0/24"])

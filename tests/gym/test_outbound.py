@@ -281,9 +281,8 @@ def test_nobody_is_invited_to_allow_a_metadata_address():
         OutboundPolicy().check_url("http://169.254.169.254/latest/meta-data/")
     with pytest.raises(OutboundRefused, match=r"add 10\.0\.0\.1:80 to GYMWEB_OUTBOUND_ALLOW"):
         OutboundPolicy().check_url("http://10.0.0.1/")
-    assert str(metadata.value) == (
-        "169.254.169.254:80 is a cloud metadata address, which hands out the credentials of this machine: refused."
-    )
+    assert "169.254.169.254:80 is a cloud metadata" in str(metadata.value)
+    assert "GYMWEB_OUTBOUND_ALLOW" not in str(metadata.value)
 
 
 def redirecting(status, location):

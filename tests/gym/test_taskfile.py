@@ -55,30 +55,29 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
     [
         (b'{"a": \xff}', "not_utf8", "byte 7 (0xff) is not UTF-8"),
         (b"[1]", "wrong_type", "the line holds a list, not a JSON object"),
-        (b"{}", "missing", "/responses_create_params is missing: the object that holds the prompt"),
+        (b"{}", "missing", "/responses_create_params is missing"),
         (
             b'{"response_create_params": {}}',
             "missing",
-            "/responses_create_params is missing: the object that holds the prompt (did you mean "
-            "responses_create_params where it says response_create_params?)",
+            "/responses_create_params is missing",
         ),
-        (b'{"responses_create_params": []}', "wrong_type", "/responses_create_params must be an object, not a list"),
+        (b'{"responses_create_params": []}', "wrong_type", "/responses_create_params must be an object"),
         (
             line_of({}),
             "missing",
-            "/responses_create_params/input is missing: the prompt, as text or as a list of items",
+            "/responses_create_params/input is missing",
         ),
-        (line_of({"input": []}), "empty", "/responses_create_params/input is an empty list: a task needs a prompt"),
-        (line_of({"input": " "}), "empty", "/responses_create_params/input is empty: a task needs a prompt"),
+        (line_of({"input": []}), "empty", "/responses_create_params/input is an empty list"),
+        (line_of({"input": " "}), "empty", "/responses_create_params/input is empty"),
         (
             line_of({"input": 5}),
             "wrong_type",
-            "/responses_create_params/input must be text or a list of items, not a number",
+            "/responses_create_params/input must be text",
         ),
         (
             line_of({"input": ["hi"]}),
             "wrong_type",
-            "/responses_create_params/input/0 must be an object with role or type, not text",
+            "/responses_create_params/input/0 must be an object",
         ),
         (
             line_of({"input": [{"content": "hi"}]}),
@@ -88,7 +87,7 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
         (
             line_of({"input": "q", "tools": [{"type": "function", "function": {"name": "add"}}]}),
             "wrong_shape",
-            "/responses_create_params/tools/0/function is not allowed. Tools are flat: all keys are next to type",
+            "/responses_create_params/tools/0/function is not allowed",
         ),
         (
             line_of({"input": "q", "tools": [{"type": "function"}]}),
@@ -113,12 +112,18 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
         (
             line_of({"input": "q", "stream": True}),
             "wrong_type",
-            "/responses_create_params/stream must be false, because streaming is not supported",
+            "/responses_create_params/stream must be false",
         ),
     ],
 )
 def test_a_line_that_is_no_task_is_refused_with_the_place_and_the_reason(line, code, message):
-    assert refusal(line) == (code, message)
+    found, told = refusal(line)
+    assert (found, told.startswith(message)) == (code, True)
+
+
+def test_a_misspelt_object_of_the_prompt_is_guessed():
+    _, message = refusal(b'{"response_create_params": {}}')
+    assert "did you mean responses_create_params" in message
 
 
 INPUT = "/responses_create_params/input/0"
@@ -282,7 +287,8 @@ def test_a_number_that_json_does_not_have_is_refused(number):
 def test_an_unknown_parameter_is_refused_with_a_guess_and_the_allowed_ones():
     code, message = refusal(line_of({"input": "q", "temprature": 1}))
     assert code == "unknown_key"
-    assert message.startswith("/responses_create_params/temprature is not a known key: did you mean temperature?")
+    assert message.startswith("/responses_create_params/temprature ")
+    assert "did you mean temperature?" in message
     assert message.endswith("tools, top_logprobs, top_p, truncation, user")
 
 

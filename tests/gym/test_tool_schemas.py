@@ -1,5 +1,7 @@
 """Tools as people paste them: read where they can be, and every mistake named by its place."""
 
+import re
+
 import pytest
 
 from apps.gym.tasks.tool_schemas import MOST_TOOLS, ToolsRefused, read_tools
@@ -38,49 +40,43 @@ def test_no_tools_are_fine():
 @pytest.mark.parametrize(
     ("tool", "problem"),
     [
-        (5, "/0 must be an object with type, name, description and parameters."),
-        ({"type": "web_search"}, "/0/type must be “function”, not 'web_search'. Other types are provider-specific."),
-        ({**ADD, "name": "a b"}, "/0/name must be 1 to 64 letters, digits, _ or -, not 'a b'."),
-        ({**ADD, "name": None}, "/0/name must be 1 to 64 letters, digits, _ or -, not nothing."),
-        ({**ADD, "description": 3}, "/0/description must be a text."),
-        ({**ADD, "strict": "yes"}, "/0/strict must be true or false."),
-        ({**ADD, "parameters": []}, "/0/parameters must be a JSON Schema, an object, not []."),
-        (
-            {**ADD, "parameters": {"type": "string"}},
-            "/0/parameters/type must be “object”: the arguments of a call are an object.",
-        ),
+        (5, r"/0 must be an object"),
+        ({"type": "web_search"}, r"/0/type .*“function”, not 'web_search'"),
+        ({**ADD, "name": "a b"}, r"/0/name .*1 to 64 .*'a b'"),
+        ({**ADD, "name": None}, r"/0/name .*not nothing"),
+        ({**ADD, "description": 3}, r"/0/description .*text"),
+        ({**ADD, "strict": "yes"}, r"/0/strict .*true or false"),
+        ({**ADD, "parameters": []}, r"/0/parameters .*object, not \[\]"),
+        ({**ADD, "parameters": {"type": "string"}}, r"/0/parameters/type must be “object”"),
         (
             {**ADD, "parameters": {"type": "object", "properties": {"a": {"type": "strng"}}}},
-            "/0/parameters/properties/a/type is 'strng': a type is array, boolean, integer, null, number, object or "
-            "string, or a list of these.",
+            r"/0/parameters/properties/a/type is 'strng': .*array, boolean, integer, null, number, object or string",
         ),
-        (
-            {**ADD, "parameters": {"type": "object", "required": "a"}},
-            "/0/parameters/required is not a JSON Schema: 'a' is not of type 'array'.",
-        ),
+        ({**ADD, "parameters": {"type": "object", "required": "a"}}, r"/0/parameters/required .*'a' is not of type"),
         (
             {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": []}}},
-            "/0/function/parameters/properties is not a JSON Schema: [] is not of type 'object'.",
+            r"/0/function/parameters/properties .*\[\] is not of type",
         ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tool, problem):
-    assert problems(tool) == [problem]
+    [found] = problems(tool)
+    assert re.match(problem, found)
 
 
 def test_all_mistakes_come_at_once_and_a_name_stands_once():
-    assert problems(ADD, {**ADD, "name": "", "strict": 1}, ADD) == [
-        "/1/name must be 1 to 64 letters, digits, _ or -, not ''.",
-        "/1/strict must be true or false.",
-        "/2/name: there is another tool 'add'.",
-    ]
+    empty, strict, repeated = problems(ADD, {**ADD, "name": "", "strict": 1}, ADD)
+    assert (empty.startswith("/1/name "), strict.startswith("/1/strict ")) == (True, True)
+    assert (repeated.startswith("/2/name: "), "another tool 'add'" in repeated) == (True, True)
 
 
 def test_what_would_break_a_request_is_refused_and_not_met_later():
-    assert problems(*[ADD] * (MOST_TOOLS + 1)) == [f"There are {MOST_TOOLS + 1} tools: give at most {MOST_TOOLS}."]
+    [many] = problems(*[ADD] * (MOST_TOOLS + 1))
+    assert (f"{MOST_TOOLS + 1} tools" in many, f"at most {MOST_TOOLS}" in many) == (True, True)
     deep = {"type": "object"}
     for _ in range(2_000):
         deep = {"type": "object", "properties": {"a": deep}}
-    assert problems({**ADD, "parameters": deep}) == ["/0/parameters is nested too deep."]
+    [nested] = problems({**ADD, "parameters": deep})
+    assert nested.startswith("/0/parameters is nested")
     with pytest.raises(ToolsRefused, match="Give a list of tools"):
         read_tools({"name": "add"})

@@ -20,10 +20,8 @@ def test_an_old_sqlite_is_refused(monkeypatch):
     monkeypatch.setattr(checks, "connection", SimpleNamespace(vendor="sqlite"))
     monkeypatch.setattr(checks, "sqlite3", old)
     [objection] = run_checks()
-    assert (objection.id, objection.msg) == (
-        "gymweb.E001",
-        "SQLite 3.36.9 is too old: GymWeb needs 3.37 or newer.",
-    )
+    assert objection.id == "gymweb.E001"
+    assert ("3.36.9" in objection.msg, "3.37" in objection.msg) == (True, True)
     old.sqlite_version_info = (3, 37, 0)
     assert run_checks() == []
 
@@ -104,7 +102,7 @@ def test_a_process_refuses_a_database_that_nobody_migrated_and_says_what_to_do(t
     )
     assert ended.returncode == 1
     assert "GymWeb does not start on this database: " in ended.stderr
-    assert "migrations are not applied.\n\tHINT: Run manage.py migrate." in ended.stderr
+    assert "\n\tHINT: Run manage.py migrate" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -114,10 +112,8 @@ def test_a_database_with_tables_of_a_newer_version_is_refused():
     with connection.cursor() as cursor:
         cursor.execute(applied)
     [objection] = run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True)
-    assert (objection.id, objection.hint) == (
-        "gymweb.E003",
-        "Run that version, or restore a backup. Databases from before 0.2.0 cannot be upgraded; start with a new one.",
-    )
+    assert objection.id == "gymweb.E003"
+    assert ("restore a backup" in objection.hint, "before 0.2.0" in objection.hint) == (True, True)
     assert "9999_later" in objection.msg
 
 

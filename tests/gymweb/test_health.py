@@ -49,11 +49,8 @@ def test_tables_of_another_version_are_named():
             status, said = ready()
         finally:
             cursor.execute("DELETE FROM django_migrations WHERE app = 'others' OR name = '9999_later'")
-    problem = (
-        "the database belongs to another version (9999_later was applied): run that version, or restore a backup. "
-        "Databases from before 0.2.0 cannot be upgraded; start with a new one"
-    )
-    assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
+    assert (status, said["ready"], list(said["missing"])) == (503, False, ["migrations"])
+    assert "another version (9999_later was applied)" in said["missing"]["migrations"]
 
 
 def test_a_database_that_fails_is_named_without_its_address(monkeypatch, tmp_path):

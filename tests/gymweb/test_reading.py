@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,14 +30,16 @@ def refusal(read) -> str:
 def test_a_whole_number_is_digits_within_its_range(value):
     said = refusal(lambda: given(value).whole(NAME, default=7, least=0, most=100))
     shown = value if len(value) <= 40 else "9" * 40 + "…"
-    assert said == f"GYMWEB_X is {shown!r}: give a whole number from 0 to 100, such as 7."
+    assert said.startswith(f"GYMWEB_X is {shown!r}: ")
+    assert ("whole number from 0 to 100" in said, "as 7." in said) == (True, True)
 
 
 @pytest.mark.parametrize("value", ["abc", "1e1", "1e12", "0x10", "inf", "nan", "1,5", ".5", "-0.1", "100.1", "9" * 400])
 def test_a_number_is_digits_within_its_range(value):
     said = refusal(lambda: given(value).number(NAME, default=7.5, least=0, most=100))
     shown = value if len(value) <= 40 else "9" * 40 + "…"
-    assert said == f"GYMWEB_X is {shown!r}: give a number from 0 to 100 in plain digits, such as 7.5."
+    assert said.startswith(f"GYMWEB_X is {shown!r}: ")
+    assert ("from 0 to 100" in said, "as 7.5." in said) == (True, True)
 
 
 def test_what_is_right_is_read():
@@ -58,9 +61,9 @@ def test_what_is_right_is_read():
 
 
 def test_switches_choices_and_origins_that_cannot_be_right_are_refused():
-    assert refusal(lambda: given("ture").switch(NAME, default=False)) == "GYMWEB_X is 'ture': give 1 or 0."
+    assert re.match("GYMWEB_X is 'ture': .*1 or 0", refusal(lambda: given("ture").switch(NAME, default=False)))
     loud = refusal(lambda: given("LOUD").choice(NAME, default="INFO", choices=("DEBUG", "INFO")))
-    assert loud == "GYMWEB_X is 'LOUD': give one of DEBUG, INFO."
+    assert re.match("GYMWEB_X is 'LOUD': .*DEBUG, INFO", loud)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_switches_choices_and_origins_that_cannot_be_right_are_refused():
     ],
 )
 def test_an_origin_has_scheme_and_host_and_no_more(origin):
-    assert refusal(lambda: given(origin).origins(NAME)).startswith(f"GYMWEB_X: {origin!r} is not an origin. ")
+    assert refusal(lambda: given(origin).origins(NAME)).startswith(f"GYMWEB_X: {origin!r} is not an origin")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_an_origin_has_scheme_and_host_and_no_more(origin):
 )
 def test_a_database_that_cannot_be_one_is_refused_and_its_password_not_said(address):
     said = refusal(lambda: given(address).database(NAME, default=""))
-    assert said.startswith("GYMWEB_X is not a supported database URL. Give postgres://NAME:PASSWORD@")
+    assert (said.startswith("GYMWEB_X "), "postgres://NAME:PASSWORD@" in said) == (True, True)
     assert "geheim" not in said
 
 
@@ -102,7 +105,7 @@ def test_a_database_that_cannot_be_one_is_refused_and_its_password_not_said(addr
 )
 def test_a_redis_that_cannot_be_one_is_refused_and_its_password_not_said(address):
     said = refusal(lambda: given(address).redis(NAME))
-    assert (said.startswith("GYMWEB_X is not a Redis URL. Give redis:"), "geheim" in said) == (True, False)
+    assert (said.startswith("GYMWEB_X is not a Redis URL"), "geheim" in said) == (True, False)
 
 
 def test_addresses_that_are_right_are_read():
@@ -163,5 +166,5 @@ def test_no_file_can_be_the_folder_of_what_is_written(tmp_path):
         text=True,
         check=False,
     )
-    told = f"GYMWEB_VAR: {tmp_path}/file/var cannot be created: Not a directory."
-    assert (ended.returncode, ended.stderr) == (1, f"GymWeb does not start: {told}\n")
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert f"GYMWEB_VAR: {tmp_path}/file/var cannot be created" in ended.stderr

@@ -112,7 +112,9 @@ def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit,
     connection.sendall(post_head(path, f"Content-Length: {limit + 1}", "Expect: 100-continue", KEY))
     status, headers, body = read_response(connection)
     assert (status, headers["content-type"]) == (413, "application/problem+json")
-    assert json.loads(body) == {**PROBLEM, "detail": f"The body is larger than {limit:,} bytes ({name})."}
+    told = json.loads(body)
+    assert f"{limit:,} bytes ({name})" in told.pop("detail")
+    assert told == PROBLEM
 
 
 def test_a_browser_whose_form_is_refused_gets_a_page(connection):

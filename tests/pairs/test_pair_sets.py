@@ -208,12 +208,13 @@ def test_the_database_has_margins_of_rewards_alone(source, margin):
         pair_set.pairs.update(source=source, margin=margin)
 
 
-def test_an_overridden_reward_counts_where_it_is_asked_for_and_the_verifiers_stands_beside():
+def test_an_overridden_reward_counts_unless_the_verifiers_is_asked_for():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     good, bad = collection.rollouts.order_by("-reward")
     override_reward(rollout=good, reward=-1.0, reason="It guessed.", author=make_user())
-    assert sides(build_pairs(PairOrder(collection=collection))) == [(good.pk, bad.pk)]
-    pair = build_pairs(PairOrder(collection=collection, rule=Rule(reward_from="override"))).pairs.get()
+    verified = build_pairs(PairOrder(collection=collection, rule=Rule(reward_from="verifier")))
+    assert sides(verified) == [(good.pk, bad.pk)]
+    pair = build_pairs(PairOrder(collection=collection)).pairs.get()
     assert (pair.chosen_id, pair.source, pair.rejected_reward, pair.margin) == (bad.pk, "override", -1.0, 1.0)
     assert pair.verifier_rewards == {"rejected": 1.0}
 
@@ -372,6 +373,8 @@ def test_rejected_pairs_leave_exports_unless_asked_and_accepted_ones_can_be_aske
     assert written(include_rejected=True) == (everything, {})
     assert written(only_accepted=True) == ([accepted.pk], {"rejected": 1, "not_accepted": 1})
     assert written(sources=["verdict"]) == ([], {"rejected": 1, "other_source": 2})
+    with pytest.raises(ExportRefused, match="not both"):
+        written(only_accepted=True, include_rejected=True)
 
 
 def test_flags_of_the_table_and_of_the_database_agree(mixed):
@@ -416,7 +419,7 @@ def test_a_set_that_lost_its_maker_is_made_anew_and_given_up_after_three():
     rows.update(state="making", attempt=3, touched_at=timezone.now() - timedelta(minutes=6))
     assert make_queued_pair_set() is False
     pair_set.refresh_from_db()
-    assert (pair_set.state, pair_set.message) == ("failed", "Its worker was lost 3 times.")
+    assert (pair_set.state, "lost 3 times" in pair_set.message) == ("failed", True)
 
 
 def test_a_cancelled_set_is_made_no_further(monkeypatch):

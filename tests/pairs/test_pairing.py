@@ -76,7 +76,7 @@ def test_the_next_worst_is_read_when_the_worst_did_the_same():
 
 def test_groups_beyond_one_chunk_are_all_paired_in_few_queries(django_assert_max_num_queries):
     collection = make_groups(*[[(1.0, "4"), (0.0, "5")]] * 120)
-    with django_assert_max_num_queries(40):
+    with django_assert_max_num_queries(44):
         pair_set = build_pairs(PairOrder(collection=collection))
     assert (pair_set.pair_count, pair_set.counts["paired"], pair_set.pairs.count()) == (120, 120, 120)
 

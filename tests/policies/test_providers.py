@@ -53,53 +53,45 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        (
-            {"provider": "azure"},
-            {"api_version": ["Azure OpenAI needs an API version, for example 2025-04-01-preview."]},
-        ),
+        ({"provider": "azure"}, {"api_version": ["needs an API version"]}),
         (
             {"provider": "openai", "more_base_urls": ["https://b.example/v1"]},
-            {"more_base_urls": ["Only vLLM and other compatible servers have several base URLs."]},
+            {"more_base_urls": ["several base URLs"]},
         ),
-        ({"more_base_urls": "https://b.example"}, {"more_base_urls": ["This must be a list of base URLs."]}),
+        ({"more_base_urls": "https://b.example"}, {"more_base_urls": ["a list of base"]}),
         (
             {"extra_headers": {"Authorization": "Bearer x"}},
-            {
-                "extra_headers": [
-                    "Authorization is secret. Enter it as the API key, which is stored encrypted, and write {api_key} "
-                    "into the value."
-                ]
-            },
+            {"extra_headers": ["Authorization is secret"]},
         ),
         (
             {"extra_headers": {"X-Team": "a\r\nHost: b"}},
-            {"extra_headers": ["The value of X-Team must be one line of ASCII characters."]},
+            {"extra_headers": ["X-Team must be one line"]},
         ),
         (
             {"extra_headers": {"X-Team": "é"}},
-            {"extra_headers": ["The value of X-Team must be one line of ASCII characters."]},
+            {"extra_headers": ["X-Team must be one line"]},
         ),
         *(
             (
                 {"extra_headers": {name: "1"}},
-                {"extra_headers": [f"{name} is set by the HTTP client and cannot be changed."]},
+                {"extra_headers": [f"{name} is set by"]},
             )
             for name in ("Host", "content-length", "Transfer-Encoding", "Content-Encoding", "Connection", "EXPECT")
         ),
-        ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is not a valid header name."]}),
+        ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is not"]}),
         (
             {"renamed_fields": {"max_completion_tokens": 3}},
-            {"renamed_fields": ["This must be a JSON object of field names and new names."]},
+            {"renamed_fields": ["names and new names"]},
         ),
         (
             {"provider": "openai", "capture_tokens": True},
-            {"capture_tokens": ["OpenAI does not return token ids. Use vLLM or a compatible server."]},
+            {"capture_tokens": ["does not return token ids"]},
         ),
-        ({"extra_body": [1]}, {"extra_body": ["This must be a JSON object."]}),
+        ({"extra_body": [1]}, {"extra_body": ["a JSON object"]}),
         *(
             (
                 {"extra_body": {name: []}},
-                {"extra_body": [f"{name} is set by the rollout and cannot be changed."]},
+                {"extra_body": [f"{name} is set by"]},
             )
             for name in ("messages", "model", "input", "tools", "n")
         ),
@@ -109,16 +101,12 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         ),
         (
             {"renamed_fields": {"messages": "model", "a": "b", "c": "b"}},
-            {
-                "renamed_fields": [
-                    f"No field can be renamed to {name}, because this name is in use." for name in ("b", "model")
-                ]
-            },
+            {"renamed_fields": ["renamed to b,", "renamed to model,"]},
         ),
         *(
             (
                 {"base_url": f"https://a.example/v1{end}"},
-                {"base_url": ["A base URL must not have a query or fragment. Put keys into the API key field."]},
+                {"base_url": ["a query or fragment"]},
             )
             for end in ("?api_key=abc", "#there")
         ),
@@ -127,7 +115,10 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
 def test_what_a_provider_cannot_use_is_refused_by_field(fields, wrong):
     with pytest.raises(ValidationError) as refusal:
         save(**fields)
-    assert refusal.value.message_dict == wrong
+    found = refusal.value.message_dict
+    assert {field: len(messages) for field, messages in found.items()} == {key: len(wrong[key]) for key in wrong}
+    for field, parts in wrong.items():
+        assert [part in message for part, message in zip(parts, found[field], strict=True)] == [True] * len(parts)
 
 
 def test_a_further_server_may_not_be_an_address_that_is_closed():

@@ -174,7 +174,8 @@ def test_headers_that_only_sound_like_secrets_are_fine():
 def test_a_key_that_no_header_can_carry_is_refused(key):
     with pytest.raises(ValidationError) as wrong:
         save_policy_model(policy_model=endpoint(), api_key=key, user=None)
-    assert wrong.value.message_dict == {"api_key": ["A key must be one line of ASCII characters."]}
+    assert list(wrong.value.message_dict) == ["api_key"]
+    assert "one line of ASCII" in wrong.value.messages[0]
     assert not PolicyModel.objects.exists()
 
 
@@ -186,10 +187,8 @@ def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monk
     ):
         with pytest.raises(ValidationError) as refused:
             saved(**fields)
-        assert refused.value.messages == [
-            "inner.example:8000 is not a public address. If this installation may call it, "
-            "add inner.example:8000 to GYMWEB_OUTBOUND_ALLOW."
-        ]
+        [message] = refused.value.messages
+        assert "add inner.example:8000 to GYMWEB_OUTBOUND_ALLOW" in message
     assert not PolicyModel.objects.filter(slug="qwen").exists()
     settings.OUTBOUND_ALLOW = ["inner.example:8000"]
     assert saved(base_url="http://inner.example:8000/v1").pk
@@ -212,10 +211,8 @@ def test_a_credential_among_headers_and_in_the_body_is_refused_and_said_where_it
     with pytest.raises(ValidationError) as refused:
         saved(**{field: extras})
     (message,) = refused.value.message_dict[field]
-    assert message == (
-        f"{next(iter(extras))} looks like a credential. Enter it as the API key, which is stored encrypted, "
-        "and write {api_key} into the header."
-    )
+    assert f"{next(iter(extras))} looks like a credential" in message
+    assert "{api_key}" in message
 
 
 def test_what_is_no_credential_stays_among_headers_and_in_the_body():

@@ -140,17 +140,18 @@ def test_a_key_that_cannot_be_read_is_said(server):
     ("change", "field", "problem"),
     [
         ({"prompt": " "}, "prompt", "Enter a prompt."),
-        ({"system": "x" * 200_001}, "system", "Give at most 200,000 characters."),
-        ({"tools": [{"name": "a b"}]}, "tools", "/0/name must be 1 to 64 letters, digits, _ or -, not 'a b'."),
-        ({"sampling": {"temperature": 3}}, "sampling", "temperature must be a number from 0 to 2, not 3."),
-        ({"sampling": {"seed": 2**70}}, "sampling", "This cannot be sent as JSON: Integer exceeds 64-bit range."),
-        ({"tools": [{"name": "f", "x": 2**70}]}, "tools", "This cannot be sent as JSON: Integer exceeds 64-bit range."),
+        ({"system": "x" * 200_001}, "system", "at most 200,000 characters"),
+        ({"tools": [{"name": "a b"}]}, "tools", "/0/name must be"),
+        ({"sampling": {"temperature": 3}}, "sampling", "from 0 to 2, not 3"),
+        ({"sampling": {"seed": 2**70}}, "sampling", "exceeds 64-bit range"),
+        ({"tools": [{"name": "f", "x": 2**70}]}, "tools", "exceeds 64-bit range"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_field_and_not_sent(server, change, field, problem):
     with pytest.raises(ValidationError) as wrong:
         attempt(make_model(server), **change)
-    assert wrong.value.message_dict == {field: [problem]}
+    [(named, [message])] = wrong.value.message_dict.items()
+    assert (named, problem in message) == (field, True)
     assert (server.bodies, AuditEntry.objects.count()) == ([], 0)
 
 

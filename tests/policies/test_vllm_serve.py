@@ -134,7 +134,7 @@ def test_a_server_that_ends_by_itself_ends_the_command_with_its_last_words(
     with serving(installation, behaviour, "--port", str(free_port()), *options) as process:
         said, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 1
-        assert f"CommandError: The server ended with status {status}. The end of its log:" in said
+        assert f"ended with status {status}" in said
         assert said.splitlines()[-1] == last_words
 
 
@@ -143,7 +143,7 @@ def test_a_server_that_never_answers_is_given_up(installation):
     with serving(installation, "silent", "--port", str(free_port()), "--wait", "1") as process:
         said, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 1
-        assert re.search(r"CommandError: The server did not answer http://127\.0\.0\.1:\d+/health within 1 s\.", said)
+        assert re.search(r"did not answer http://127\.0\.0\.1:\d+/health within 1 s", said)
 
 
 def test_a_gpu_gets_no_flags_for_cpus_and_the_parser_can_be_another():
@@ -195,7 +195,7 @@ def test_a_check_writes_nothing(settings):
 @pytest.mark.django_db
 def test_a_model_of_another_endpoint_is_not_taken_over():
     PolicyModel.objects.create(slug="far", name="Far", base_url="https://api.example.org/v1", model_name="far")
-    with pytest.raises(NotOurs, match=r"'far' already uses https://api\.example\.org/v1\. Choose another slug"):
+    with pytest.raises(NotOurs, match=r"'far' already uses https://api\.example\.org/v1"):
         register_local_model(slug="far", base_url="http://127.0.0.1:8001/v1")
 
 

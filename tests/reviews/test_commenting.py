@@ -31,17 +31,17 @@ def test_the_longest_comment_is_kept_whole() -> None:
 @pytest.mark.parametrize(
     ("text", "seq", "why"),
     [
-        ("", None, "A comment needs a text."),
-        (" \n\t", None, "A comment needs a text."),
-        ("x" * (MAX_CHARACTERS + 1), None, "A comment has at most 10,000 characters; this one has 10,001."),
-        ("nice", 6, "The rollout's latest attempt has no event 6."),
+        ("", None, "needs a text"),
+        (" \n\t", None, "needs a text"),
+        ("x" * (MAX_CHARACTERS + 1), None, "at most 10,000 characters"),
+        ("nice", 6, "has no event 6"),
     ],
 )
 def test_what_says_nothing_or_points_nowhere_is_refused_and_not_kept(text: str, seq: int | None, why: str) -> None:
     rollout = make_rollout(make_collection())
     with pytest.raises(CommentRefused) as refused:
         add_comment(rollout=rollout, text=text, author=make_user(), seq=seq)
-    assert str(refused.value) == why
+    assert why in str(refused.value)
     assert rollout.comments.count() == 0
 
 

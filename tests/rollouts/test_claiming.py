@@ -9,10 +9,11 @@ from django.utils import timezone
 
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.claimed_work import fetch_work
-from apps.rollouts.engine.claiming import _claimable
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.recording import record_batch
+from apps.rollouts.engine.reservations import Reservations
+from apps.rollouts.engine.running_collections import read_running
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_leases import (
@@ -39,19 +40,20 @@ def test_candidates_are_running_collections_with_queued_rollouts_and_what_those_
         make_rollout(lost, **WAITING, lost=times)
     make_rollout(lost, lost=2)
     make_rollout(paused, **WAITING)
-    assert [(one.collection_id, one.lost) for one in _claimable("")] == [(lost.pk, 2), (fresh.pk, 0)]
+    claimable = [(one.pk, one.most_lost) for one in read_running() if one.is_claimable_by("")]
+    assert claimable == [(lost.pk, 2), (fresh.pk, 0)]
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="reads SQLite's plan")
 def test_only_the_index_of_queued_rows_is_read():
     make_rollout(make_collection(), **WAITING)
     with CaptureQueriesContext(connection) as captured:
-        _claimable("")
+        read_running()
     [query] = captured
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
-        lines = [line for *_, line in cursor.fetchall() if re.search(r"\bU0\b", line)]
-    assert [re.sub(r" \(.*", "", line) for line in lines] == ["SEARCH U0 USING INDEX rollout_queue"]
+        lines = [line for *_, line in cursor.fetchall() if re.search(r"\bqueued\b", line)]
+    assert [re.sub(r" \(.*", "", line) for line in lines] == ["SEARCH queued USING INDEX rollout_queue"]
 
 
 NARROW = {"rollout_queue", "rollout_leases", "PRIMARY"}
@@ -70,6 +72,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
             turns={},
             started=set(),
             settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),
+            reservations=Reservations(),
         )
         record_batch(events=[], ends=[end(one.claim) for one in work], now=timezone.now())
         renew_lease(worker_id=worker.pk, vitals=Vitals())
@@ -87,6 +90,6 @@ def indexes_of(sql: str) -> set[str]:
         return set()
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
-        lines = [line for *_, line in cursor.fetchall() if re.match(r"(SCAN|SEARCH) (rollouts_rollout|U0)\b", line)]
+        lines = [line for *_, line in cursor.fetchall() if re.match(r"(SCAN|SEARCH) (rollouts_rollout|queued)\b", line)]
     found = [re.search(r"USING (?:COVERING )?(?:INDEX |INTEGER )(\w+)", line) for line in lines]
     return {match[1] if match else "SCAN" for match in found}

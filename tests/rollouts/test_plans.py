@@ -260,8 +260,8 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
     for make in (plan_collection, estimate_plan):
         with pytest.raises(ValidationError) as refusal:
             make(Plan(**plan(dataset, version=2)))
-        said = f"Dataset {dataset.slug} has no version 2; there are: 3, 1."
-        assert refusal.value.message_dict == {"version": [said]}
+        [message] = refusal.value.message_dict["version"]
+        assert ("no version 2" in message, "there are: 3, 1" in message) == (True, True)
     assert Collection.objects.count() == 0
 
 

@@ -1,5 +1,7 @@
 """Record events in few statements, and the end of each attempt exactly once."""
 
+import random
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -15,11 +17,15 @@ from tests.rollouts.work import end, plan, record
 pytestmark = pytest.mark.usefixtures("migrated")
 
 
+def incompressible(size):
+    return random.Random(size).randbytes(size).decode("latin-1")
+
+
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL is sent events one after the other")
 @pytest.mark.parametrize(("sizes", "statements"), [([10] * 600, 3), ([5_000_000] * 4, 4), ([10, 20_000_000, 10], 3)])
 def test_large_events_are_stored_in_statements_of_their_own(sizes, statements):
     rollout = make_rollout(make_collection())
-    events = [(rollout.pk, 2, seq, "prompt", "x" * size, None) for seq, size in enumerate(sizes)]
+    events = [(rollout.pk, 2, seq, "prompt", incompressible(size), None) for seq, size in enumerate(sizes)]
     with CaptureQueriesContext(connection) as queries:
         record_batch(events=events, ends=[], now=timezone.now())
     inserts = [query for query in queries if query["sql"].startswith("INSERT INTO rollouts_traceevent")]

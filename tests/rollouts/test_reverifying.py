@@ -330,7 +330,7 @@ def test_three_lost_workers_fail_it():
     Reverification.objects.filter(pk=queued.pk).update(state=State.VERIFYING, attempt=3, touched_at=quiet)
     assert not continue_reverification()
     queued.refresh_from_db()
-    assert (queued.state, queued.message) == (State.FAILED, "Its worker was lost 3 times.")
+    assert (queued.state, "lost 3 times" in queued.message) == (State.FAILED, True)
 
 
 def test_the_comparison_counts_what_would_change():

@@ -30,11 +30,11 @@ def test_page_and_api_say_until_when_and_how_fast(client):
     row = throttle(model)
     collection = make_collection(policy_model=model, total=4)
     until = f"{row.paused_until:%H:%M:%S} UTC"
-    expected = f"policy model Tight: Throttled until {until} (429: Slow down.); 4.8 requests/s"
-    told = client.get(f"/api/v1/collections/{collection.pk}/").json()
-    assert told["held_back_by"] == [expected]
+    parts = (f"Throttled until {until}", "429: Slow down.", "policy model Tight", "4.8 requests/s")
+    [held] = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
+    assert [part in held for part in parts] == [True] * 4
     page = client.get(f"/collections/{collection.pk}/").text
-    assert f"Throttled until {until} (429: Slow down.): policy model Tight, 4.8 requests/s" in page
+    assert [part in page for part in parts] == [True] * 4
     page = client.get(f"/models/{model.slug}/").text
     assert f"until {until}" in page
     assert "4.8 requests/s" in page
@@ -49,7 +49,8 @@ def test_a_judge_that_throttles_is_named_by_the_collections_that_it_judges(clien
     collection.environment.judge_model = judge
     collection.environment.save()
     (held,) = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
-    assert held == "policy model Judge: Throttled (429: Slow down.); 4.8 requests/s"
+    assert [part in held for part in ("policy model Judge", "Throttled (429: Slow down.)")] == [True, True]
+    assert ("until" in held, "4.8 requests/s" in held) == (False, True)
 
 
 def test_nothing_is_said_of_an_endpoint_that_has_been_quiet(client):

@@ -37,6 +37,7 @@ def test_the_wait_ends_with_the_last_words_of_a_server_that_ended(settings):
             collect_with_bar(collection, quiet=True, watch=server.check_alive)
     finally:
         server.stop()
-    assert str(broken.value) == "The server ended with status 0. The end of its log:\nthe engine died"
+    assert "ended with status 0" in str(broken.value)
+    assert str(broken.value).endswith("\nthe engine died")
     collection.refresh_from_db()
     assert (collection.state, collection.ended) == (Collection.State.RUNNING, 0)

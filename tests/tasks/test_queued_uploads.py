@@ -90,7 +90,7 @@ def test_rollouts_that_are_uploaded_as_tasks_are_told_apart(dataset):
     attempted = {**make_row("1+1?", "2"), "response": {"output": []}, "reward": 1.0}
     upload = store(dataset, orjson.dumps(attempted), draft=True)
     (told,) = preview_upload(upload=upload).notes
-    assert told.startswith("These rows contain attempts with rewards. To import them")
+    assert "attempts with rewards" in told
     assert load_now(upload=queue_upload(upload=upload, choices=Choices(check_only=True))).message.endswith(told)
     assert preview_upload(upload=store(dataset, orjson.dumps(make_row("1+1?", "2")), draft=True)).notes == []
 
@@ -116,7 +116,7 @@ def test_columns_that_a_found_mapping_leaves_out_are_told_in_the_preview_and_by_
 def test_an_answer_that_no_sampled_row_has_is_told(dataset):
     rows = [{"question": f"Is {n} odd?"} for n in range(60)] + [{"question": "Is 7 odd?", "answer": "yes"}]
     upload = load_now(upload=store(dataset, b"\n".join(json.dumps(row).encode() for row in rows)))
-    assert "Columns that look like expected answers but are not mapped: answer." in upload.message
+    assert "are not mapped: answer." in upload.message
 
 
 def test_verl_rows_of_two_splits_do_not_replace_each_other(dataset):
@@ -248,7 +248,7 @@ def test_a_database_that_goes_away_is_not_the_files_fault(dataset, monkeypatch):
     Upload.objects.filter(pk=upload.pk).update(retry_at=timezone.now(), failing_since=an_hour_ago)
     load_queued_upload()
     upload.refresh_from_db()
-    assert (upload.state, upload.message) == ("failed", "Loading failed; see the server log. Upload the file again.")
+    assert (upload.state, "see the server log" in upload.message) == ("failed", True)
     assert (Task.objects.count(), dataset.versions.count()) == (0, 0)
 
 
@@ -264,9 +264,8 @@ def test_a_file_that_is_gone_is_said_so(dataset, uploads_dir):
     next(uploads_dir.iterdir()).unlink()
     load_queued_upload()
     upload.refresh_from_db()
-    assert (upload.state, upload.message) == (
-        "failed", "The uploaded file is missing. Web process and worker must share GYMWEB_VAR.",
-    )  # fmt: skip
+    assert (upload.state, "file is missing" in upload.message) == ("failed", True)
+    assert "must share GYMWEB_VAR" in upload.message
 
 
 def test_a_file_over_the_limit_or_a_full_disk_leaves_nothing(dataset, settings, uploads_dir, monkeypatch):
@@ -289,7 +288,7 @@ def test_a_limit_that_refuses_the_whole_file_is_named(dataset, settings):
     assert (upload.state, upload.over_limit, upload.errors[0]["code"], upload.errors[0]["line"]) == (
         "rejected", "GYMWEB_MAX_UPLOAD_ROWS", "too_many_rows", 4,
     )  # fmt: skip
-    assert upload.message == "The file has more than 3 rows (GYMWEB_MAX_UPLOAD_ROWS). Nothing was stored."
+    assert "more than 3 rows (GYMWEB_MAX_UPLOAD_ROWS)" in upload.message
     assert Task.objects.count() == 0
 
 

@@ -105,7 +105,7 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
     entry = {"line": line, "pointer": pointer, "code": code, "message": message}
     assert (upload.state, upload.lines, upload.accepted, upload.rejected) == ("rejected", 3, 0, 1)
     assert upload.errors == [entry]
-    assert upload.message == f"1 of 3 lines was rejected, so nothing was stored. Line 2: {message}"
+    assert (upload.message.startswith("1 of 3 lines "), f"Line 2: {message}" in upload.message) == (True, True)
     assert upload.version is None
     assert stored() == (0, 0)
     assert orjson.loads(rejected_path(upload).read_bytes()) == {**entry, "text": bad[:2048].decode(errors="replace")}
@@ -115,8 +115,9 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
 @pytest.mark.parametrize("on_error", ["reject", "skip"])
 def test_a_file_without_rows_is_an_error(dataset, content, on_error):
     upload = load(dataset, content, on_error=on_error)
-    assert (upload.state, upload.message) == ("rejected", "The file has no rows.")
-    assert upload.errors == [{"line": 1, "pointer": "", "code": "empty_file", "message": "the file has no rows"}]
+    [error] = upload.errors
+    assert (upload.state, error["line"], error["pointer"], error["code"]) == ("rejected", 1, "", "empty_file")
+    assert ("no rows" in upload.message, "no rows" in error["message"]) == (True, True)
     assert stored() == (0, 0)
 
 
@@ -169,7 +170,7 @@ def test_a_crash_in_the_middle_leaves_nothing_visible(dataset, monkeypatch):
         upload_file(dataset=dataset, stream=Breaks(jsonl(*[make_row()] * 50)), filename="tasks.jsonl")
     upload = Upload.objects.get()
     assert (upload.state, upload.version, stored()) == ("failed", None, (0, 0))
-    assert upload.message == "Loading failed; see the server log. Upload the file again."
+    assert "see the server log" in upload.message
 
 
 def make_half_loaded(dataset, *, quiet: timedelta) -> Upload:
@@ -302,7 +303,8 @@ def test_tasks_that_the_environment_cannot_verify_are_loaded_and_said_so(dataset
     lines = [orjson.dumps(make_row()), orjson.dumps({"responses_create_params": {"input": "hi"}})]
     upload = upload_file(dataset=dataset, stream=io.BytesIO(b"\n".join(lines)), filename="two.jsonl")
     assert (upload.state, upload.accepted) == ("ready", 2)
-    assert upload.message == f"No expected_answer in 1 of 2 tasks: {dataset.environment} cannot verify those."
+    assert "No expected_answer in 1 of 2" in upload.message
+    assert f"{dataset.environment} cannot verify" in upload.message
 
 
 def test_people_may_judge_what_has_no_expected_answer():
@@ -356,7 +358,8 @@ def test_tasks_without_what_the_configured_verifier_needs_are_loaded_and_said_so
     upload = load(
         choices, jsonl(make_row(), make_row(answer="B", options=["a", "b"]), make_row(verifier={"type": "numeric"}))
     )
-    assert upload.message == f"No options in 1 of 3 tasks: {environment} cannot verify those."
+    assert "No options in 1 of 3" in upload.message
+    assert f"{environment} cannot verify" in upload.message
     open_to_rows = create_dataset(slug="o", name="O", environment=make_environment(adapter="declared", builtin=""))
     assert load(open_to_rows, jsonl(make_row())).message.startswith("No verifier in 1 of 1 tasks")
 

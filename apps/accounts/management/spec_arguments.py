@@ -35,10 +35,11 @@ def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def find_row(model: Any, key: str) -> Any:
-    """Return the row by its slug or number. Raise CommandError with the slugs that exist."""
+def find_row(model: Any, key: str, *related: str) -> Any:
+    """Return the row, with its related rows, by its slug or number. Raise CommandError with the slugs that exist."""
     has_slug = any(field.name == "slug" for field in model._meta.fields)
     rows = getattr(model.objects, "present", model.objects.all)()
+    rows = rows.select_related(*related) if related else rows
     if found := rows.filter(**{"slug" if has_slug else "pk": key}).first():
         return found
     noun = model._meta.verbose_name

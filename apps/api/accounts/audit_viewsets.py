@@ -8,11 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.accounts.audit_files import FORMATS, tag_entries
+from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_values import read_format
+from apps.api.framework.query_filters import read_format
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
@@ -56,4 +57,6 @@ class AuditEntryViewSet(RowViewSet):
         name, content_type, read = read_format(request, FORMATS)
         entries = cast(AuditEntryQuerySet, self.filter_queryset(self.get_queryset()))
         etag, entries = tag_entries(entries, format=name)
-        return stream_rows(request, read(entries), etag=etag, filename=f"audit.{name}", content_type=content_type)
+        return stream_rows(
+            request, one_by_one(read(entries)), etag=etag, filename=f"audit.{name}", content_type=content_type
+        )

@@ -1,12 +1,10 @@
 """Custom redaction patterns, and a test of redaction on a text."""
 
-from http import HTTPStatus
 from typing import Any
 
 import django_filters
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin
+from rest_framework.mixins import CreateModelMixin, DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -38,7 +36,7 @@ class RedactionPatternFilter(django_filters.FilterSet):
     kind = django_filters.ChoiceFilter(choices=RedactionPattern.Kind.choices)
 
 
-class RedactionPatternViewSet(CreateModelMixin, RowViewSet):
+class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
     queryset = RedactionPattern.objects.all()
     serializer_class = RedactionPatternSerializer
     filterset_class = RedactionPatternFilter
@@ -53,11 +51,9 @@ class RedactionPatternViewSet(CreateModelMixin, RowViewSet):
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:
         serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.person)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: RedactionPattern) -> None:
         """Delete a pattern. Redacted text stays redacted."""
-        delete_pattern(pattern=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_pattern(pattern=instance, user=self.person)
 
     @operation(detail=False, url_path="try", request=SampleSerializer, responses=TriedSerializer)
     def attempt(self, request: Request) -> Response:

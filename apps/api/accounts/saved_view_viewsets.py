@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -71,7 +72,7 @@ def _cleaned(given: dict[str, Any]) -> dict[str, Any]:
     return {name: clean_typed(one) if isinstance(one, str) else one for name, one in given.items()}
 
 
-class SavedViewViewSet(RowViewSet):
+class SavedViewViewSet(DestroyModelMixin, RowViewSet):
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
     permissions = {
@@ -100,7 +101,6 @@ class SavedViewViewSet(RowViewSet):
         changes = _cleaned(self.read_body(SavedViewSerializer, view, partial=True))
         return Response(SavedViewSerializer(change_view(view=view, user=self.person, **changes)).data)
 
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: SavedView) -> None:
         """Delete one of your own views."""
-        delete_view(view=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_view(view=instance, user=self.person)

@@ -14,10 +14,9 @@ from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.operation_schemas import whole
 from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_values import read_whole
-from apps.api.framework.record_serializers import record_serializer
-from apps.gym.metrics.paired_comparison import Interval
-from apps.rollouts.metrics.collection_comparison import Change, Contrast, contrast_collections
+from apps.api.framework.query_filters import read_choice, read_whole
+from apps.api.framework.record_serializers import make_serializer, record_serializer
+from apps.rollouts.metrics.collection_comparison import Contrast, contrast_collections
 from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS, MAX_LABELS
 from apps.rollouts.metrics.task_profiles import BUCKETS, Profile, profile_tasks
@@ -44,28 +43,17 @@ class BreakdownSerializer(serializers.Serializer[Any]):
     )
 
 
-@record_serializer(
+ProfileSerializer = make_serializer(
+    "Profile",
     Profile,
     index="Its position in the dataset version, from 0.",
     solved="With full reward.",
 )
-class ProfileSerializer(serializers.Serializer[Any]):
-    pass
 
 
 class ProfilePageSerializer(serializers.Serializer[Any]):
     results = ProfileSerializer(many=True)
     next_after = serializers.IntegerField(allow_null=True, help_text="Pass it as `after` to get the next page.")
-
-
-@record_serializer(Interval)
-class IntervalSerializer(serializers.Serializer[Any]):
-    pass
-
-
-@record_serializer(Change)
-class ChangeSerializer(serializers.Serializer[Any]):
-    pass
 
 
 @record_serializer(
@@ -74,18 +62,14 @@ class ChangeSerializer(serializers.Serializer[Any]):
     mean_reward="Mean over tasks of this collection.",
     newly_solved="Tasks that the other collection newly solves (at least half of the attempts).",
     p_value="p value of McNemar's exact test.",
+    interval="Mean paired difference by task (other minus this), with 95 % interval.",
 )
 class ContrastSerializer(serializers.Serializer[Any]):
     grid = None
-    interval = IntervalSerializer(
-        allow_null=True, help_text="Mean paired difference by task (other minus this), with 95 % interval."
-    )
     differs = serializers.DictField(
         child=serializers.ListField(child=serializers.JSONField()),
         help_text="Differing settings by path: value here, value of the other.",
     )
-    regressions = ChangeSerializer(many=True)
-    improvements = ChangeSerializer(many=True)
 
 
 class FigureViewSet(TableViewSet):
@@ -104,10 +88,7 @@ class FigureViewSet(TableViewSet):
         By tag, a task counts once for each of its tags; by version, a group is the attempts at a task that started with
         one version.
         """
-        by = request.query_params.get("by", "split")
-        facet = next((each for each in FACETS if each == by), None)
-        if facet is None:
-            raise bad_query("by", f"Unknown breakdown {by}. Choose one of {', '.join(FACETS)}.")
+        facet = read_choice(request, "by", FACETS, default="split", message="Unknown breakdown {}. Choose one of {}.")
         as_of, breakdown = timezone.now(), break_down(self.get_object(), facet)
         return Response(BreakdownSerializer({**breakdown._asdict(), "as_of": as_of}).data)
 
@@ -124,13 +105,12 @@ class FigureViewSet(TableViewSet):
     )
     def profile(self, request: Request, pk: str) -> Response:
         """Return attempts, full marks and the spread of rewards of each task."""
-        bucket = request.query_params.get("bucket")
-        found = next((each for each in BUCKETS if each == bucket), None)
-        if bucket is not None and found is None:
-            raise bad_query("bucket", f"Unknown bucket {bucket}. Choose one of {', '.join(BUCKETS)}.")
+        bucket = None
+        if "bucket" in request.query_params:
+            bucket = read_choice(request, "bucket", BUCKETS, message="Unknown bucket {}. Choose one of {}.")
         after = read_whole(request, "after") or 0
         limit = read_whole(request, "limit", low=1, high=MAX_PROFILES) or DEFAULT_PROFILES
-        profiles = profile_tasks(self.get_object(), after=after, limit=limit, bucket=found)
+        profiles = profile_tasks(self.get_object(), after=after, limit=limit, bucket=bucket)
         following = profiles[-1].task if len(profiles) == limit else None
         return Response(ProfilePageSerializer({"results": profiles, "next_after": following}).data)
 

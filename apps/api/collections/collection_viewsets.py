@@ -12,11 +12,11 @@ from apps.accounts.permissions import Permission
 from apps.api.collections.breakdown_actions import QUERY_PARAMETERS as FIGURES
 from apps.api.collections.breakdown_actions import FigureViewSet
 from apps.api.collections.collection_serializers import CollectionDetailSerializer, CollectionSerializer
-from apps.api.collections.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.collections.figure_serializers import MetricsSerializer
 from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
 from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
+from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import SlugFilter
 from apps.rollouts.metrics.cached_figures import fresh_figures

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, ToolFigures
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.label_figures import Figures
@@ -16,41 +16,37 @@ class HistogramBinSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField()
 
 
-@record_serializer(
+JudgeFiguresSerializer = make_serializer(
+    "JudgeFigures",
     JudgeFigures,
     tokens="Input and output tokens of the judge.",
     failed="Rollouts without a reward because the judge failed.",
     contradicted="Of these, rollouts with contradictory verdicts after swapping.",
     agreement="Share of comparisons with the same verdict in both orders; null without comparisons.",
 )
-class JudgeFiguresSerializer(serializers.Serializer[Any]):
-    pass
 
 
-@record_serializer(
+ComponentSerializer = make_serializer(
+    "Component",
     ComponentFigures,
     count="Completed rollouts with this component.",
     confidence="95 % interval of the mean, clustered by task.",
 )
-class ComponentSerializer(serializers.Serializer[Any]):
-    pass
 
 
-@record_serializer(
+ToolSerializer = make_serializer(
+    "Tool",
     ToolFigures,
     rollouts="Completed rollouts that called the tool.",
     mean_duration="Mean seconds per call.",
 )
-class ToolSerializer(serializers.Serializer[Any]):
-    pass
 
 
-@record_serializer(
+LengthBarSerializer = make_serializer(
+    "LengthBar",
     LengthBar,
     low="Lower bound of output tokens.",
 )
-class LengthBarSerializer(serializers.Serializer[Any]):
-    pass
 
 
 @record_serializer(

@@ -13,13 +13,13 @@ from apps.agents.models import Agent
 from apps.api.collections.collection_serializers import CollectionSerializer
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.problems import QueryProblem, flatten_errors
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_files
 from apps.api.framework.spec_serializers import make_parameter, spec_serializer
 from apps.api.framework.upload_options import describe_form, read_options
 from apps.gym.specs import spec_fields
 from apps.rollouts.imports.import_spec import ImportOrder
-from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.rollout_import import Imported, import_rollouts
 from apps.rollouts.imports.task_matching import BadLine, File
 
 _FIELDS = {**spec_fields(ImportOrder), "agent": replace(spec_fields(ImportOrder)["agent"], default="default")}
@@ -38,16 +38,18 @@ class ImportSerializer(serializers.Serializer[Any]):
         return found
 
 
-@record_serializer(BadLine)
-class BadLineSerializer(serializers.Serializer[Any]):
-    pass
+BadLineSerializer = make_serializer("BadLine", BadLine)
 
 
+@record_serializer(
+    Imported,
+    refused="Number of skipped lines.",
+    superseded="Failures left out because the attempts were repeated.",
+    renumbered="Rollouts with a duplicate repeat number, which got new numbers.",
+)
 class ImportedSerializer(serializers.Serializer[Any]):
+    created = None
     collection = CollectionSerializer(read_only=True)
-    refused = serializers.IntegerField(help_text="Number of skipped lines.")
-    superseded = serializers.IntegerField(help_text="Failures left out because the attempts were repeated.")
-    renumbered = serializers.IntegerField(help_text="Rollouts with a duplicate repeat number, which got new numbers.")
     errors = BadLineSerializer(many=True, read_only=True, help_text="The first errors.")  # type: ignore[assignment]
 
 
@@ -88,7 +90,5 @@ class ImportActions(TableViewSet):
             imported = import_rollouts(
                 ImportOrder(**asked.validated_data), files=[File(*each) for each in files], user=self.person
             )
-        answer = {"collection": imported.collection, "refused": imported.refused}
-        answer |= {"superseded": imported.superseded, "renumbered": imported.renumbered, "errors": imported.errors}
         status = HTTPStatus.CREATED if imported.created else HTTPStatus.OK
-        return Response(ImportedSerializer(answer).data, status=status)
+        return Response(ImportedSerializer(imported).data, status=status)

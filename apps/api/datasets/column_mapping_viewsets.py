@@ -1,11 +1,9 @@
 """Saved column mappings of uploads."""
 
-from http import HTTPStatus
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
+from rest_framework.mixins import DestroyModelMixin
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SlugViewSet
@@ -30,7 +28,7 @@ class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[Column
         return given
 
 
-class ColumnMappingViewSet(SlugViewSet):
+class ColumnMappingViewSet(SlugViewSet, DestroyModelMixin):
     queryset = ColumnMapping.objects.all()
     serializer_class = ColumnMappingSerializer
     permissions = {
@@ -45,7 +43,6 @@ class ColumnMappingViewSet(SlugViewSet):
     def save(self, row: ColumnMapping, api_key: str | None) -> ColumnMapping:
         return save_mapping(row, user=self.person)
 
-    def destroy(self, request: Request, slug: str) -> Response:
+    def perform_destroy(self, instance: ColumnMapping) -> None:
         """Delete a mapping. Uploads keep the mapping with which they were loaded."""
-        delete_mapping(mapping=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_mapping(mapping=instance, user=self.person)

@@ -16,9 +16,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.datasets.dataset_deletion_viewsets import DeletionSerializer, accept_deletion
 from apps.api.datasets.upload_viewsets import WAIT, ChoicesSerializer, UploadSerializer, answer_upload
 from apps.api.datasets.version_actions import VersionActions, VersionSerializer
+from apps.api.deletion_viewsets import DeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import SLUG, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import SlugFilter
@@ -182,7 +182,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
 
         A worker does it; poll the URL of the response for progress.
         """
-        return accept_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
+        return answer_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
 
     @extend_schema(responses=UploadSerializer(many=True), filters=False)
     @action(detail=True, filterset_class=None, parser_classes=FILE_PARSERS)

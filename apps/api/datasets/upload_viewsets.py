@@ -7,9 +7,10 @@ from typing import Any
 import django_filters
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,8 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_filters import SlugFilter
-from apps.api.framework.query_values import read_whole
+from apps.api.framework.query_filters import SlugFilter, read_whole
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.api.framework.spec_serializers import spec_serializer
@@ -156,7 +156,7 @@ class UploadFilter(django_filters.FilterSet):
     state = django_filters.ChoiceFilter(choices=Upload.State.choices)
 
 
-class UploadViewSet(RowViewSet):
+class UploadViewSet(DestroyModelMixin, RowViewSet):
     queryset = Upload.objects.select_related("dataset", "version")
     serializer_class = UploadSerializer
     filterset_class = UploadFilter
@@ -222,11 +222,9 @@ class UploadViewSet(RowViewSet):
         """Return the first rows of a file as tasks, with the given mapping."""
         return Response(PreviewSerializer(preview_upload(upload=self.get_object())).data)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: Upload) -> None:
         """Discard an uploaded file that was not loaded."""
-        discard_upload(upload=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        discard_upload(upload=instance, user=self.person)
 
     @operation("get", responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     def rejected(self, request: Request, pk: str) -> HttpResponseBase:

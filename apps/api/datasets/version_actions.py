@@ -13,12 +13,13 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.datasets.dataset_deletion_viewsets import DeletionSerializer, accept_deletion
+from apps.accounts.keyset_reading import one_by_one
 from apps.api.datasets.task_viewsets import TaskSerializer
+from apps.api.deletion_viewsets import DeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.file_answers import stream_rows
 from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_values import read_choice, read_whole
+from apps.api.framework.query_filters import read_choice, read_whole
 from apps.gym.tasks.dataset_metrics import as_nemo_gym
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
@@ -94,7 +95,7 @@ class VersionActions(TableViewSet):
     def delete_version(self, request: Request, slug: str, number: str) -> Response:
         """Delete one version with its tasks. A worker does it; poll the URL of the response for progress."""
         version = self._version(number)
-        return accept_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.person))
+        return answer_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.person))
 
     @operation(
         "get",
@@ -167,7 +168,7 @@ class VersionActions(TableViewSet):
         version = self._version(number)
         return stream_rows(
             request,
-            read_rows(version=version),
+            one_by_one(read_rows(version=version)),
             # Older versions without a hash use their id: the rows of a version never change.
             etag=f'"{version.content_hash or f"version-{version.pk}"}"',
             filename=f"{version.dataset.slug}-v{version.number}.jsonl",

@@ -10,10 +10,10 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer
 from apps.gym.gymconfig.merging import Problem
 from apps.gym.gymconfig.pasted_files import MOST_PASTED
-from apps.rollouts.imports.gym_config_import import Line, Registered, register_pasted
+from apps.rollouts.imports.gym_config_import import Line, register_pasted
 
 
 class GymConfigSerializer(serializers.Serializer[Any]):
@@ -32,23 +32,21 @@ class GymConfigSerializer(serializers.Serializer[Any]):
     without_data = serializers.BooleanField(default=False, help_text="Skip datasets.")
 
 
-@record_serializer(
+RegisteredLineSerializer = make_serializer(
+    "RegisteredLine",
     Line,
     kind="`environment`, `agent`, `policy model`, `dataset`, `tasks` or `note`",
     slug="Text of a note.",
     outcome="`created`, `changed`, `unchanged` or `skipped`",
 )
-class RegisteredLineSerializer(serializers.Serializer[Any]):
-    pass
 
 
-@record_serializer(
+ConfigProblemSerializer = make_serializer(
+    "ConfigProblem",
     Problem,
     file="Name or number of the document.",
     key="Dotted key; empty for the whole document.",
 )
-class ConfigProblemSerializer(serializers.Serializer[Any]):
-    pass
 
 
 class RegisteredSerializer(serializers.Serializer[Any]):
@@ -67,17 +65,14 @@ class GymConfigViewSet(TableViewSet):
     )
     def register(self, request: Request) -> Response:
         """Register everything that the text describes, or nothing if there are problems."""
-        return Response(_show(self._register(request, preview=False)), status=HTTPStatus.CREATED)
+        return Response(self._register(request, preview=False), status=HTTPStatus.CREATED)
 
     @extend_schema(request=GymConfigSerializer, responses=RegisteredSerializer, operation_id="gym_configs_preview")
     def preview(self, request: Request) -> Response:
         """Return what registering would do, and any problems. Stores nothing."""
-        return Response(_show(self._register(request, preview=True)))
+        return Response(self._register(request, preview=True))
 
-    def _register(self, request: Request, *, preview: bool) -> Registered:
+    def _register(self, request: Request, *, preview: bool) -> dict[str, Any]:
         asked = self.read_body(GymConfigSerializer)
-        return register_pasted(**{"addresses": {}, **asked}, preview=preview, user=self.person)
-
-
-def _show(registered: Registered) -> dict[str, Any]:
-    return RegisteredSerializer(registered).data
+        registered = register_pasted(**{"addresses": {}, **asked}, preview=preview, user=self.person)
+        return RegisteredSerializer(registered).data

@@ -9,7 +9,6 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
 from apps.environments.manual_attempts import MOST_MOVES, Played
 from apps.gym.environments.task_generation import CASE_KINDS
-from apps.gym.loop.trials.case_runs import CaseResult
 from apps.gym.traces.events import encode_event, event_kind
 
 
@@ -43,9 +42,11 @@ class PlayedSerializer(serializers.Serializer[Any]):
 
 
 class CaseSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=CASE_KINDS)
-    expected = serializers.FloatField(allow_null=True, help_text="Null if only equality between runs is checked.")
+    name = serializers.CharField(source="case.name")
+    kind = serializers.ChoiceField(source="case.kind", choices=CASE_KINDS)
+    expected = serializers.FloatField(
+        source="case.reward", allow_null=True, help_text="Null if only equality between runs is checked."
+    )
     rewards = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text="Reward of each run.")
     passed = serializers.BooleanField()
     problem = serializers.CharField()
@@ -71,19 +72,3 @@ def show_played(played: Played) -> dict[str, Any]:
         "error": failure.message if failure else "",
         "seconds": played.seconds,
     }
-
-
-def show_proof(results: list[CaseResult]) -> dict[str, Any]:
-    cases = [
-        {
-            "name": result.case.name,
-            "kind": result.case.kind,
-            "expected": result.case.reward,
-            "rewards": result.rewards,
-            "passed": result.passed,
-            "problem": result.problem,
-            "seconds": result.seconds,
-        }
-        for result in results
-    ]
-    return {"passed": all(result.passed for result in results), "cases": cases}

@@ -1,6 +1,6 @@
 """Base classes of API views: a permission for each action, and no undeclared parameters."""
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -140,7 +140,9 @@ class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     lookup_value_regex = "[0-9]+"
 
 
-class SlugViewSet(ABC, CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class SlugViewSet(
+    CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet, metaclass=ABCMeta
+):
     # Rows by slug. Create and change use the same operation, which validates the whole row.
     lookup_field = "slug"
     lookup_value_regex = SLUG

@@ -14,16 +14,16 @@ else:
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    # The same words in another order are a closer match than spelling: min_reward is reward_min.
+    # Prefer a name with the same words in another order (min_reward, reward_min) to a similar spelling.
     words = sorted(name.split("_"))
     close = [one for one in known if sorted(one.split("_")) == words] or get_close_matches(name, known, n=1)
     return f"Did you mean “{close[0]}”?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
 
 
 class DeclaredFields(Base):
-    # For serializers that read request bodies. Read-only fields may be sent back unchanged and are ignored. If two
-    # serializers read and change a row, `context["shown"]` is the current row: a differing value is an attempt to
-    # change it and is rejected. `context["moving"]` has fields that change by themselves.
+    # For serializers that read request bodies. Read-only fields may be sent back unchanged and are ignored. If
+    # different serializers read and change a row, `context["shown"]` is the current row: a read-only field that
+    # differs from it is rejected. `context["moving"]` names fields that change without a request.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}

@@ -16,7 +16,6 @@ from rest_framework.response import Response
 
 from apps.accounts.idempotent_requests import (
     MAX_KEY_LENGTH,
-    Turn,
     claim_key,
     find_key_problem,
     give_up_key,
@@ -53,8 +52,8 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
             raise _refuse(f"Responses of this endpoint are not stored, so it does not accept {HEADER}.")
         user = request.user
         assert isinstance(user, User)
-        turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
-        if turn is Turn.REPEATED:
+        kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
+        if kept.status is not None:
             headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
             return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
         try:

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import get_doc
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
@@ -93,7 +94,10 @@ def _example_of(status: int) -> dict[str, Any]:
 
 
 class DescribedSchema(AutoSchema):
-    """Schema of an operation. A view may declare further statuses of an action: `problems = {"download": {410}}`."""
+    """Schema of an operation. A view may declare further statuses of an action: `problems = {"download": {410}}`.
+
+    An operation that does not read may always answer 409.
+    """
 
     def get_operation(self, *arguments: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*arguments)
@@ -125,6 +129,11 @@ class DescribedSchema(AutoSchema):
             if permission in SESSION_ONLY:
                 operation["security"] = [one for one in operation["security"] if "apiKey" not in one]
         return operation
+
+    def get_description(self) -> str:  # type: ignore[override]
+        """Return the docstring of `perform_create` or `perform_destroy` if a mixin provides the action itself."""
+        perform = getattr(self.view, f"perform_{self._asked()}", None)
+        return get_doc(perform) or str(super().get_description())
 
     def _add_parameters(self, operation: dict[str, Any]) -> None:
         has_fields = getattr(self.view, "has_fields", None)

@@ -23,14 +23,14 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 MAX_KEY = 2**63 - 1
 _PLACE = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
-"""The value of the last row of a page, if it has one, and its id."""
+"""A cursor: the value of the last row of a page, if it has one, and the id of the row."""
 _ORDERS = "Order of the rows, descending with `-`. Rows without a value come last; ids break ties."
 
 
 class KeysetPagination(BasePagination):
     """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` changes it.
 
-    A view may list more orders in `orders`; `expect` tells which rows have a value.
+    A view may list more orders in `orders`; `expect` tells whether rows with and without a value can exist.
     """
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:

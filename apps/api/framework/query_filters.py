@@ -1,8 +1,11 @@
-"""Filters are declared one by one. Unknown query parameters are rejected with a suggestion."""
+"""Query parameters: declared filters, and helpers for values that no filter reads.
+
+Unknown parameters are rejected with a suggestion.
+"""
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import django_filters
 from django import forms
@@ -16,7 +19,7 @@ from rest_framework.request import Request
 
 from apps.api.framework.declared_fields import hint
 from apps.api.framework.pagination import MAX_KEY
-from apps.api.framework.problems import QueryProblem, flatten_errors
+from apps.api.framework.problems import QueryProblem, bad_query, flatten_errors
 
 
 class IdFilter(django_filters.NumberFilter):
@@ -96,3 +99,34 @@ def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
             errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
     if errors:
         raise QueryProblem(errors)
+
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def read_choice(
+    request: Request, name: str, choices: Collection[Choice], *, default: str = "", message: str = ""
+) -> Choice:
+    """Return one of the choices. Raise QueryProblem, whose message may contain the value and the choices as `{}`."""
+    value = request.query_params.get(name, default)
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise bad_query(name, message.format(value, ", ".join(choices)) or f"Give {' or '.join(choices)}.")
+
+
+def read_whole(request: Request, name: str, *, low: int = 0, high: int = MAX_KEY, message: str = "") -> int | None:
+    """Return a whole number within its limits, None without the parameter. Raise QueryProblem."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not low <= number <= high:
+        raise bad_query(name, message or f"`{name}` must be a whole number from {low} to {high}.")
+    return number
+
+
+def read_format(request: Request, formats: Mapping[str, tuple[str, Any]]) -> tuple[str, str, Any]:
+    """Return name, content type and writer of the requested file format. Raise QueryProblem."""
+    name = read_choice(request, "format", formats, default="ndjson")
+    return name, *formats[name]

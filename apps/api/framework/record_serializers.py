@@ -1,7 +1,9 @@
 """Create serializers from the records that operations return: dataclasses, msgspec structs and named tuples."""
 
+import types
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +38,18 @@ def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type
     return decorate
 
 
+def make_serializer(name: str, record: type, **helps: str) -> type[serializers.Serializer[Any]]:
+    """Return a serializer with only the fields of the record. `name` is its component in the schema."""
+    empty = types.new_class(f"{name}Serializer", (serializers.Serializer,))
+    return record_serializer(record, **helps)(empty)
+
+
+@cache
+def _serializer_of(record: type) -> type[serializers.Serializer[Any]]:
+    """Return the serializer of a record in a field of another record, which is a component of its own."""
+    return make_serializer(record.__name__, record)
+
+
 def _make_field(hint: Any, help_text: str | None = None) -> serializers.Field[Any, Any, Any, Any]:
     given: dict[str, Any] = {"help_text": help_text} if help_text else {}
     if get_origin(hint) in (Union, UnionType):
@@ -45,7 +59,9 @@ def _make_field(hint: Any, help_text: str | None = None) -> serializers.Field[An
     if kind is Literal:
         return serializers.ChoiceField(choices=parts, **given)
     if kind not in (dict, list, tuple):
-        return _FIELDS[kind](**given)
+        return (_FIELDS.get(kind) or _serializer_of(kind))(**given)
+    if kind is list and isinstance(parts[0], type) and parts[0] not in (*_FIELDS, Any):
+        return _serializer_of(parts[0])(many=True, **given)
     if parts[-1] is not Any:
         given["child"] = _make_field(parts[-1])
     return (serializers.DictField if kind is dict else serializers.ListField)(**given)

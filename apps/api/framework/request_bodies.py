@@ -40,7 +40,7 @@ class BoundedJSONParser(JSONParser):
 
 
 def nest_error(path: Path, error: ErrorDetail) -> Any:
-    """Return the error nested like the body, from which its pointer is derived."""
+    """Return the error nested like the body. Its JSON pointer is derived from the nesting."""
     nested: Any = [error]
     for step in reversed(path):
         nested = {str(step): nested}

@@ -3,6 +3,7 @@
 Clients without path prefix and API key need the commands `serve_environment`, `serve_agent` and `serve_model`.
 """
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -15,9 +16,8 @@ from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.fleet.scraping import AnyFormat
 from apps.environments.models import Environment
-from apps.gym.calls.outbound import Outbound
 from apps.gym.serving.served_environment import cookie_name
-from apps.gym.serving.served_request import Asked, Served, plain_path
+from apps.gym.serving.served_request import Asked, plain_path
 from apps.policies.models import PolicyModel
 from apps.rollouts.serving.hosting import HOST, Connect
 from apps.rollouts.serving.served_connections import (
@@ -41,12 +41,6 @@ class GymView(APIView):
     schema = None
 
     def get(self, request: Request, path: str = "", **names: str) -> HttpResponse:
-        return self._answer(request, path, names)
-
-    def post(self, request: Request, path: str = "", **names: str) -> HttpResponse:
-        return self._answer(request, path, names)
-
-    def _answer(self, request: Request, path: str, names: dict[str, str]) -> HttpResponse:
         name, stamp, connect, seconds = self.find(**names)
         whole = request._request
         asked = Asked(
@@ -65,6 +59,8 @@ class GymView(APIView):
             reply.set_cookie(cookie, answer.session, path=below, httponly=True, samesite="Lax", secure=secure)
         return reply
 
+    post = get
+
     def find(self, **names: str) -> tuple[str, object, Connect, float]:
         """Return the name, a stamp that changes with its rows, how to connect it, and the time limit of an answer."""
         raise NotImplementedError
@@ -76,10 +72,7 @@ class GymView(APIView):
 class EnvironmentView(GymView):
     def find(self, **names: str) -> tuple[str, object, Connect, float]:
         environment = _environment(names["slug"])
-
-        async def connect(outbound: Outbound) -> Served:
-            return await connect_served_environment(environment, outbound)
-
+        connect = partial(connect_served_environment, environment)
         return f"environment {environment.pk}", _stamp(environment), connect, answer_seconds(environment)
 
     def cookie(self, **names: str) -> str:
@@ -91,10 +84,7 @@ class AgentView(GymView):
         agent = get_object_or_404(Agent, slug=names["agent"])
         model = get_object_or_404(PolicyModel, slug=names["model"])
         environment = _environment(names["environment"])
-
-        async def connect(outbound: Outbound) -> Served:
-            return connect_served_agent(agent, model, environment, outbound)
-
+        connect = partial(connect_served_agent, agent, model, environment)
         name = f"agent {agent.pk} {model.pk} {environment.pk}"
         return name, (agent.updated_at, model.updated_at, _stamp(environment)), connect, RUN_SECONDS + 5.0
 
@@ -102,10 +92,7 @@ class AgentView(GymView):
 class ModelView(GymView):
     def find(self, **names: str) -> tuple[str, object, Connect, float]:
         model = get_object_or_404(PolicyModel, slug=names["slug"])
-
-        async def connect(outbound: Outbound) -> Served:
-            return connect_served_model(model, outbound)
-
+        connect = partial(connect_served_model, model)
         return f"model {model.pk}", model.updated_at, connect, model_seconds(model)
 
 

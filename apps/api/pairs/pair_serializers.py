@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
@@ -90,7 +90,8 @@ class NewPairSerializer(serializers.Serializer[Any]):
     rejected_length = serializers.IntegerField(source="pair.rejected_length")
 
 
-@record_serializer(
+PairCountsSerializer = make_serializer(
+    "PairCounts",
     PairCounts,
     groups="Number of groups by outcome.",
     excluded="Unused rollouts by reason.",
@@ -98,8 +99,6 @@ class NewPairSerializer(serializers.Serializer[Any]):
     considered="Number of rollouts checked.",
     whole="False if the counts cover only the first `considered` of `total` rollouts.",
 )
-class PairCountsSerializer(serializers.Serializer[Any]):
-    pass
 
 
 class PairPreviewSerializer(serializers.Serializer[Any]):

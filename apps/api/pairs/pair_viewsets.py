@@ -6,13 +6,13 @@ from typing import Any
 
 import django_filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
-from apps.api.framework.query_filters import FlagFilter, IdFilter
-from apps.api.framework.query_values import read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
 from apps.api.pairs.pair_serializers import (
     AskSerializer,
     DecidedSerializer,
@@ -64,7 +64,7 @@ class PairFilter(django_filters.FilterSet):
         return pairs if value is None else flag_pairs(pairs, name, value=value)
 
 
-class PairSetViewSet(RowViewSet):
+class PairSetViewSet(DestroyModelMixin, RowViewSet):
     queryset = PairSet.objects.prefetch_related("further")
     serializer_class = PairSetSerializer
     filterset_class = PairSetFilter
@@ -78,7 +78,7 @@ class PairSetViewSet(RowViewSet):
         "changes": Permission.READ,
         "ask": Permission.LEAD,
     }
-    problems = {"cancel": {409}, "destroy": {409}, "changes": {409}}
+    problems = {"changes": {409}}
     query_parameters = {"changes": frozenset({"since"})}
 
     @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
@@ -116,11 +116,9 @@ class PairSetViewSet(RowViewSet):
         """Cancel building the set."""
         return Response(PairSetSerializer(cancel_pair_set(pair_set=self.get_object(), user=self.person)).data)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: PairSet) -> None:
         """Delete the set with its pairs."""
-        delete_pair_set(pair_set=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_pair_set(pair_set=instance, user=self.person)
 
     @operation(
         "get",

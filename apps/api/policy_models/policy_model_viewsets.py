@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_values import read_whole
+from apps.api.framework.query_filters import read_whole
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer

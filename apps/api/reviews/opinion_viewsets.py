@@ -1,11 +1,11 @@
 """Flags, reward overrides, and the outcomes of comparisons between rollouts."""
 
-from http import HTTPStatus
 from typing import Any
 
 import django_filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.mixins import CreateModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,8 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import FlagFilter, IdFilter
-from apps.api.framework.query_values import read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, RewardOverride
 from apps.reviews.reviews.flags import raise_flag, withdraw_flag
@@ -42,7 +41,7 @@ class FlagFilterSet(django_filters.FilterSet):
     standing = FlagFilter("withdrawn_at", lookup_expr="isnull")
 
 
-class FlagViewSet(RowViewSet):
+class FlagViewSet(CreateModelMixin, RowViewSet):
     queryset = Flag.objects.select_related("author")
     serializer_class = FlagSerializer
     filterset_class = FlagFilterSet
@@ -53,11 +52,9 @@ class FlagViewSet(RowViewSet):
         "withdraw": Permission.COMMENT,
     }
 
-    @extend_schema(request=FlagSerializer, responses={201: FlagSerializer})
-    def create(self, request: Request) -> Response:
+    def perform_create(self, serializer: serializers.BaseSerializer[Flag]) -> None:
         """Flag a rollout or one of its steps. Each of your flags is stored once."""
-        flag = raise_flag(**self.read_body(FlagSerializer), author=self.person)
-        return Response(FlagSerializer(flag).data, status=HTTPStatus.CREATED)
+        serializer.instance = raise_flag(**serializer.validated_data, author=self.person)
 
     @operation(responses=FlagSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
@@ -95,11 +92,10 @@ class RewardOverrideFilter(django_filters.FilterSet):
     standing = FlagFilter("ended_at", lookup_expr="isnull")
 
 
-class RewardOverrideViewSet(RowViewSet):
+class RewardOverrideViewSet(CreateModelMixin, RowViewSet):
     queryset = RewardOverride.objects.select_related("author", "ended_by")
     serializer_class = RewardOverrideSerializer
     filterset_class = RewardOverrideFilter
-    problems = {"withdraw": {409}}
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -107,11 +103,9 @@ class RewardOverrideViewSet(RowViewSet):
         "withdraw": Permission.LEAD,
     }
 
-    @extend_schema(request=RewardOverrideSerializer, responses={201: RewardOverrideSerializer})
-    def create(self, request: Request) -> Response:
+    def perform_create(self, serializer: serializers.BaseSerializer[RewardOverride]) -> None:
         """Override the reward of a rollout. The verifier's reward and earlier overrides are kept."""
-        given = override_reward(**self.read_body(RewardOverrideSerializer), author=self.person)
-        return Response(RewardOverrideSerializer(given).data, status=HTTPStatus.CREATED)
+        serializer.instance = override_reward(**serializer.validated_data, author=self.person)
 
     @operation(responses=RewardOverrideSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.reviews.agreement.queue_agreement import Agreement
 from apps.reviews.agreement.reviewer_figures import Reviewer
@@ -104,19 +104,6 @@ class ProgressSerializer(serializers.Serializer[Any]):
     lost = serializers.IntegerField(help_text="Unfinished items with a deleted rollout. Not counted elsewhere.")
 
 
-class KappaSerializer(serializers.Serializer[Any]):
-    one = serializers.CharField()
-    other = serializers.CharField()
-    kappa = serializers.FloatField(allow_null=True)
-    units = serializers.IntegerField()
-
-
-class DifferenceSerializer(serializers.Serializer[Any]):
-    one = serializers.CharField(help_text="Verdict of one reviewer.")
-    other = serializers.CharField()
-    count = serializers.IntegerField()
-
-
 @record_serializer(
     Agreement,
     name="`verdict`, or a criterion.",
@@ -131,15 +118,11 @@ class AgreementSerializer(serializers.Serializer[Any]):
         help_text="The ten most frequent disagreements between two reviewers."
     )
 
-    @extend_schema(responses=KappaSerializer(many=True))
-    def get_kappas(self, agreement: Any) -> list[dict[str, Any]]:
-        names = ("one", "other", "kappa", "units")
-        return [dict(zip(names, each, strict=True)) for each in agreement.kappas]
+    def get_kappas(self, agreement: Agreement) -> list[dict[str, Any]]:
+        return [dict(zip(("one", "other", "kappa", "units"), each, strict=True)) for each in agreement.kappas]
 
-    @extend_schema(responses=DifferenceSerializer(many=True))
-    def get_differences(self, agreement: Any) -> list[dict[str, Any]]:
-        names = ("one", "other", "count")
-        return [dict(zip(names, each, strict=True)) for each in agreement.differences]
+    def get_differences(self, agreement: Agreement) -> list[dict[str, Any]]:
+        return [dict(zip(("one", "other", "count"), each, strict=True)) for each in agreement.differences]
 
 
 class AgainstSerializer(serializers.Serializer[Any]):
@@ -150,7 +133,8 @@ class AgainstSerializer(serializers.Serializer[Any]):
     correlation = serializers.FloatField(allow_null=True)
 
 
-@record_serializer(
+ReviewerFiguresSerializer = make_serializer(
+    "ReviewerFigures",
     Reviewer,
     seconds="Median seconds per item.",
     first_side="Share of A among verdicts for a side.",
@@ -158,8 +142,6 @@ class AgainstSerializer(serializers.Serializer[Any]):
     consistent="Repeats with the same answer as the first time.",
     could_see_results="Submitted reviews by users whose role shows rewards, models and other reviews.",
 )
-class ReviewerFiguresSerializer(serializers.Serializer[Any]):
-    pass
 
 
 class QueueFiguresSerializer(serializers.Serializer[Any]):

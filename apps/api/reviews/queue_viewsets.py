@@ -6,6 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,8 +14,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, task_number
-from apps.api.framework.query_values import read_choice, read_format
+from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, read_choice, read_format, task_number
 from apps.api.reviews.queue_serializers import (
     QueueChangeSerializer,
     QueueFiguresSerializer,
@@ -70,11 +70,10 @@ class QueueItemFilter(django_filters.FilterSet):
         return narrow_items(queryset, plain(self.form.cleaned_data))
 
 
-class QueueViewSet(RowViewSet):
+class QueueViewSet(DestroyModelMixin, RowViewSet):
     queryset = Queue.objects.select_related("rubric")
     serializer_class = QueueSerializer
     filterset_class = QueueFilter
-    problems = {"claim": {409}, "undo": {409}, "destroy": {400}}
     query_parameters = {"export": frozenset({"format"}), "figures": frozenset({"could_see_results"})}
     permissions = {
         "list": Permission.READ_QUEUES,
@@ -137,11 +136,9 @@ class QueueViewSet(RowViewSet):
         queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.person)
         return self._answer(queue)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
+    def perform_destroy(self, instance: Queue) -> None:
         """Delete a queue without submitted reviews. Otherwise close it."""
-        delete_queue(queue=self.get_object(), user=self.person)
-        return Response(status=HTTPStatus.NO_CONTENT)
+        delete_queue(queue=instance, user=self.person)
 
     @operation(responses=QueueSerializer)
     def close(self, request: Request, pk: str) -> Response:
@@ -216,7 +213,6 @@ class QueueItemViewSet(RowViewSet):
     serializer_class = QueueItemSerializer
     filterset_class = QueueItemFilter
     ordering = "id"
-    problems = {"adjudicate": {409}}
     permissions = {"list": Permission.READ, "retrieve": Permission.READ, "adjudicate": Permission.LEAD}
 
     @operation(request=AdjudicationSerializer, responses={201: ReviewSerializer})

@@ -14,8 +14,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission, caller_may
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, task_number
-from apps.api.framework.query_values import read_format
+from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, read_format, task_number
 from apps.api.reviews.review_serializers import (
     DraftSerializer,
     ReviewSerializer,
@@ -67,7 +66,6 @@ class ReviewViewSet(RowViewSet):
     queryset = Review.objects.select_related("reviewer", "rubric", "queue", "item__task")
     serializer_class = ReviewSerializer
     filterset_class = ReviewFilter
-    problems = {"create": {409}, "renew": {409}, "submit": {409}, "skip": {409}}
     permissions = {
         "list": Permission.READ_QUEUES,
         "retrieve": Permission.READ_QUEUES,

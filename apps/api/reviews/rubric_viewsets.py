@@ -27,7 +27,6 @@ class RubricSerializer(DeclaredFields, serializers.ModelSerializer[Rubric]):
 class RubricViewSet(DestroyModelMixin, SlugViewSet):
     queryset = Rubric.objects.all()
     serializer_class = RubricSerializer
-    problems = {"update": {409}, "partial_update": {409}, "destroy": {409}}
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

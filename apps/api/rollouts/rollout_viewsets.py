@@ -12,13 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.collections.deletion_viewsets import CollectionDeletionSerializer, answer_deletion
+from apps.api.deletion_viewsets import CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.operation_schemas import whole
 from apps.api.framework.pagination import KeysetPagination
 from apps.api.framework.problems import QueryProblem
-from apps.api.framework.query_filters import FlagFilter, IdFilter
-from apps.api.framework.query_values import read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.rollouts.segment_actions import RolloutTokensSerializer, read_tokens
 from apps.gym.traces.items import dump_json

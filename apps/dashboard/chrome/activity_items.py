@@ -84,7 +84,7 @@ class Task(NamedTuple):
 
 
 def read_happening() -> Happening:
-    # One statement, because every page runs it.
+    # One statement, because it runs on every page.
     with connection.cursor() as cursor:
         cursor.execute(*_statement(connection.vendor))
         rows = [Task(*row) for row in cursor.fetchall()]

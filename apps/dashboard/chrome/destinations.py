@@ -10,7 +10,7 @@ from apps.accounts.permissions import Permission, user_may
 
 @dataclass(frozen=True)
 class Destination:
-    """`belongs` are the first words of the URL names below it; `also` are other search words.
+    """`belongs` are the prefixes of the URL names that belong to it; `also` are additional search words.
 
     `section` is its heading in the side menu; None if it is not in the menu.
     """

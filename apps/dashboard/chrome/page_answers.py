@@ -1,4 +1,4 @@
-"""Responses of views: a page, or for htmx a fragment of its template; an invalid form with 422; a redirect."""
+"""Responses of views: pages (or fragments for htmx), invalid forms with status 422, and redirects."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,13 +9,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template import loader
-from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.disk_space import DiskFull
-from apps.environments.models import Environment
 from apps.gym.request_refusals import Refusal
-from apps.policies.models import PolicyModel
 
 POLL_ENDED = 286
 """HTTP status that makes htmx swap the response and stop polling."""
@@ -35,7 +32,7 @@ def posted(request: HttpRequest) -> QueryDict | None:
 def answer(
     request: HttpRequest, template: str, context: dict[str, Any], *, part: str, status: int = 200
 ) -> HttpResponse:
-    """Return the page; for htmx only its partial `part`."""
+    """Return the page. For an htmx request, return only its partial `part`."""
     name = f"{template}#{part}" if wants_fragment(request) else template
     response = render(request, name, context, status=status)
     response["Vary"] = "HX-Request, Cookie"
@@ -48,7 +45,7 @@ def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *,
 
 
 def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-    """Redirect to another page; htmx would swap a followed redirect into the form, so it gets a header."""
+    """Redirect to another page. For htmx, send a header: it would swap the target of a redirect into the form."""
     response: HttpResponse = redirect(to, *args, **kwargs)
     return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response
 
@@ -70,21 +67,16 @@ def tell_refusal(request: HttpRequest) -> Iterator[None]:
 def carry_out(
     request: HttpRequest, work: Callable[[], object], *, said: str = "", then: str, refused: str = ""
 ) -> HttpResponse:
-    """Do the work, say so and redirect to `then`; if it is refused, say why and redirect to `refused` (or `then`)."""
+    """Do the work, show the message `said` and redirect to `then`.
+
+    If the work is refused, show the reason and redirect to `refused`, or to `then` without it.
+    """
     with tell_refusal(request):
         work()
         if said:
             messages.success(request, said)
         return redirect(then)
     return redirect(refused or then)
-
-
-def answer_health(request: HttpRequest, checked: PolicyModel | Environment, detail: str) -> HttpResponse:
-    """Respond to a health check: with its result for htmx, else with a redirect to the page that shows it."""
-    if wants_fragment(request):
-        context = {"checked": checked, "check_url": request.path, "may_check": True}
-        return render(request, "_health.html", {**context, "detail_url": reverse(detail, args=[checked.slug])})
-    return redirect(detail, checked.slug)
 
 
 def render_refusal(title: str, detail: str) -> str:

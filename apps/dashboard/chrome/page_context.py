@@ -1,5 +1,6 @@
 """Context of every page: navigation, worker pill, theme. Evaluated when rendered."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Count
@@ -18,7 +19,7 @@ THEMES = ("light", "dark", "system")
 
 
 def _navigation(request: HttpRequest) -> list[tuple[str, list[tuple[Destination, bool]]]]:
-    """Return the headings at the side with their destinations, and whether the page belongs to each."""
+    """Return the headings of the side menu with their destinations, and whether each contains the current page."""
     here = request.resolver_match.url_name if request.resolver_match else ""
     word = (here or "").split("_")[0]
     sections: dict[str, list[tuple[Destination, bool]]] = {}
@@ -32,26 +33,28 @@ def _worker_pill() -> dict[str, Any]:
     """Return the seats of live workers, and the number of unresponsive workers."""
     now = timezone.now()
     working = Worker.objects.filter(state__in=[Worker.State.ACTIVE, Worker.State.DRAINING])
-    seats = {worker.pk: worker.seats for worker in working if worker.lease_expires_at > now}
-    stale = len(working) - len(seats)
+    live = [worker for worker in working if worker.lease_expires_at > now]
+    running = count_by_worker(live)
+    stale = len(working) - len(live)
     return {
-        "live": len(seats),
-        "seats": sum(seats.values()),
-        "busy": _busy_seats(seats),
+        "live": len(live),
+        "seats": sum(worker.seats for worker in live),
+        "busy": sum(min(running.get(worker.pk, 0), worker.seats) for worker in live),
         "stale": stale,
-        "kind": "warn" if stale else "ok" if seats else "muted",
+        "kind": "warn" if stale else "ok" if live else "muted",
         "url": reverse("dashboard:worker_list"),
     }
 
 
-def _busy_seats(seats: dict[int, int]) -> int:
-    """Return the number of busy seats, counted from rows, because a worker's own count is as old as its heartbeat.
+def count_by_worker(workers: Iterable[Worker]) -> dict[int, int]:
+    """Return the number of running rollouts by worker.
 
-    A worker counts at most its seats: rows of finished but unstored rollouts hold no seat.
+    Counted from rows, because a worker's own count is as old as its heartbeat. It can exceed the seats: finished
+    rollouts that are not stored yet are counted, but hold no seat.
     """
-    running = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__in=seats).order_by()
-    counted = running.values_list("lease").annotate(rows=Count("pk"))
-    return sum(min(rows, seats[lease]) for lease, rows in counted if lease is not None)
+    leases = [worker.pk for worker in workers]
+    rows = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__in=leases).order_by()
+    return dict(rows.values_list("lease").annotate(rows=Count("pk")))
 
 
 def chrome(request: HttpRequest) -> dict[str, Any]:

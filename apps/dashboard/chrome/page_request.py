@@ -1,4 +1,4 @@
-"""The request of a page: a user is signed in (by the middleware), and htmx may be the client."""
+"""The request of a page. The middleware ensures that a user is signed in, and adds the htmx details."""
 
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails

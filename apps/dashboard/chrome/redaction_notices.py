@@ -8,7 +8,7 @@ from apps.policies.typed_texts import REDACTED
 
 
 class RedactionNoticeMiddleware(MiddlewareMixin):
-    """Runs after MessageMiddleware, which keeps the notice for the next page. The API has a header for it."""
+    """Runs after MessageMiddleware, which stores the notice for the next page. The API sends a header instead."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         counts = getattr(request, REDACTED, None)

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
+from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, slug_field
 
 
-class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+class AgentForm(NamedForm):
     slug = slug_field("agent")
     examples = JSONTextField(
         kind=list,
@@ -34,10 +34,9 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "parallel_tool_calls",
             "sampling",
         ]
+        labels = {"max_steps": "Maximum turns"}
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_steps", "token_limit")
-        if self.instance.pk:
-            del self.fields["slug"]

@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from django import forms
@@ -14,23 +14,10 @@ from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.specs import spec_fields
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.estimates import Estimate, estimate_plan
+from apps.rollouts.plans.estimates import estimate_plan
 from apps.rollouts.plans.plan_spec import LIMITS, SELECTED, Limits, Plan, TaskSelection, plan_again, plan_rest
-from apps.rollouts.plans.task_selection import NothingToCollect, Size, choose_rollouts
+from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
-
-
-@dataclass(frozen=True, slots=True)
-class PlanPreview:
-    """The number of rollouts of a plan, and an estimate if agent and model are selected."""
-
-    version: DatasetVersion
-    size: Size
-    repeats: int
-    split_repeats: dict[str, int]
-    is_rest: bool
-    estimate: Estimate | None
-
 
 _BASICS = ("dataset", "version", "policy_model", "agent", "repeats", "limit")
 _CHOICE = [name for name in SELECTED if name not in _BASICS]
@@ -161,8 +148,11 @@ class CollectionForm(LimitsForm):
         shown = [name for name in cls.base_fields if given.get(name) or (name == "max_seconds" and name in given)]
         return {name: str(given[name]) for name in shown if name != "idempotency_key"}
 
-    def plan(self) -> PlanPreview | None:
-        """Return the size of the plan for the current form; None if the dataset or a number is missing or invalid."""
+    def plan(self) -> dict[str, Any] | None:
+        """Return the size of the plan for the current form; None if the dataset or a number is missing or invalid.
+
+        It has an estimate if agent and model are selected.
+        """
         given = {name: self._understood(name) for name in self.fields}
         if not given["dataset"] or not given["repeats"]:
             return None
@@ -176,15 +166,14 @@ class CollectionForm(LimitsForm):
             estimate = estimate_plan(Plan(**plan)) if plan.get("agent") and plan.get("policy_model") else None
         except (ValidationError, NothingToCollect):
             return None
-        size = Size(estimate.tasks, estimate.rollouts) if estimate else choice.size()
-        return PlanPreview(
-            choice.version,
-            size,
-            choice.selection.repeats,
-            choice.selection.split_repeats,
-            choice.selection.resume_from is not None,
-            estimate,
-        )
+        return {
+            "version": choice.version,
+            "size": estimate or choice.size(),
+            "repeats": choice.selection.repeats,
+            "split_repeats": choice.selection.split_repeats,
+            "is_rest": choice.selection.resume_from is not None,
+            "estimate": estimate,
+        }
 
     def _understood(self, name: str) -> Any:
         try:

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from apps.dashboard.forms.fields import JSONTextField, ServerForm, slug_field
 from apps.environments.models import Adapter, Environment
-from apps.gym.judging.judge_rubrics import PLACEHOLDERS
+from apps.gym.judging.prompts import PLACEHOLDERS
 from apps.gym.written.registry import list_names
 
 _SPELLED_OUT = ("question", "reads")
@@ -36,7 +36,7 @@ class EnvironmentForm(ServerForm):
         label="Question",
         required=False,
         choices=[
-            ("score", "Score the attempt"),
+            ("score", "Score the rollout"),
             ("compare", "Compare the answer with the expected answer"),
             ("equal", "Check whether the answer equals the expected answer"),
         ],
@@ -80,7 +80,7 @@ class EnvironmentForm(ServerForm):
         labels = {
             "base_url": "Base URL",
             "max_tries": "Tries",
-            "verifies": "Verify attempts",
+            "verifies": "Verify rollouts",
             "judge_rubric": "Rubric",
         }
         widgets = {

@@ -9,6 +9,7 @@ from django.utils.functional import cached_property
 
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
+from apps.dashboard.forms.fields import never_optional
 from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
@@ -52,8 +53,7 @@ class ExportForm(forms.Form):
         self._add_splits()
         for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
-                # The field is never empty, so it must not be labelled "optional".
-                self.fields[name].conditional = True  # type: ignore[attr-defined]
+                never_optional(self.fields[name])
         if format.makes != "preferences":
             del self.fields["pair_set"]
             return

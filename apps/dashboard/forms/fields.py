@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -15,6 +15,8 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.storable import REFUSAL, find_unstorable
 from apps.gym.strict_json import JsonRefused, load_strict
+
+Field = TypeVar("Field", bound=forms.Field)
 
 
 class JSONTextField(forms.JSONField):
@@ -189,6 +191,12 @@ def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
                 form.add_error(field, problem)
 
 
+def never_optional(field: Field) -> Field:
+    """Mark a field that may be empty but that pages must not label "optional": another field decides, or a default."""
+    field.conditional = True  # type: ignore[attr-defined]
+    return field
+
+
 def count_from_one(form: forms.BaseForm, *names: str) -> None:
     """Set the minimum of positive number fields to 1.
 
@@ -201,8 +209,17 @@ def count_from_one(form: forms.BaseForm, *names: str) -> None:
         field.validators.append(MinValueValidator(1))
 
 
-class ServerForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
-    """Form of an object with a slug and an API key. The key is write-only; the page shows its last characters."""
+class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+    """Form of an object with a slug, which cannot change because other objects use it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            del self.fields["slug"]
+
+
+class ServerForm(NamedForm):
+    """Form of an object with an API key. The key is write-only; the page shows its last characters."""
 
     api_key = forms.CharField(
         label="API key",
@@ -223,9 +240,7 @@ class ServerForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms tak
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_tries", "concurrency")
         for name in self.conditional:
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
-        if self.instance.pk:
-            del self.fields["slug"]
+            never_optional(self.fields[name])
         if hint := self.instance.api_key_hint:
             kept = f"Leave this empty to keep it; a new {self.place} needs it again."
             self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {kept}"

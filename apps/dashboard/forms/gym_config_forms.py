@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import LinesField
+from apps.dashboard.forms.fields import LinesField, never_optional
 from apps.dashboard.forms.import_forms import SeveralFiles
 from apps.gym.gymconfig.pasted_files import MOST_PASTED, join_texts
 from apps.gym.redaction.shortening import cut
@@ -31,20 +31,26 @@ class YamlFilesField(forms.FileField):
 class GymConfigForm(forms.Form):
     """Field names are the arguments of register_pasted, except for files, which are added to the text."""
 
-    config_files = YamlFilesField(
-        label="Files",
-        required=False,
-        allow_empty_file=True,
-        help_text="Appended to the text below in order",
-        widget=SeveralFiles(attrs={"accept": ".yaml,.yml,.txt"}),
+    # At least one of the two is required.
+    config_files = never_optional(
+        YamlFilesField(
+            label="Files",
+            required=False,
+            allow_empty_file=True,
+            help_text="Appended to the text below in order",
+            widget=SeveralFiles(attrs={"accept": ".yaml,.yml,.txt"}),
+        )
     )
-    text = forms.CharField(
-        label="Configurations",
-        required=False,
-        strip=False,
-        max_length=MOST_PASTED,
-        widget=forms.Textarea(attrs={"class": "code", "rows": 16, "spellcheck": "false"}),
-        help_text="YAML. Start each document with a line like --- # env.yaml. Later documents override earlier ones.",
+    text = never_optional(
+        forms.CharField(
+            label="Configurations",
+            required=False,
+            strip=False,
+            max_length=MOST_PASTED,
+            widget=forms.Textarea(attrs={"class": "code", "rows": 16, "spellcheck": "false"}),
+            help_text="YAML. Start each document with a line like --- # env.yaml. "
+            "Later documents override earlier ones.",
+        )
     )
     addresses = LinesField(
         label="Server URLs",
@@ -53,12 +59,6 @@ class GymConfigForm(forms.Form):
     without_models = forms.BooleanField(label="Skip models", required=False)
     without_data = forms.BooleanField(label="Skip datasets", required=False)
     previewed = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in ("config_files", "text"):
-            # At least one of the two is required.
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
 
     def clean_addresses(self) -> dict[str, str]:
         found = {}

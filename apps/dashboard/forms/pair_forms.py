@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 
+from apps.dashboard.forms.fields import never_optional
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
@@ -23,9 +24,7 @@ class PairSetForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("mode", "level", "same", "reward_from"):
-            # The field is never empty, so it must not be labelled "optional".
-            self.fields[name].required = False
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
+            never_optional(self.fields[name]).required = False
 
     @property
     def rule_fields(self) -> list[forms.BoundField]:

@@ -1,4 +1,4 @@
-"""Form of a policy model, grouped by what its provider uses.
+"""Forms of a policy model: its settings, grouped by what its provider uses, and the filter of its versions.
 
 The API key is write-only; the page shows its last characters.
 """
@@ -10,7 +10,9 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, slug_field
+from apps.dashboard.forms.spec_fields import OneRow
 from apps.policies.models import DEFAULT_BASE_URLS, PolicyModel, Provider, Wire
+from apps.rollouts.models import Collection
 
 _ALL = tuple(Provider.values)
 _CALLED = tuple(provider for provider in Provider.values if provider != Provider.SCRIPTED)
@@ -144,7 +146,7 @@ class PolicyModelForm(ServerForm):
             "max_tries": "Tries",
         }
         help_texts = {
-            "provider": "Determines which fields are used",
+            "provider": "The fields below depend on it",
             "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI: leave empty for "
             "api.openai.com. Azure: the "
             "endpoint of the resource, for example https://my-resource.openai.azure.com.",
@@ -212,3 +214,22 @@ class PolicyModelForm(ServerForm):
             cleaned[name] = self.initial[name] if is_kept else field.get_default()
         elif name == "api_key":
             cleaned[name] = ""
+
+
+_LATEST = 100
+
+
+class VersionFilterForm(forms.Form):
+    collection = OneRow(queryset=Collection.objects.none(), required=False, empty_label="All collections")
+
+    def __init__(self, *args: Any, policy_model: PolicyModel, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["collection"]
+        field.queryset = Collection.objects.filter(policy_model=policy_model, rewarded__gt=0)
+        # A model may have thousands of collections. The URL may name any of them.
+        field.choices = [("", field.empty_label), *((each.pk, each.label) for each in field.queryset[:_LATEST])]
+
+    def chosen(self) -> Collection | None:
+        """Return the selected collection; None for all, or if it does not exist."""
+        found: Collection | None = self.cleaned_data.get("collection") if self.is_valid() else None
+        return found

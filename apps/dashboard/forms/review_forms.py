@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from apps.accounts.models import Role, User
 from apps.dashboard.chrome.page_request import read_number
-from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.dashboard.forms.fields import JSONTextField, NamedForm, slug_field
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
@@ -25,8 +25,23 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 
 
+class ReviewersForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+    """Form of a queue with its reviewers: active users who may review, and those already named."""
+
+    reviewers = forms.ModelMultipleChoiceField(
+        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        named = list(self.instance.reviewers.values_list("user_id", flat=True)) if self.instance.pk else []
+        able = User.objects.filter(Q(role__in=REVIEWER_ROLES, is_active=True) | Q(pk__in=named)).order_by("username")
+        self.fields["reviewers"].queryset = able  # type: ignore[attr-defined]
+        self.fields["reviewers"].initial = named
+
+
 @spec_form(ItemSource, leave=["items"])
-class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+class QueueForm(ReviewersForm):
     collection = OneRow(
         Collection.objects.present().order_by("-pk"),
         required=False,
@@ -42,9 +57,6 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         max_length=MAX_LENGTH,
         widget=forms.TextInput(attrs={"class": "code", "spellcheck": "false"}),
         help_text="Or a rollout filter, for example reward:<0.5 tool:bash",
-    )
-    reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
     )
 
     class Meta:
@@ -78,11 +90,6 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "repeat_share": forms.NumberInput(attrs={"step": "0.05", "min": 0, "max": 0.5}),
         }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        people = User.objects.filter(role__in=REVIEWER_ROLES, is_active=True).order_by("username")
-        self.fields["reviewers"].queryset = people  # type: ignore[attr-defined]
-
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if sum(bool(cleaned.get(name)) for name in ("collection", "rollouts", "filter")) != 1 and not self.errors:
@@ -107,12 +114,8 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         return [list(map(int, line)) for line in words]
 
 
-class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
+class QueueChangeForm(ReviewersForm):
     """The settings of a queue that can change after it was created."""
-
-    reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
-    )
 
     class Meta:
         model = Queue
@@ -120,15 +123,10 @@ class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
         labels = {"overlap": "Reviews per item", "lease_minutes": "Reservation in minutes"}
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        named = list(self.instance.reviewers.values_list("user_id", flat=True))
-        able = User.objects.filter(Q(role__in=REVIEWER_ROLES, is_active=True) | Q(pk__in=named)).order_by("username")
-        self.fields["reviewers"].queryset = able  # type: ignore[attr-defined]
-        self.fields["reviewers"].initial = named
 
+class RubricForm(NamedForm):
+    """A rubric. Criteria that reviews use cannot change."""
 
-class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
     slug = slug_field("rubric")
     criteria = JSONTextField(
         kind=list,
@@ -144,13 +142,8 @@ class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ["name", "slug", "description", "criteria"]
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 
-
-class RubricChangeForm(RubricForm):
-    """The slug cannot change, because other objects use it. Criteria of a used rubric cannot change either."""
-
     def __init__(self, *args: Any, keeps_criteria: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        del self.fields["slug"]
         if keeps_criteria:
             del self.fields["criteria"]
 
@@ -196,3 +189,21 @@ def _read_score(criterion: Criterion, text: str) -> Any:
             return text
         return int(number) if number.is_integer() else number
     return text or None
+
+
+class CommentForm(forms.Form):
+    text = forms.CharField(
+        max_length=10_000, label="Comment", widget=forms.Textarea(attrs={"rows": 3, "placeholder": "Comment"})
+    )
+    seq = forms.IntegerField(
+        min_value=0,
+        max_value=2**31 - 1,
+        required=False,
+        label="About step",
+        help_text="Step number. Empty: the whole rollout",
+    )
+
+    @classmethod
+    def opened_with(cls, given: QueryDict) -> "CommentForm":
+        """Return an unbound form for the event in the URL (`?comment=3`), if any."""
+        return cls(initial={"seq": read_number(given.get("comment", ""), digits=9)})

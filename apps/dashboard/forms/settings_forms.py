@@ -1,12 +1,11 @@
-"""Forms of the settings pages: set an API key, test a URL."""
+"""Forms of the settings pages: set an API key, test a URL, redaction patterns and a text to test them."""
 
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 
-from apps.environments.models import Environment
-from apps.policies.models import PolicyModel
+from apps.policies.installation_redactor import MAX_SAMPLE
+from apps.policies.models import RedactionPattern
 
 
 class SecretForm(forms.Form):
@@ -31,14 +30,6 @@ class SecretForm(forms.Form):
             self.add_error("api_key", "Enter a new key, or select to remove the stored one.")
         return self.cleaned_data
 
-    def holder(self) -> PolicyModel | Environment:
-        kind, _, slug = self.cleaned_data["of"].partition(":")
-        rows = PolicyModel.objects if kind == "model" else Environment.objects
-        held: PolicyModel | Environment | None = rows.filter(slug=slug).first()
-        if held is None:
-            raise ValidationError("This object no longer exists.")
-        return held
-
 
 class AddressForm(forms.Form):
     address = forms.CharField(
@@ -48,4 +39,19 @@ class AddressForm(forms.Form):
             attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}
         ),
         help_text="Resolves the name without connecting.",
+    )
+
+
+class PatternForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = RedactionPattern
+        fields = ["kind", "text", "least"]
+
+
+class SampleForm(forms.Form):
+    sample = forms.CharField(
+        label="Test text",
+        max_length=MAX_SAMPLE,
+        widget=forms.Textarea(attrs={"rows": 6, "class": "mono"}),
+        help_text="Not stored",
     )

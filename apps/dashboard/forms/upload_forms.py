@@ -5,6 +5,7 @@ from typing import Any, BinaryIO, cast
 
 from django import forms
 
+from apps.dashboard.forms.fields import never_optional
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.redaction.shortening import cut
 from apps.gym.specs import spec_fields
@@ -19,25 +20,24 @@ _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
 class UploadForm(forms.Form):
     """A file, or pasted rows."""
 
-    file = forms.FileField(
-        required=False,
-        # An upload without rows is stored and shown as rejected.
-        allow_empty_file=True,
-        label="File",
-        help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst",
-        widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
+    file = never_optional(
+        forms.FileField(
+            required=False,
+            # An upload without rows is stored and shown as rejected.
+            allow_empty_file=True,
+            label="File",
+            help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst",
+            widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
+        )
     )
-    rows = forms.CharField(
-        required=False,
-        strip=False,
-        label="Or paste rows",
-        widget=forms.Textarea(attrs={"class": "code", "rows": 8, "spellcheck": "false", "wrap": "off"}),
+    rows = never_optional(
+        forms.CharField(
+            required=False,
+            strip=False,
+            label="Or paste rows",
+            widget=forms.Textarea(attrs={"class": "code", "rows": 8, "spellcheck": "false", "wrap": "off"}),
+        )
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in ("file", "rows"):
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}

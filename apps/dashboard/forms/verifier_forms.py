@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from apps.dashboard.forms.fields import JSONTextField, LinesField
+from apps.dashboard.forms.fields import JSONTextField, LinesField, never_optional
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge
 from apps.gym.verifiers.parameters_reader import parameters_schema
@@ -37,15 +37,16 @@ class VerifierForm(forms.Form):
             # The page loads the parameters of the selected verifier at once; without JavaScript, a button does.
             asks = {"hx-post": "", "hx-trigger": "change", "hx-vals": f'{{"{CHOOSE}": "yes"}}'}
             asks |= {"hx-target": "closest form", "hx-swap": "outerHTML"}
-            self.fields[KIND] = forms.ChoiceField(
-                label="Verifier",
-                required=False,
-                choices=[("", none), *names],
-                initial=self.kind,
-                widget=forms.Select(attrs=asks),
-                help_text="Overrides the server's verifier. No code needed.",
+            self.fields[KIND] = never_optional(
+                forms.ChoiceField(
+                    label="Verifier",
+                    required=False,
+                    choices=[("", none), *names],
+                    initial=self.kind,
+                    widget=forms.Select(attrs=asks),
+                    help_text="Overrides the server's verifier. No code needed.",
+                )
             )
-            self.fields[KIND].conditional = True  # type: ignore[attr-defined]
         self._properties: dict[str, Any] = {}
         if self.kind:
             schema = parameters_schema(VERIFIERS[self.kind])
@@ -108,7 +109,8 @@ def _make_field(schema: dict[str, Any], *, required: bool) -> forms.Field:
         "initial": schema.get("default"),
     }
     if "enum" in schema:
-        return _choice([(name, name) for name in schema["enum"]], "default" in schema, given)
+        names = [(name, name) for name in schema["enum"]]
+        return forms.ChoiceField(choices=names if "default" in schema else [("", "–"), *names], **given)
     match schema.get("type"):
         case "boolean":
             return _yes_or_no("default" in schema, given)
@@ -142,10 +144,6 @@ def _yes_or_no(has_default: bool, given: dict[str, Any]) -> forms.Field:
     )
 
 
-def _choice(names: list[tuple[str, str]], has_default: bool, given: dict[str, Any]) -> forms.ChoiceField:
-    return forms.ChoiceField(choices=names if has_default else [("", "–"), *names], **given)
-
-
 class TryVerifierForm(forms.Form):
     """The attempt on which a verifier is tried."""
 
@@ -153,7 +151,7 @@ class TryVerifierForm(forms.Form):
     reply = forms.CharField(label="Model reply", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5}))
     output = JSONTextField(
         kind=list,
-        label="All items of the attempt",
+        label="All items of the rollout",
         rows=4,
         help_text="Including tool calls and outputs, as in a trace. Replaces the reply.",
     )

@@ -6,20 +6,11 @@ from datetime import datetime
 from django.utils import timezone
 
 from apps.dashboard.charts.shares import Part, draw_shares
+from apps.dashboard.chrome.number_formats import count_words
 from apps.rollouts.metrics.cached_figures import Kept
 from apps.rollouts.metrics.page_figures import PageFigures, count_running
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.holds import Holds, explain_missing_worker, explain_pause, find_holds
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Use of a limit. `unit` is the format of both numbers: duration, number or USD."""
-
-    name: str
-    unit: str
-    amount: float
-    limit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class Progress:
         number = self.collection.calls_without_usage
         if not number:
             return ""
-        replies = "1 reply" if number == 1 else f"{number:,} replies"
+        replies = count_words(number, "reply", "replies")
         limits = [
             name
             for name, limit in (("tokens", self.collection.max_tokens), ("cost", self.collection.max_cost))
@@ -73,8 +64,8 @@ class Progress:
         return f"{replies} have no token counts, so limits and cost leave them out{held}."
 
     @property
-    def limits(self) -> list[Spent]:
-        """Return the used share of each limit that is set."""
+    def limits(self) -> list[tuple[str, str, float, float]]:
+        """Return (name, unit, used amount, limit) of each limit that is set. The unit is the format of both numbers."""
         collection = self.collection
         tokens = collection.input_tokens + collection.output_tokens + collection.judge_tokens
         used = [
@@ -82,7 +73,7 @@ class Progress:
             ("Tokens", "number", tokens, collection.max_tokens),
             ("Cost", "usd", collection.cost, collection.max_cost),
         ]
-        return [Spent(name, unit, amount, limit) for name, unit, amount, limit in used if limit is not None]
+        return [(name, unit, amount, limit) for name, unit, amount, limit in used if limit is not None]
 
     @property
     def percent(self) -> int:

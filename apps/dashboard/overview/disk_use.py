@@ -1,7 +1,6 @@
 """Disk use in bytes: database, export files and free space."""
 
 import shutil
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import connection
@@ -16,25 +15,22 @@ _DATABASE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """`used` and `free` describe the volume of GYMWEB_VAR; a database server may have another volume."""
+def read_disk() -> dict[str, int | bool]:
+    """Return the bytes of the database, of export files, and used and free on the volume of GYMWEB_VAR.
 
-    database: int
-    exports: int
-    used: int
-    free: int
-
-    @property
-    def is_low(self) -> bool:
-        """Return True below twice the reserve at which uploads are rejected and jobs wait."""
-        return self.free < 2 * reserve_of(self.used + self.free)
-
-
-def read_disk() -> Disk:
+    A database server may have another volume. `is_low` is True below twice the reserve at which uploads are rejected
+    and jobs wait.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_DATABASE[connection.vendor])
         (database,) = cursor.fetchone()
     exported = Export.objects.filter(state=Export.State.READY).aggregate(total=Sum("bytes", default=0))["total"]
     volume = shutil.disk_usage(settings.VAR_DIR)
-    return Disk(database=database, exports=exported, used=volume.used, free=volume.free)
+    is_low = volume.free < 2 * reserve_of(volume.used + volume.free)
+    return {
+        "database": database,
+        "exports": exported,
+        "used": volume.used,
+        "free": volume.free,
+        "is_low": is_low,
+    }

@@ -1,7 +1,7 @@
 """Descriptions of error kinds, with their most frequent messages."""
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import Any
 
 from apps.rollouts.models import Collection
 
@@ -18,26 +18,15 @@ CAUSES = {
 _LOOKED_AT = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error kind, its number of rollouts, and the most frequent message of the newest ones."""
+def say_why(collection: Collection, errors: dict[str, int]) -> list[dict[str, Any]]:
+    """Return kind and number of the failures, most frequent first, with one query per kind.
 
-    kind: str
-    count: int
-    message: str
-    others: bool
-    """True if there are other messages."""
-
-
-def say_why(collection: Collection, errors: dict[str, int]) -> list[Failure]:
-    """Return the failures, most frequent first, with one query per kind."""
-    return [
-        Failure(kind, count, *_mostly_said(collection, kind))
-        for kind, count in sorted(errors.items(), key=lambda each: (-each[1], each[0]))
-    ]
-
-
-def _mostly_said(collection: Collection, kind: str) -> tuple[str, bool]:
-    failed = collection.rollouts.filter(error_kind=kind).order_by("-id")
-    said = Counter(failed.values_list("error_message", flat=True)[:_LOOKED_AT])
-    return (said.most_common(1)[0][0], len(said) > 1) if said else ("", False)
+    `message` is the most frequent one of the newest rollouts; `others` is True if there are other messages.
+    """
+    found = []
+    for kind, count in sorted(errors.items(), key=lambda each: (-each[1], each[0])):
+        failed = collection.rollouts.filter(error_kind=kind).order_by("-id")
+        said = Counter(failed.values_list("error_message", flat=True)[:_LOOKED_AT])
+        message = said.most_common(1)[0][0] if said else ""
+        found.append({"kind": kind, "count": count, "message": message, "others": len(said) > 1})
+    return found

@@ -1,7 +1,7 @@
 """Outgoing calls of this installation: the allow-list, the addresses in use, and a test of one address."""
 
 import ipaddress
-from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 
@@ -11,24 +11,6 @@ from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.policies.models import PolicyModel
 
 _MOST_CALLED = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """The address of a model or environment, and why it would not be called, if that is known."""
-
-    name: str
-    page: str
-    slug: str
-    address: str
-    refusal: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    address: str
-    found: list[str]
-    refusal: str
 
 
 def read_entries() -> list[tuple[str, str]]:
@@ -55,24 +37,21 @@ def _meaning(text: str) -> str:
     return f"this {'IPv4' if address.version == 4 else 'IPv6'} address; {where}"
 
 
-def read_called() -> list[Called]:
-    """Return the addresses in use.
+def read_called() -> list[dict[str, str]]:
+    """Return the addresses in use by models and environments, and why they would not be called, if that is known.
 
     Names are resolved when saved and called, not here, so that the page does not wait.
     """
     policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
     models = PolicyModel.objects.exclude(base_url="").only("name", "slug", "base_url", "more_base_urls")
     environments = Environment.objects.filter(adapter__in=OVER_HTTP).only("name", "slug", "base_url")
-    called = [
-        Called(each.name, "dashboard:model_detail", each.slug, url, _refusal(policy, url))
-        for each in models[:_MOST_CALLED]
-        for url in each.base_urls
+    called: list[tuple[str, PolicyModel | Environment, str]]
+    called = [("dashboard:model_detail", each, url) for each in models[:_MOST_CALLED] for url in each.base_urls]
+    called += [("dashboard:environment_detail", each, each.base_url) for each in environments[:_MOST_CALLED]]
+    return [
+        {"page": page, "name": each.name, "slug": each.slug, "address": url, "refusal": _refusal(policy, url)}
+        for page, each, url in called
     ]
-    called += [
-        Called(each.name, "dashboard:environment_detail", each.slug, each.base_url, _refusal(policy, each.base_url))
-        for each in environments[:_MOST_CALLED]
-    ]
-    return called
 
 
 def _refusal(policy: OutboundPolicy, url: str) -> str:
@@ -83,13 +62,13 @@ def _refusal(policy: OutboundPolicy, url: str) -> str:
     return ""
 
 
-def try_address(url: str) -> Tried:
-    """Check an address as on saving: resolve its name, without connecting."""
+def try_address(url: str) -> dict[str, Any]:
+    """Check an address as on saving: return what its name resolves to, without connecting, or the refusal."""
     policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
     try:
         host, port = policy.host_of(url)
         found = lookups.look_up(host, port)
         policy.check_found(url, found)
     except OutboundRefused as refused:
-        return Tried(url, [], str(refused))
-    return Tried(url, found, "")
+        return {"address": url, "refusal": str(refused)}
+    return {"address": url, "found": found}

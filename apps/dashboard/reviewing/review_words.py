@@ -1,16 +1,14 @@
 """Reviews in words, with their rollouts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
 from apps.gym.pairs.verdicts import CONFIDENCE
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
-from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
+from apps.reviews.queues.item_states import find_states, holds_place, with_held
 from apps.rollouts.models import Rollout
-from apps.tasks.models import Task
 
 LABELS = "ABCDEF"
 _ENTRIES = ItemRollout.objects.select_related("rollout").only("item", "place", "rollout__reward", "rollout__status")
@@ -21,28 +19,6 @@ _UNREAD = (
     "rollout__task__tags_text",
     "queue__instructions",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewRow:
-    """`rollouts` are (label, rollout) in the item's order, which `said` refers to."""
-
-    review: Review
-    said: str
-    sure: str
-    task: Task | None
-    rollouts: list[tuple[str, Rollout]]
-
-
-@dataclass(frozen=True, slots=True)
-class ItemRow:
-    """An item of a queue. `holders` are its open reviews."""
-
-    item: QueueItem
-    states: list[State]
-    said: list[tuple[Review, str]]
-    holders: list[Review]
-    rollouts: list[tuple[str, Rollout]]
 
 
 def say_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
@@ -69,24 +45,17 @@ def for_review_rows(reviews: QuerySet[Review]) -> QuerySet[Review]:
     return rows.defer(*_UNREAD).prefetch_related(Prefetch("item__entries", _ENTRIES))
 
 
-def tell_review(review: Review) -> ReviewRow:
-    if review.item is None:
-        alone = review.rollout
-        return ReviewRow(
-            review=review,
-            said=_said(review, [], review.rubric),
-            sure=_sure(review),
-            task=alone.task if alone else None,
-            rollouts=[("", alone)] if alone else [],
-        )
-    rollouts = _labelled(review.item)
-    return ReviewRow(
-        review=review,
-        said=_said(review, [each.pk for _, each in rollouts], review.rubric),
-        sure=_sure(review),
-        task=review.item.task,
-        rollouts=rollouts,
-    )
+def tell_review(review: Review) -> dict[str, Any]:
+    """Return the row of a review. Its rollouts are (label, rollout) in the item's order, which `said` refers to."""
+    about = review.item or review.rollout
+    rollouts = _labelled(review.item) if review.item else [("", review.rollout)] if review.rollout else []
+    return {
+        "review": review,
+        "said": _said(review, [each.pk for _, each in rollouts], review.rubric),
+        "sure": _sure(review),
+        "task": about.task if about else None,
+        "rollouts": rollouts,
+    }
 
 
 def tell_own(review: Review) -> tuple[Review, str, str]:
@@ -101,19 +70,20 @@ def for_item_rows(items: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
     return rows.prefetch_related(Prefetch("entries", _ENTRIES), Prefetch("reviews", reviews))
 
 
-def tell_item(item: QueueItem, *, queue: Queue) -> ItemRow:
+def tell_item(item: QueueItem, *, queue: Queue) -> dict[str, Any]:
+    """Return the row of an item. `holders` are its open reviews."""
     rollouts = _labelled(item)
     ids = [each.pk for _, each in rollouts]
     reviews = list(item.reviews.all())
     begun = {Review.Status.OPEN, Review.Status.LAPSED}
     held = sum(holds_place(each) for each in reviews)
-    return ItemRow(
-        item=item,
-        states=find_states(item, overlap=queue.overlap, held=held, present=len(rollouts)),
-        said=[(each, _said(each, ids, queue.rubric)) for each in reviews if each.status not in begun],
-        holders=[each for each in reviews if getattr(each, "is_held", False)],
-        rollouts=rollouts,
-    )
+    return {
+        "item": item,
+        "states": find_states(item, overlap=queue.overlap, held=held, present=len(rollouts)),
+        "said": [(each, _said(each, ids, queue.rubric)) for each in reviews if each.status not in begun],
+        "holders": [each for each in reviews if getattr(each, "is_held", False)],
+        "rollouts": rollouts,
+    }
 
 
 def _score(value: Any) -> str:

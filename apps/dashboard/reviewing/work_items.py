@@ -1,71 +1,38 @@
 """Content of a work page: the shared context, the sides from where they differ, their final answers, and the form."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q
 from django.utils import timezone
 
 from apps.dashboard.traces.card_building import show_events
-from apps.dashboard.traces.cards import Card
-from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
+from apps.dashboard.traces.side_by_side import SHOWN, compare_steps, find_start
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
 from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.blind_items import LABELS, Shown, read_shown
+from apps.reviews.queues.blind_items import LABELS, read_shown
 from apps.reviews.reviews.drafts import read_draft
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A criterion and its answer. `options` are (value, label, selected)."""
+def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
+    """Return what the reviewer sees.
 
-    key: str
-    criterion: Criterion
-    value: Any
-    options: list[tuple[str, str, bool]]
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class LastWord:
-    """The final answer of a side, which is its step `place`, if any; truncated like the steps."""
-
-    label: str
-    place: int
-    text: str
-    before: int
-    hidden: int
-    characters: int
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """`cards` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts."""
-
-    shown: Shown
-    labels: list[str]
-    cards: tuple[Card, ...]
-    common: list[Line]
-    lines: list[Line]
-    last_words: list[LastWord]
-    left_out: int
-
-
-def read_judged(review: Review, *, whole: bool = False) -> Judged:
+    `cards` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts, and
+    `last_words` their final answers.
+    """
     shown = read_shown(review, whole=whole)
     labels = list(LABELS[: len(shown.sides)])
     columns = [steps_of(side.events) for side in shown.sides]
     left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
+    judged = {"shown": shown, "labels": labels, "left_out": left_out}
     if len(columns) == 1:
-        cards = show_events(event for _, event in shown.sides[0].events).cards
-        return Judged(shown, labels, cards, [], [], [], left_out)
+        return {**judged, "cards": show_events(event for _, event in shown.sides[0].events).cards}
     common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
-    return Judged(shown, labels, (), common, lines, _last_words(labels, columns), left_out)
+    return {**judged, "common": common, "lines": lines, "last_words": _last_words(labels, columns)}
 
 
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
@@ -116,22 +83,32 @@ def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
     return found
 
 
-def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> Field:
+def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> dict[str, Any]:
+    """Return a criterion and its answer. `options` are (value, label, selected)."""
     options: list[tuple[str, str, bool]] = []
     if criterion["kind"] == "boolean":
         options = [("true", "yes", value is True), ("false", "no", value is False)]
     elif criterion["kind"] == "category":
         options = [(each, each, each == value) for each in criterion["choices"]]
     key = str(criterion["key"])
-    return Field(key, criterion, value, options, errors.get(f"scores.{key}", ""))
+    error = errors.get(f"scores.{key}", "")
+    return {"key": key, "criterion": criterion, "value": value, "options": options, "error": error}
 
 
-def _last_words(labels: list[str], columns: list[list[Step]]) -> list[LastWord]:
+def _last_words(labels: list[str], columns: list[list[Step]]) -> list[dict[str, Any]]:
+    """Return the final answer of each side, which is its step `place`, if any; truncated like the steps."""
     places = [max((place for place, step in enumerate(steps) if step.kind == "reply"), default=-1) for steps in columns]
     texts = [steps[place].text if place >= 0 else "" for steps, place in zip(columns, places, strict=True)]
     start = find_start([text for text in texts if text])
     end = start + SHOWN
     return [
-        LastWord(label, place, text[start:end], start if text else 0, max(0, len(text) - end), len(text))
+        {
+            "label": label,
+            "place": place,
+            "text": text[start:end],
+            "before": start if text else 0,
+            "hidden": max(0, len(text) - end),
+            "characters": len(text),
+        }
         for label, place, text in zip(labels, places, texts, strict=True)
     ]

@@ -7,8 +7,7 @@ import msgspec
 from apps.dashboard.traces.bodies import read_output
 from apps.dashboard.traces.call_outputs import Pairing, Read, tool_output
 from apps.dashboard.traces.cards import Block, Capture, Card, Trace
-from apps.dashboard.traces.event_content import read_content
-from apps.dashboard.traces.item_blocks import NOT_ASKED
+from apps.dashboard.traces.event_content import NOT_ASKED, read_content
 from apps.dashboard.traces.step_flags import calls_of, find_flags
 from apps.gym.traces.events import (
     JudgeCall,

@@ -1,13 +1,12 @@
-"""Title, facts and blocks of one event."""
+"""Title, facts and blocks of one event, from its conversation items; unknown kinds become JSON."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from apps.dashboard.traces.bodies import Body, json_body
-from apps.dashboard.traces.call_facts import call_facts, judge_facts
-from apps.dashboard.traces.call_outputs import Pairing
+from apps.dashboard.traces.bodies import Body, json_body, parse_json
+from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
 from apps.dashboard.traces.cards import Block, Fact
-from apps.dashboard.traces.item_blocks import item_blocks
+from apps.dashboard.traces.images import find_image
 from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
@@ -17,7 +16,9 @@ from apps.gym.traces.events import (
     SessionOpened,
     Verification,
 )
-from apps.gym.traces.items import Item, text_of
+from apps.gym.traces.items import Item, item_type, text_of
+from apps.gym.traces.tokens import TokensUnreadable, count_tokens
+from apps.gym.wires.protocol import lacks_usage
 
 Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
 Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
@@ -36,9 +37,9 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
             blocks = _blocks(seq, index, event.items, pairing)
             if event.sampling:
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
-            return "Model call", tuple(call_facts(event, tokens)), blocks
+            return "Model call", tuple(_call_facts(event, tokens)), blocks
         case JudgeCall():
-            return "Judge call", tuple(judge_facts(event)), tuple(_judge_blocks(seq, event))
+            return "Judge call", tuple(_judge_facts(event)), tuple(_judge_blocks(seq, event))
         case Verification():
             return _verification(seq, event)
         case ErrorRaised():
@@ -80,4 +81,117 @@ def _fold(title: str, value: object, seq: int) -> Block:
 
 
 def _blocks(seq: int, index: int, items: list[Item], pairing: Pairing) -> tuple[Block, ...]:
-    return tuple(block for place, item in enumerate(items) for block in item_blocks(seq, (index, place), item, pairing))
+    return tuple(
+        block for place, item in enumerate(items) for block in _item_blocks(seq, (index, place), item, pairing)
+    )
+
+
+_TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
+NOT_AN_OBJECT = "malformed arguments: not a JSON object"
+NOT_ASKED = "no matching call"
+
+
+def _item_blocks(seq: int, position: Position, item: Item, pairing: Pairing) -> Iterator[Block]:
+    place = position[1]
+    match item_type(item):
+        case "message":
+            yield from _message_blocks(seq, place, item)
+        case "reasoning":
+            yield _reasoning_block(item, seq, place)
+        case "function_call":
+            yield _call_block(seq, position, item, pairing)
+        case "function_call_output":
+            if not pairing.is_shown(position):
+                yield Block("output", "result", output_body(item, seq, place), mark=NOT_ASKED)
+        case kind:
+            yield Block("json", kind, json_body(item).at(seq, str(place)))
+
+
+def _message_blocks(seq: int, place: int, item: Item) -> Iterator[Block]:
+    role, content = str(item.get("role", "message")), item.get("content")
+    if isinstance(content, str) or not content:
+        yield Block("text", role, Body(str(content or ""), "markdown", seq, str(place)))
+        return
+    for sub, part in enumerate(content if isinstance(content, list) else [content]):
+        address = f"{place}.{sub}"
+        if isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS:
+            is_refusal = part.get("type") == "refusal"
+            text = part.get("refusal") if is_refusal else part.get("text")
+            body = Body(str(text or ""), "markdown", seq, address)
+            yield Block("text", role, body, mark="refusal" if is_refusal else "")
+        else:
+            body, image = json_body(part).at(seq, address), find_image(part, seq, address)
+            yield Block("image" if image else "json", f"{role}: part", body, image=image)
+
+
+def _reasoning_block(item: Item, seq: int, place: int) -> Block:
+    text = text_of(item)
+    body = Body(text, "markdown") if text else json_body(item)
+    return Block("reasoning", "reasoning", body.at(seq, str(place)))
+
+
+def _call_block(seq: int, position: Position, item: Item, pairing: Pairing) -> Block:
+    body, mark = _arguments(item.get("arguments"))
+    result = pairing.result_of(str(item.get("call_id", "")), position)
+    return Block("call", str(item.get("name", "")), body.at(seq, str(position[1])), mark=mark, result=result)
+
+
+def _arguments(arguments: object) -> tuple[Body, str]:
+    if not isinstance(arguments, str):
+        return json_body(arguments), "" if isinstance(arguments, dict) else "not a JSON object"
+    parsed = parse_json(arguments)
+    if isinstance(parsed, dict):
+        return Body(arguments, "json"), ""
+    return Body(arguments), NOT_AN_OBJECT
+
+
+def _call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
+    yield from _reply_facts(event)
+    yield "input items", str(event.seen)
+    if event.retries:
+        yield "retries", str(event.retries)
+    yield from _token_facts(event, tokens)
+
+
+def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
+    yield "judge", event.judge
+    yield "max output tokens", event.question
+    if event.tries > 1:
+        yield "retry", str(event.tries)
+    yield from _reply_facts(event)
+    if event.retries:
+        yield "retries", str(event.retries)
+
+
+def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
+    if event.model:
+        yield "model", event.model
+    if event.version:
+        yield "version", event.version
+    if event.finish_reason:
+        yield "finish reason", event.finish_reason
+    if isinstance(event, ModelCall) and event.server_finish_reason:
+        yield "server message", event.server_finish_reason
+    for label, count in (
+        ("tokens in", event.usage.get("input_tokens")),
+        ("tokens out", event.usage.get("output_tokens")),
+        ("reasoning tokens", event.usage.get("reasoning_tokens")),
+        ("cached", event.usage.get("cached_tokens")),
+    ):
+        if count:
+            yield label, f"{count:,}"
+    if lacks_usage(event):
+        yield "usage", "unknown"
+
+
+def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
+    if event.tokens_note:
+        yield "tokens not captured", event.tokens_note
+    if tokens is None:
+        return
+    try:
+        prompt, generated = count_tokens(tokens)
+    except TokensUnreadable as why:
+        yield "captured tokens", str(why)
+    else:
+        yield "captured tokens", f"{prompt:,} in, {generated:,} out"

@@ -1,6 +1,5 @@
 """Prepare one conversation item for reading. Unknown kinds are shown as JSON, never dropped."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,76 +10,44 @@ _ROLES = {"user": "User", "assistant": "Assistant", "system": "System", "develop
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"}
 
 
-@dataclass(frozen=True)
-class ItemView:
-    """Either `text` or `json` (already indented) has the body."""
-
-    kind: str
-    label: str
-    text: str = ""
-    json: str | None = None
-    name: str = ""
-    note: str = ""
-
-
 def indent_json(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()
 
 
-def _parsed(text: str) -> Any:
-    """Return the value of JSON text, or the text itself if it is invalid."""
+def _parsed(value: Any) -> Any:
+    """Return the value of JSON text; other values and invalid JSON unchanged."""
     try:
-        return orjson.loads(text)
+        return orjson.loads(value) if isinstance(value, str) else value
     except orjson.JSONDecodeError:
-        return text
+        return value
 
 
-def _readable(item: dict[str, Any]) -> bool:
+def _readable(content: Any) -> bool:
     """Return True if `text_of` has the whole message. Messages with images or unknown parts are shown as JSON."""
-    content = item.get("content")
     parts = content if isinstance(content, list) else []
     return all(isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS for part in parts)
 
 
-def _view_message(item: dict[str, Any]) -> ItemView:
-    role = str(item.get("role") or "unknown")
-    body = {"text": text_of(item)} if _readable(item) else {"json": indent_json(item.get("content"))}
-    return ItemView(kind=role, label=_ROLES.get(role, role), **body)
-
-
-def _view_reasoning(item: dict[str, Any]) -> ItemView:
-    hidden = "The provider keeps this reasoning encrypted." if item.get("encrypted_content") else ""
-    return ItemView(kind="reasoning", label="Reasoning", text=text_of(item) or hidden)
-
-
-def _view_call(item: dict[str, Any]) -> ItemView:
-    arguments = item.get("arguments", "")
-    value = _parsed(arguments) if isinstance(arguments, str) else arguments
-    named = {"kind": "function_call", "label": "Tool call", "name": str(item.get("name") or "")}
-    if isinstance(value, str):
-        return ItemView(**named, text=value, note="arguments are not JSON")
-    return ItemView(**named, json=indent_json(value), note=str(item.get("call_id") or ""))
-
-
-def _view_output(item: dict[str, Any]) -> ItemView:
-    output = item.get("output", "")
-    value = _parsed(output) if isinstance(output, str) else output
-    named = {"kind": "function_call_output", "label": "Tool result", "note": str(item.get("call_id") or "")}
-    if isinstance(value, dict | list):
-        return ItemView(**named, json=indent_json(value))
-    return ItemView(**named, text=str(output))
-
-
-_VIEWS = {
-    "message": _view_message,
-    "reasoning": _view_reasoning,
-    "function_call": _view_call,
-    "function_call_output": _view_output,
-}
-
-
-def view_item(item: dict[str, Any]) -> ItemView:
-    view = _VIEWS.get(item_type(item))
-    if view is None:
-        return ItemView(kind="other", label=item_type(item), json=indent_json(item))
-    return view(item)
+def view_item(item: dict[str, Any]) -> dict[str, str]:
+    """Return kind, label, name and note of the item. Either `text` or `json` (already indented) has the body."""
+    kind, call_id = item_type(item), str(item.get("call_id") or "")
+    match kind:
+        case "message":
+            role, content = str(item.get("role") or "unknown"), item.get("content")
+            body = {"text": text_of(item)} if _readable(content) else {"json": indent_json(content)}
+            return {"kind": role, "label": _ROLES.get(role, role), **body}
+        case "reasoning":
+            hidden = "The provider keeps this reasoning encrypted." if item.get("encrypted_content") else ""
+            return {"kind": kind, "label": "Reasoning", "text": text_of(item) or hidden}
+        case "function_call":
+            value = _parsed(item.get("arguments", ""))
+            body = {"json": indent_json(value), "note": call_id}
+            if isinstance(value, str):
+                body = {"text": value, "note": "arguments are not JSON"}
+            return {"kind": kind, "label": "Tool call", "name": str(item.get("name") or ""), **body}
+        case "function_call_output":
+            output = item.get("output", "")
+            value = _parsed(output)
+            body = {"json": indent_json(value)} if isinstance(value, dict | list) else {"text": str(output)}
+            return {"kind": kind, "label": "Tool result", "note": call_id, **body}
+    return {"kind": "other", "label": kind, "json": indent_json(item)}

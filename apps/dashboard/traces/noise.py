@@ -4,45 +4,24 @@ The choice is in the URL; otherwise the cookie with the last choice applies.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.http import HttpRequest, QueryDict
 
 COOKIE = "trace_view"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """`key` is its keyboard shortcut."""
-
-    name: str
-    label: str
-    key: str
-
-
-PARTS = (
-    Part("system", "System", "1"),
-    Part("reasoning", "Reasoning", "2"),
-    Part("arguments", "Arguments", "3"),
-    Part("results", "Results", "4"),
-    Part("environment", "Environment", "5"),
-)
-_NAMES = tuple(part.name for part in PARTS)
+_PARTS = {
+    "system": ("System", "1"),
+    "reasoning": ("Reasoning", "2"),
+    "arguments": ("Arguments", "3"),
+    "results": ("Results", "4"),
+    "environment": ("Environment", "5"),
+}
+"""Label and keyboard shortcut of each part."""
 _PRESETS = {
     "all": "hide=none",
     "path to the answer": "hide=system,reasoning,arguments,results",
     "errors only": "hide=none&only=errors",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One link of the bar: its URL, and whether it is selected."""
-
-    label: str
-    query: str
-    is_on: bool
-    name: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +35,35 @@ class Noise:
         if "hide" not in given and "only" not in given:
             given = QueryDict(request.COOKIES.get(COOKIE, "")[:200].replace("|", "&"))
         names = given.get("hide", "").split(",")
-        return cls(frozenset(name for name in names if name in _NAMES), given.get("only") == "errors")
+        return cls(frozenset(name for name in names if name in _PARTS), given.get("only") == "errors")
 
     @property
     def hide(self) -> str:
         """Return the hidden parts for the style sheet, separated by spaces."""
-        return " ".join(name for name in _NAMES if name in self.hidden)
+        return " ".join(name for name in _PARTS if name in self.hidden)
 
     @property
     def query(self) -> str:
-        hide = ",".join(name for name in _NAMES if name in self.hidden) or "none"
+        hide = ",".join(name for name in _PARTS if name in self.hidden) or "none"
         return f"hide={hide}" + ("&only=errors" if self.only_errors else "")
 
     @property
-    def switches(self) -> list[Choice]:
+    def switches(self) -> list[dict[str, Any]]:
+        """Return a link of the bar for each part, which shows or hides it."""
         return [
-            Choice(part.label, self._without(part.name).query, part.name not in self.hidden, part.name, part.key)
-            for part in PARTS
+            {
+                "name": name,
+                "label": label,
+                "key": key,
+                "query": self._without(name).query,
+                "is_on": name not in self.hidden,
+            }
+            for name, (label, key) in _PARTS.items()
         ]
 
     @property
-    def presets(self) -> list[Choice]:
-        return [Choice(label, query, query == self.query) for label, query in _PRESETS.items()]
+    def presets(self) -> list[dict[str, Any]]:
+        return [{"label": label, "query": query, "is_on": query == self.query} for label, query in _PRESETS.items()]
 
     def _without(self, name: str) -> "Noise":
         """Return the choice with this part toggled."""

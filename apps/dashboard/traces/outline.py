@@ -1,10 +1,10 @@
 """The outline of a trace: a line per step, from its card."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 from apps.dashboard.traces.bodies import parse_json
-from apps.dashboard.traces.cards import Block, Card, Flag
+from apps.dashboard.traces.cards import Block, Card
 
 _CHARACTERS = 90
 _LONGEST_CALL = 10_000
@@ -20,24 +20,8 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """`tools` are the names of called tools; `said` is the start of the text of the step."""
-
-    seq: int
-    kind: str
-    label: str
-    tools: tuple[str, ...]
-    said: str
-    flags: tuple[Flag, ...]
-    duration: float
-    tokens: int
-    reward: float | None
-    is_commented: bool = False
-
-    @property
-    def is_trouble(self) -> bool:
-        return any(flag.tone == "bad" for flag in self.flags)
+Line = dict[str, Any]
+"""A line: its `card`, label, names of called tools, start of the text of the step, duration, and if it has comments."""
 
 
 def outline(cards: Iterable[Card], commented: frozenset[int] = frozenset()) -> list[Line]:
@@ -46,18 +30,15 @@ def outline(cards: Iterable[Card], commented: frozenset[int] = frozenset()) -> l
 
 
 def _line(card: Card, commented: frozenset[int]) -> Line:
-    return Line(
-        seq=card.seq,
-        kind=card.kind,
-        label=KINDS.get(card.kind, card.kind),
-        tools=tuple(block.title for block in card.blocks if block.kind == "call"),
-        said=_said(card.blocks),
-        flags=card.flags,
-        duration=card.duration + max((block.result.duration for block in card.blocks if block.result), default=0.0),
-        tokens=card.tokens,
-        reward=card.reward,
-        is_commented=any(card.seq <= seq <= card.last_seq for seq in commented),
-    )
+    seconds = max((block.result.duration for block in card.blocks if block.result), default=0.0)
+    return {
+        "card": card,
+        "label": KINDS.get(card.kind, card.kind),
+        "tools": tuple(block.title for block in card.blocks if block.kind == "call"),
+        "said": _said(card.blocks),
+        "duration": card.duration + seconds,
+        "is_commented": any(card.seq <= seq <= card.last_seq for seq in commented),
+    }
 
 
 def _said(blocks: Iterable[Block]) -> str:

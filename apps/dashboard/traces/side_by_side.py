@@ -232,7 +232,7 @@ def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
     ]
     used = [sorted(rollout.tools) for rollout in rollouts]
     texts: list[Outcome] = [
-        Outcome("Answer", [rollout.answer or None for rollout in rollouts]),
+        Outcome("Answer, normalised", [rollout.answer or None for rollout in rollouts]),
         Outcome("Stop reason", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
         Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
         Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),

@@ -1,6 +1,5 @@
 """One step by itself: its figures, and for a model call the request and response as sent over HTTP."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from apps.accounts.keyset_reading import read_by_key
@@ -21,53 +20,26 @@ _COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached"}
 _SAYING = ("prompt", "model_call", "tool_result", "environment_turn")
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    label: str
-    value: float | str
-    unit: str = "number"
+Figure = tuple[str, float | str, str]
+"""Label, value and unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """`request` and `response` are set for a model call."""
+def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -> dict[str, Any] | None:
+    """Return the context of the step: card, figures, stored event, neighbours, and for a model call its exchange.
 
-    seq: int
-    card: Card | None
-    figures: list[Figure]
-    stored: Body
-    path: str = ""
-    request: Body | None = None
-    response: Body | None = None
-    problem: str = ""
-    previous: int | None = None
-    next: int | None = None
-
-
-def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -> Step | None:
-    """Return the step; None if the attempt has no such event. Without `whole`, only its figures are read."""
+    None if the attempt has no such event. Without `whole`, only card, figures and event are read.
+    """
     found = events_of(rollout, attempt).filter(seq=seq).values_list("kind", "payload").first()
     if found is None:
         return None
     event = decode(found[1])
     card = next((card for card in read_turn(rollout, attempt, seq) if card.seq == seq or card.last_seq >= seq), None)
     stored = read_output(found[1]).at(seq, "event")
-    figures = _figures(rollout, event, card)
+    step = {"seq": seq, "card": card, "figures": _figures(rollout, event, card), "stored": stored}
     if not whole:
-        return Step(seq, card, figures, stored)
-    path, request, response, problem = _exchange(rollout, attempt, seq, event)
-    return Step(
-        seq,
-        card,
-        figures,
-        stored,
-        path=path,
-        request=request,
-        response=response,
-        problem=problem,
-        previous=_beside(rollout, attempt, seq, -1),
-        next=_beside(rollout, attempt, seq, 1),
-    )
+        return step
+    beside = {"previous": _beside(rollout, attempt, seq, -1), "next": _beside(rollout, attempt, seq, 1)}
+    return {**step, **_exchange(rollout, attempt, seq, event), **beside}
 
 
 def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | None:
@@ -79,16 +51,14 @@ def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | Non
         return read_output(payload)
     event = decode(payload)
     if part in ("request", "response"):
-        _, request, response, _ = _exchange(rollout, attempt, seq, event)
-        return request if part == "request" else response
+        return _exchange(rollout, attempt, seq, event).get(part)
     return find_body(event, seq, part) if event is not None else None
 
 
-def _exchange(
-    rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None
-) -> tuple[str, Body | None, Body | None, str]:
+def _exchange(rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None) -> dict[str, Any]:
+    """Return path, request and response of a model call, and why the request cannot be sent; empty for others."""
     if not isinstance(event, ModelCall):
-        return "", None, None, ""
+        return {}
     items, tools = _conversation(rollout, attempt, seq, event.seen)
     ask = Ask(items=items, tools=tools, sampling=event.sampling)
     path, problem = "", ""
@@ -96,7 +66,8 @@ def _exchange(
         path, sent = rebuild_request(policy_model=rollout.collection.policy_model, ask=ask)
     except GymError as why:
         sent, problem = {"input": items, "tools": tools, **event.sampling}, str(why)
-    return path, json_body(sent).at(seq, "request"), json_body(_answer(event)).at(seq, "response"), problem
+    bodies = {"request": json_body(sent).at(seq, "request"), "response": json_body(_answer(event)).at(seq, "response")}
+    return {"path": path, "problem": problem, **bodies}
 
 
 def _answer(event: ModelCall) -> dict[str, Any]:
@@ -125,9 +96,9 @@ def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[
 def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> list[Figure]:
     found: list[Figure] = []
     if event is not None and event.duration:
-        found.append(Figure("Duration", event.duration, "duration"))
+        found.append(("Duration", event.duration, "duration"))
     if event is not None and event.at:
-        found.append(Figure("Started after", max(0.0, event.at - event.duration), "duration"))
+        found.append(("Started after", max(0.0, event.at - event.duration), "duration"))
     if isinstance(event, ModelCall | JudgeCall):
         usage = event.usage
         counts = (
@@ -137,12 +108,12 @@ def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> l
             ("reasoning tokens", usage.get("reasoning_tokens", 0)),
             ("Tokens per second", usage.get("output_tokens", 0) / event.duration if event.duration else 0),
         )
-        found += [Figure(label, count) for label, count in counts if count]
+        found += [(label, count, "number") for label, count in counts if count]
         cost = _prices(rollout, event)
         if cost:
-            found.append(Figure("Cost", cost, "usd"))
+            found.append(("Cost", cost, "usd"))
     if card is not None:
-        found += [Figure(label.capitalize(), value, "text") for label, value in card.facts if label not in _COUNTED]
+        found += [(label.capitalize(), value, "text") for label, value in card.facts if label not in _COUNTED]
     return found
 
 

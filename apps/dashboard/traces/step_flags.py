@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from apps.dashboard.traces.bodies import Body
 from apps.dashboard.traces.cards import Block, Flag
-from apps.dashboard.traces.item_blocks import NOT_AN_OBJECT
+from apps.dashboard.traces.event_content import NOT_AN_OBJECT
 from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.items import Item, function_calls
 

@@ -29,9 +29,9 @@ BATCH_SECONDS = 0.02
 SPACING = 0.8
 """Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
 LONGEST_DELAY = 0.2
-"""Maximum seconds by which a start may be late, unless that interval is longer.
+"""Maximum seconds by which a start may be late; the interval at the current rate if that is longer.
 
-Later starts are dropped, and requested again.
+Later starts are dropped and requested again.
 """
 TOLERANCE = 0.005
 _REMEMBERED = 2_000
@@ -96,7 +96,7 @@ class Gate:
 
     @property
     def claimable(self) -> int:
-        """Return how many rollouts to claim for this endpoint, from the calls that it accepts in the next seconds."""
+        """Return how many rollouts to claim for this endpoint, based on the calls that it will accept soon."""
         if self._paused_until > time.monotonic():
             return 0
         return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _LEAST_CLAIM - len(self._waiting))

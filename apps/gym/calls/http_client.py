@@ -145,7 +145,7 @@ class HttpClient:
 
 
 def _read_error(task: "asyncio.Future[list[str]]") -> None:
-    """Mark the error as read: all callers may have timed out."""
+    """Retrieve the error, so that asyncio does not log it as unhandled if all callers timed out."""
     if not task.cancelled():
         task.exception()
 

@@ -40,7 +40,7 @@ class Pool(Protocol):
 
 
 class Reply:
-    """The reply to one request. `headers` may be read by any case.
+    """The reply to one request. Names in `headers` are case-insensitive.
 
     `length` is the declared size of the body in bytes, or None. `encoding` is its content encoding, if any.
     """
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         return reply
 
     async def _write(self, head: bytes, body: bytes) -> None:
-        """Write a large body in pieces, because one write would hold up the loop. Stop if the reply comes first."""
+        """Write a large body in pieces, because one write would block the loop. Stop when a reply begins."""
         self._is_sent = False
         self._transport.write(head)
         for start in range(0, len(body), PIECE):
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reply is None:
-            # Nothing was asked.
+            # No request was sent.
             self._transport.abort()
             return
         self._unread += len(data)

@@ -41,7 +41,7 @@ class MemoryExceeded(Exception):
 class MemoryBudget:
     """The memory that one event loop may use for replies.
 
-    `used` can exceed `limit`, because some memory never waits.
+    `used` can exceed `limit`, because small replies and stored events are counted without waiting.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -228,7 +228,7 @@ class Hold:
     def __del__(self) -> None:
         # An event that was counted since then already includes the reply.
         size = self.size if self._account.events == self._events else 0
-        with suppress(RuntimeError):  # raised when the loop is closed, and the budget is gone with it
+        with suppress(RuntimeError):  # raised if the loop is closed, when the budget no longer matters
             if threading.get_ident() == self._thread:
                 self._account.drop(self._reserved, size)
                 return

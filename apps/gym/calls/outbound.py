@@ -92,7 +92,7 @@ class Outbound:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109 - the time limit covers the body and the redirects, and names itself
+        timeout: float,  # noqa: ASYNC109 - the time limit covers the body and redirects, and its error names the limit
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
     ) -> OutboundReply:
@@ -138,7 +138,7 @@ class Outbound:
         return self._client
 
     async def _find(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host that the policy allows. Raises OutboundRefused if there are others only."""
+        """Return the addresses of a host that the policy allows. Raises OutboundRefused if all are forbidden."""
         found = await self._resolve(host, port)
         addresses = [(one, as_address(one)) for one in found]
         allowed = [one for one, address in addresses if address and self.policy.allows(host, address, port)]
@@ -185,7 +185,7 @@ class Outbound:
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
         """Return the body. A large body is read only as far as memory is reserved, so its server has to wait."""
-        length = None if reply.encoding else reply.length  # of an encoded body, it is the encoded length
+        length = None if reply.encoding else reply.length  # for a compressed body, it is the compressed length
         if length is not None and length > max_bytes:
             raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
         body, size, hold = io.BytesIO(), 0, None

@@ -169,14 +169,11 @@ class OutboundPolicy:
 
     def allows(self, host: str, address: Address, port: int) -> bool:
         """Return True if a connection to `address`, to which `host` resolved, is allowed."""
+        is_listed = not self._addresses.isdisjoint({(address, None), (address, port)})
         if _is_metadata(address):
-            return (address, None) in self._addresses or (address, port) in self._addresses
-        if _is_public(address):
-            return True
+            return is_listed
         name = _plain_name(host)
-        if (name, None) in self._names or (name, port) in self._names:
-            return True
-        if (address, None) in self._addresses or (address, port) in self._addresses:
+        if is_listed or _is_public(address) or not self._names.isdisjoint({(name, None), (name, port)}):
             return True
         return any(
             given in (None, port) and address.version == network.version and address in network

@@ -21,15 +21,15 @@ SAME = 0.15
 MOST_IN_VAIN = 4
 REGAIN = 1.5
 MORE_CALLS = 2.0
-"""After more than MOST_IN_VAIN decreases in a row without MORE_CALLS times as many calls between two throttle replies,
-the ceiling rises by the factor REGAIN.
+"""Undo decreases that do not help: multiply the ceiling by REGAIN after more than MOST_IN_VAIN decreases in a row.
 
-Otherwise an endpoint that throttles occasionally at any rate would slow down forever.
+A decrease helps if it allows MORE_CALLS times as many calls between two throttle replies. Without this rule, an
+endpoint that throttles occasionally at any rate would slow down forever.
 """
 QUICK_DECREASE = 0.9
-"""Smallest further factor of the ceiling if two throttle replies in a row arrive below it."""
+"""Lower bound of the factor of a further decrease, after two throttle replies in quick succession."""
 QUICK_HOLD = 4.0
-"""Seconds at the plateau of a ceiling that was decreased further, which may be too low."""
+"""Seconds at the plateau after such a further decrease, which may have set the ceiling too low."""
 CONFIRMING = 0.9
 """A ceiling below this fraction of the previous one is still falling."""
 TRIAL_HOLD = 0.5
@@ -46,7 +46,7 @@ LONGER = 3.0
 LONGEST_RECOVERY = 3.0
 FASTEST_PROBE = 4.0
 SLOWEST_PROBE = 20.0
-"""Range of the seconds of probing until the rate has doubled. The more often the ceiling was confirmed, the longer."""
+"""Range of the seconds in which probing doubles the rate. Each confirmation of the ceiling makes probing slower."""
 ENOUGH = 10
 """Number of calls needed to measure a rate."""
 ENOUGH_TO_HOLD = 5
@@ -303,8 +303,8 @@ class RateControl(msgspec.Struct, kw_only=True):
     def _decreased(self, ceiling: float, found: float) -> float:
         """Return the next ceiling after a throttle reply below `ceiling`.
 
-        Right after a pause, an endpoint may accept more calls than it allows in the long run: `found` is too high. The
-        calls since the throttle reply before, over the whole time with its pause, are a lower bound.
+        Right after a pause, an endpoint may accept more calls than it allows in the long run, so `found` may be too
+        high. The mean rate since the previous throttle reply, including the pause, is a lower bound.
         """
         recent = ((at, count) for at, count in self.recent if at <= self.throttled_at + TOLERANCE)
         calls = sum(count for at, count in recent if at > self.resumed_at - TOLERANCE)

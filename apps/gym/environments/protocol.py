@@ -18,7 +18,10 @@ class ToolRefused(Exception):
 
 
 class BuiltinEnvironment:
-    """One attempt, with synchronous methods. By default it has no tools, and a reply without calls ends it."""
+    """One attempt, with synchronous methods. By default it has no tools, and a reply without calls ends it.
+
+    Each of its tools is a method of the same name, which takes the arguments as an object and returns text.
+    """
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -46,8 +49,14 @@ class BuiltinEnvironment:
         self.row = row
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        """Return the tool's output as text. Raises ToolRefused, with `unknown_tool` for an unknown name."""
-        raise unknown_tool(name, self.tools)
+        """Return the output of the method named like the tool.
+
+        Raises ToolRefused, with `unknown_tool` for an unknown name.
+        """
+        if all(tool["name"] != name for tool in self.tools):
+            raise unknown_tool(name, self.tools)
+        output: str = getattr(self, name)(arguments)
+        return output
 
     def respond(self, items: list[Item]) -> list[Item] | None:
         """Return observations after a reply without tool calls, or None when the environment is done."""
@@ -68,6 +77,14 @@ def unknown_tool(name: str, tools: list[Tool]) -> ToolRefused:
     names = ", ".join(tool["name"] for tool in tools)
     known = f"the tools are: {names}" if names else "this environment has no tools"
     return ToolRefused("unknown_tool", f"there is no tool named {cut(name, 100)!r}; {known}")
+
+
+def read_only_text(arguments: dict[str, Any], name: str, wanted: str) -> str:
+    """Return the text argument `name`. Raises ToolRefused with the message `wanted` if it is not the only argument."""
+    given = arguments.get(name)
+    if not isinstance(given, str) or len(arguments) != 1:
+        raise ToolRefused("bad_arguments", wanted)
+    return given
 
 
 class Played(Protocol):

@@ -10,7 +10,6 @@ from typing import Any
 from apps.gym.exporters.dataset_columns import as_text
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
 from apps.gym.exporters.training_conversations import (
-    Conversation,
     attempt_conversation,
     completion_text,
     pair_conversations,
@@ -24,7 +23,9 @@ _DESTROYED = (
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options)
-    yield {"messages": [*whole.prompt, *whole.completion], **_tools(whole, options)}
+    tools = [_with_text_parameters(tool) for tool in whole.tools]
+    column = {"tools": tools} if options.tools == "column" else {}
+    yield {"messages": [*whole.prompt, *whole.completion], **column}
 
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
@@ -34,10 +35,6 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
         "chosen": completion_text(chosen.completion),
         "rejected": completion_text(rejected.completion),
     }
-
-
-def _tools(whole: Conversation, options: Options) -> Row:
-    return {"tools": [_with_text_parameters(tool) for tool in whole.tools]} if options.tools == "column" else {}
 
 
 def _with_text_parameters(tool: dict[str, Any]) -> dict[str, Any]:

@@ -171,7 +171,7 @@ FORMATS = [
         choices={**_CHOICES, "good_from": ("0.5",)},
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "Attempts with a reward of at least good_from are good.",
+        note=_NOTE + "Rollouts with a reward of at least good_from are good.",
         companions=lambda files, _: dataset_info(files, {**_COLUMNS, "kto_tag": "kto_tag"}),
     ),
 ]

@@ -8,7 +8,7 @@ A group is all attempts at a task with a reward, whichever rows are written. To 
 original text, including malformed ones, and empty turns are kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -55,6 +55,8 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         segments = join_calls(stored_tokens(attempt.events))
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
+    reward = attempt.reward
+    alone = Group(size=1, mean=reward, std=0.0, least=reward, most=reward, solved=int(reward >= 1.0))
     common = {
         "prompt": whole.prompt,
         "completion": whole.completion,
@@ -63,26 +65,23 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         "reward_override": attempt.override,
         "stop_reason": attempt.stop_reason,
         "repeat": attempt.repeat,
-        **group_figures(attempt.reward, attempt.group or _alone(attempt.reward)),
+        **group_figures(reward, attempt.group or alone),
         **attempt_columns(attempt),
         **dict(zip(("calls", "captured_calls"), count_spoken(attempt.events), strict=True)),
     }
     versions = [event.version for event in attempt.events if isinstance(event, ModelCall)]
     for number, segment in enumerate(segments or [None]):
         sampled = find_sampled(segment, attempt.events) if segment else []
+        # Each version once, in the order of the replies.
+        used = dict.fromkeys(filter(None, [one.version for one in sampled] or versions))
         yield {
             **common,
-            "model_version": _joined_versions([one.version for one in sampled] or versions) or attempt.model_version,
+            "model_version": ", ".join(used) or attempt.model_version,
             "segment": number,
             "segments": len(segments),
             **_tokens(segment),
             "sampled": msgspec.to_builtins(sampled),
         }
-
-
-def _joined_versions(versions: Iterable[str]) -> str:
-    """Return each version once, in the order of the replies."""
-    return ", ".join(dict.fromkeys(filter(None, versions)))
 
 
 def group_figures(reward: float, group: Group) -> Row:
@@ -96,10 +95,6 @@ def group_figures(reward: float, group: Group) -> Row:
         "advantage": 0.0 if group.zero_variance else (reward - group.mean) / (group.std + EPSILON),
         "advantage_mean_only": 0.0 if group.zero_variance else reward - group.mean,
     }
-
-
-def _alone(reward: float) -> Group:
-    return Group(size=1, mean=reward, std=0.0, least=reward, most=reward, solved=int(reward >= 1.0))
 
 
 def _tokens(segment: Segment | None) -> Row:
@@ -136,7 +131,7 @@ FORMATS = [
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
         note="loss_mask is 1 for tokens that the model sampled; logprobs of other tokens are 0. sampled lists the "
-        "call and model version of each token range. Group figures and advantages include all attempts with a "
+        "call and model version of each token range. Group figures and advantages include all rollouts with a "
         "reward, even if filters leave them out. Parquet needs about 7 bytes per token, JSON 18.",
     ),
 ]

@@ -2,6 +2,7 @@
 
 import json
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -282,22 +283,17 @@ def completion_text(messages: list[Message]) -> str:
 
 def _render(messages: list[Message]) -> str:
     written: list[str] = []
-    answers: list[str] = []
-    for said in messages:
-        if said["role"] == "tool":
+    for is_answers, run in groupby(messages, lambda said: said["role"] == "tool"):
+        if is_answers:
             # Answers of one turn share one user message.
-            answers.append(f"<tool_response>\n{said['content']}\n</tool_response>")
-            continue
-        written += _flush(answers)
-        text = turn_text(said) if said["role"] == "assistant" else said["content"]
-        written.append(_framed(said["role"], text))
-    return "".join([*written, *_flush(answers)])
-
-
-def _flush(answers: list[str]) -> list[str]:
-    framed = [_framed("user", "\n".join(answers))] if answers else []
-    answers.clear()
-    return framed
+            answers = (f"<tool_response>\n{said['content']}\n</tool_response>" for said in run)
+            written.append(_framed("user", "\n".join(answers)))
+        else:
+            texts = (
+                (said["role"], turn_text(said) if said["role"] == "assistant" else said["content"]) for said in run
+            )
+            written += [_framed(role, text) for role, text in texts]
+    return "".join(written)
 
 
 def _framed(role: str, text: str) -> str:

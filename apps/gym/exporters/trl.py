@@ -221,13 +221,13 @@ FORMATS = [
     ),
     Format(
         slug="trl_kto",
-        title="TRL KTO, attempts labelled good or bad",
+        title="TRL KTO, rollouts labelled good or bad",
         trainer="TRL",
         makes="labels",
         rows=kto_rows,
         features=attempt_features("prompt", "completion", "label"),
         choices={**CHAT, "good_from": ("0.5",)},
-        note="Attempts with a reward of at least good_from are good. The loss covers the completion.",
+        note="Rollouts with a reward of at least good_from are good. The loss covers the completion.",
     ),
     Format(
         slug="trl_grpo",

@@ -12,6 +12,7 @@ from apps.gym.traces.items import as_object
 
 SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
 SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
+_OPENAI = re.compile(r"https://api\.openai\.com(/|$)")
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a listening address, not a reachable one
 
 
@@ -201,7 +202,7 @@ class _Reader:
                 Model(
                     name=name,
                     key=key,
-                    provider="azure" if azure else "openai" if _is_openai(url) else "compatible",
+                    provider="azure" if azure else "openai" if _OPENAI.match(url) else "compatible",
                     wire="responses",
                     base_urls=[url],
                     model=values.text(f"{key}.openai_model"),
@@ -259,10 +260,6 @@ class _Reader:
             if agent.model and agent.model not in models:
                 told = f"its model server {agent.model!r} is not in these files"
                 self.found.notes.append(Problem(self._values.file_of(agent.key), f"{agent.key}.model_server", told))
-
-
-def _is_openai(url: str) -> bool:
-    return re.match(r"https://api\.openai\.com(/|$)", url) is not None
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:

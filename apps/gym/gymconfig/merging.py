@@ -47,24 +47,17 @@ def read_yaml(text: str) -> Any:
     if len(text) > _MOST_BYTES:
         raise NotYaml(f"is larger than {_MOST_BYTES:,} characters")
     try:
-        # The constructor already scans all characters.
-        loader = yaml.SafeLoader(text)
-    except yaml.YAMLError as error:
-        raise NotYaml(f"is not YAML: {' '.join(str(error).split())}") from None
-    try:
-        node = loader.get_single_node()
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
             return None
         # Check before building values: an alias takes a few bytes, but its value may contain more aliases.
         if _measure(node, {}, 0) > _MOST_NODES:
             raise NotYaml(f"expands to more than {_MOST_NODES:,} values through aliases")
-        return loader.construct_document(node)
+        return yaml.SafeLoader("").construct_document(node)
     except (yaml.YAMLError, ValueError) as error:
         raise NotYaml(f"is not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise NotYaml(f"is nested more than {_MOST_LEVELS} deep") from None
-    finally:
-        loader.dispose()
 
 
 def _measure(node: yaml.Node, known: dict[int, int], level: int) -> int:
@@ -99,13 +92,12 @@ class Merged:
         for key, value in tree.items():
             path = f"{prefix}.{key}" if prefix else key
             self.origins[path] = file
-            known = into.get(key)
-            if isinstance(known, dict) and isinstance(value, dict):
-                self._add(known, value, file, path)
-            else:
-                into[key] = {} if isinstance(value, dict) else value
-                if isinstance(value, dict):
-                    self._add(into[key], value, file, path)
+            if not isinstance(value, dict):
+                into[key] = value
+                continue
+            if not isinstance(into.get(key), dict):
+                into[key] = {}
+            self._add(into[key], value, file, path)
 
     def file_of(self, key: str) -> str:
         """Return the file that set this key, or the nearest parent key."""

@@ -9,6 +9,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from apps.gym.gymconfig.merging import MISSING, ConfigRefused, Merged, NotYaml, Problem, read_yaml
@@ -20,12 +21,7 @@ _LARGEST = 2**63
 
 def find_unusable(merged: Merged) -> list[Problem]:
     """Return the first unusable keys and values."""
-    found: list[Problem] = []
-    for key, told in _look(merged.tree):
-        found.append(Problem(merged.file_of(key), key, told))
-        if len(found) == _MOST_PROBLEMS:
-            break
-    return found
+    return [Problem(merged.file_of(key), key, told) for key, told in islice(_look(merged.tree), _MOST_PROBLEMS)]
 
 
 def _look(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,7 @@ import msgspec
 
 from apps.gym.calls.time_limits import TimeLimit, working_time
 from apps.gym.errors import GymError, JudgeError
-from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
-from apps.gym.judging.prompts import ask_again, ask_verdict
+from apps.gym.judging.prompts import DEFAULT_RUBRICS, ask_again, ask_verdict
 from apps.gym.judging.scale import (
     JudgeSettings,
     Verdict,

@@ -106,24 +106,16 @@ def read_explanation(answer: dict[str, Any]) -> str:
     return cut(explanation, MAX_EXPLANATION).encode(errors="replace").decode().strip()
 
 
-def _number(given: object) -> float | None:
-    if isinstance(given, str):
-        try:
-            given = float(given[:100])
-        except ValueError:
-            return None
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        return None
+def _number(given: Any) -> float | None:
     try:
-        number = float(given)
-    except OverflowError:
+        number = float(given[:100] if isinstance(given, str) else given)
+    except (ValueError, TypeError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) and not isinstance(given, bool) else None
 
 
 def _excerpt(given: object) -> str:
-    text = repr(given)
-    return shorten(text, 80)
+    return shorten(repr(given), 80)
 
 
 _OURS = FIXED | {"stream", "text", "tool_choice"}

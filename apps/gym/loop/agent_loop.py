@@ -99,9 +99,10 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 
 
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
-    """Return the sampling: the harness's (model, agent and collection already merged), overridden by the task's own.
+    """Return the sampling parameters: the harness's, overridden by the task's own.
 
-    The seed is the attempt's own: a shared seed would make repeats identical.
+    The harness already merges the parameters of model, agent and collection. Each attempt has its own seed, because a
+    shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
     own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
@@ -122,7 +123,7 @@ class Attempt:
         elapsed: Callable[[], float],
         name: str = "",
     ) -> None:
-        """Prepare an attempt. `elapsed` returns seconds since the attempt began, without waits for flow control."""
+        """Prepare an attempt. `elapsed` returns seconds since the attempt began, excluding waits for flow control."""
         self.row = row
         self.server = server
         self.policy = policy
@@ -156,7 +157,7 @@ class Attempt:
     def take_judge_calls(self) -> list[JudgeCall]:
         """Return the judge calls that were not reported yet.
 
-        Consumers of `events()` call this when they stop early: a judge may have been paid without a verdict.
+        Consumers of `events()` call this when they stop early, to count the cost of judge calls without a verdict.
         """
         calls = self._judged.judge_calls if self._judged else []
         self._judged = None
@@ -213,7 +214,7 @@ class Attempt:
         return "token_limit" if tokens >= self.harness.token_limit else None
 
     async def _ask(self, empty: int) -> ModelCall:
-        """Call the model. `empty` counts the empty replies to this conversation, each of which changes the seed."""
+        """Call the model. `empty` is the number of empty replies in a row so far; each one changes the seed."""
         began = self.elapsed()
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)

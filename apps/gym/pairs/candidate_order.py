@@ -41,14 +41,10 @@ def by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
     """Yield the best with the worst, the next worst, and so on; then the next best."""
     worst = worst_first(group)
     for chosen in best_first(group, rule):
-        yield from _below(chosen, worst, rule)
-
-
-def _below(chosen: Attempt, worst: Iterable[Attempt], rule: Rule) -> Iterator[Two]:
-    for rejected in worst:
-        if weigh(reward_of(chosen), reward_of(rejected), rule) is not None:
-            return
-        yield chosen, rejected
+        for rejected in worst:
+            if weigh(reward_of(chosen), reward_of(rejected), rule) is not None:
+                break
+            yield chosen, rejected
 
 
 def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:

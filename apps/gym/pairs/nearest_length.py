@@ -6,6 +6,8 @@ length. From its own length outwards, an attempt meets the nearest of them first
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import merge
 
 import msgspec
 
@@ -136,21 +138,14 @@ class NearestSearch:
         self, place: Place, chosen: Attempt, lengths: list[int], buckets: dict[int, dict[Hashable, Attempt]]
     ) -> None:
         deed, length = place.deeds[chosen.id]
-        after = bisect_left(lengths, length)
-        before = after - 1
-        none = float("inf")
-        shorter = unlike(length, lengths[before]) if before >= 0 else none
-        longer = unlike(length, lengths[after]) if after < len(lengths) else none
-        while (ratio := min(shorter, longer)) <= self._bound and ratio < none:
-            if shorter <= longer:
-                bucket = buckets[lengths[before]]
-                before -= 1
-                shorter = unlike(length, lengths[before]) if before >= 0 else none
-            else:
-                bucket = buckets[lengths[after]]
-                after += 1
-                longer = unlike(length, lengths[after]) if after < len(lengths) else none
-            for other, rejected in bucket.items():
+        middle = bisect_left(lengths, length)
+        shorter = (lengths[at] for at in range(middle - 1, -1, -1))
+        longer = (lengths[at] for at in range(middle, len(lengths)))
+        for near in merge(shorter, longer, key=partial(unlike, length)):
+            ratio = unlike(length, near)
+            if ratio > self._bound:
+                return
+            for other, rejected in buckets[near].items():
                 if other != deed and frozenset((deed, other)) not in place.closed and (deed, other) not in place.turned:
                     self._offer(ratio, chosen, rejected)
                     break

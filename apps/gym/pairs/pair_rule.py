@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Mode,
         Option(
             "Pairing",
-            "Which attempts at a task form pairs",
+            "Which rollouts of a task form pairs",
             names=dict(MODES),
         ),
     ] = "best_worst"
@@ -71,15 +71,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Level,
         Option(
             "Level",
-            "Compare whole attempts, or the first action that differs after the same state",
-            names={"trajectory": "Whole attempts", "step": "First differing action"},
+            "Compare whole rollouts, or the first action that differs after the same state",
+            names={"trajectory": "Whole rollouts", "step": "First differing action"},
         ),
     ] = "trajectory"
     margin: Annotated[
         float, Option("Margin", "Minimum chosen reward minus rejected reward. Equal rewards never form a pair.", low=0)
     ] = 0.1
     min_chosen_reward: Annotated[
-        float | None, Option("Minimum chosen reward", "Minimum reward of the chosen attempt", none="any", example=0.5)
+        float | None, Option("Minimum chosen reward", "Minimum reward of the chosen rollout", none="any", example=0.5)
     ] = None
     per_task: Annotated[
         int | None,
@@ -88,7 +88,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "Maximum pairs per task",
             low=1,
             high=MAX_PER_TASK,
-            none=f"no limit; {CAP_OF_ALL} for all combinations",
+            none=f"no limit, or {CAP_OF_ALL} for all combinations",
         ),
     ] = None
     max_length_ratio: Annotated[
@@ -111,17 +111,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "actions"
     include_truncated: IncludeTruncated = False
-    include_redacted: Annotated[bool, Option("Include attempts with redacted credentials", "Skipped by default")] = (
+    include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Skipped by default")] = (
         False
     )
     reward_from: Annotated[
-        Literal["verifier", "override"],
+        Literal["override", "verifier"],
         Option(
             "Rewards",
             "Which reward to use if a reviewer overrode it",
             names=REWARD_SOURCES,
         ),
-    ] = "verifier"
+    ] = "override"
 
     @property
     def cap(self) -> int | None:

@@ -48,10 +48,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def read_choice(choice: str, shown: Sequence[int]) -> Verdict:
     """Return the verdict of a choice. `shown` are the ids of A and B."""
     side, strength = _SIDES[choice]
-    low, high = sorted(shown)
-    if side is None:
-        return Verdict(low=low, high=high, outcome=choice, strength=0)
-    return Verdict(low=low, high=high, outcome="low" if shown[side] == low else "high", strength=strength)
+    one, other = shown
+    return _verdict(one, other, None if side is None else shown[side], strength, otherwise=choice)
 
 
 def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
@@ -61,14 +59,15 @@ def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
     """
     found = []
     for (one, first), (other, second) in combinations(zip(shown, ranks, strict=True), 2):
-        low, high = sorted((one, other))
-        if first == second:
-            found.append(Verdict(low=low, high=high, outcome="equal", strength=0))
-            continue
-        best = one if first < second else other
-        strength = 2 if abs(first - second) > 1 else 1
-        found.append(Verdict(low=low, high=high, outcome="low" if best == low else "high", strength=strength))
+        best = None if first == second else one if first < second else other
+        found.append(_verdict(one, other, best, min(2, abs(first - second)), otherwise="equal"))
     return found
+
+
+def _verdict(one: int, other: int, best: int | None, strength: int, *, otherwise: str) -> Verdict:
+    low, high = sorted((one, other))
+    outcome = otherwise if best is None else "low" if best == low else "high"
+    return Verdict(low=low, high=high, outcome=outcome, strength=strength)
 
 
 def find_ranks_problem(ranks: object, size: int) -> str:

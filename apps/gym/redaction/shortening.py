@@ -10,7 +10,7 @@ _BODY_BYTES = 64 * 1024
 
 
 class _Standing:
-    """The redactor that shortens texts of this process; only forms until the patterns are loaded."""
+    """The redactor that shortens texts in this process. Until patterns are loaded, it knows only credential formats."""
 
     redactor = Redactor()
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -231,7 +231,7 @@ class McpConnection:
         names: dict[str, str] = {}
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
-            page = await self._ask(partial(_list_page, cursor))
+            page = await self._ask(methodcaller("list_tools", cursor=cursor))
             for tool in page.tools:
                 name = usual_name(tool.name, names)
                 names[name] = tool.name
@@ -312,10 +312,6 @@ class McpConnection:
         done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         if not done:
             self._task.cancel()
-
-
-def _list_page(cursor: str | None, client: "Client") -> Any:
-    return client.list_tools(cursor=cursor)
 
 
 def usual_name(name: str, taken: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
@@ -15,30 +16,19 @@ async def run_in_thread(work: Callable[[], Result], *, seconds: float | None = N
 
     A thread cannot be stopped: after a time-out it continues as a daemon, which does not delay the exit of the process.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return  # timed out or cancelled
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
+    done: Future[Result] = Future()
+    # From here on, a time-out or cancellation does not reach the thread.
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
-        result: Any = None
-        error: BaseException | None = None
         try:
-            result = work()
+            done.set_result(work())
         except StopIteration as problem:
-            # A future does not accept StopIteration.
-            error = RuntimeError(f"StopIteration: {problem}")
+            # asyncio does not accept StopIteration.
+            done.set_exception(RuntimeError(f"StopIteration: {problem}"))
         except BaseException as problem:
-            error = problem
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, error)
+            done.set_exception(problem)
 
     threading.Thread(target=run, name="built-in", daemon=True).start()
     async with asyncio.timeout(seconds):
-        return await done
+        return await asyncio.wrap_future(done)

@@ -7,7 +7,7 @@ import orjson
 
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import chat_items, chat_messages
-from apps.gym.traces.items import Item, Tool
+from apps.gym.traces.items import Item, Tool, flat_tool
 from apps.gym.wires.protocol import Reply
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -45,7 +45,7 @@ def read_completion(body: dict[str, Any]) -> Completion:
     options = given.get("stream_options")
     return Completion(
         items=_read_messages(given.get("messages")),
-        tools=[_flat_tool(tool) for tool in _list_of_objects(given.get("tools", []), "tools")],
+        tools=list(map(flat_tool, _list_of_objects(given.get("tools", []), "tools"))),
         sampling=_read_sampling(given),
         stream=given.get("stream") is True,
         stream_usage=isinstance(options, dict) and options.get("include_usage") is True,
@@ -72,11 +72,6 @@ def _list_of_objects(value: object, name: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise BadCompletion(f"{name} must be a list of objects", name)
     return value
-
-
-def _flat_tool(tool: dict[str, Any]) -> Tool:
-    function = tool.get("function")
-    return {"type": "function", **function} if isinstance(function, dict) else tool
 
 
 def _read_sampling(given: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 import json
 import re
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.files.file_limits import MAX_DEPTH
 from apps.gym.traces.items import TaskRow
+
+Expected = TypeVar("Expected")
 
 
 class RowRefused(Exception):
@@ -30,7 +32,10 @@ def read_row(line: bytes) -> tuple[str, TaskRow]:
     """Return the text of one line and its object. Raises RowRefused."""
     text = _decode(line).strip()
     row = _load(text)
-    _check_keys(text, row)
+    # A repeated name in an object would lose one of its values silently. Every name is followed by a colon, and so are
+    # some quotes inside texts. Only if there are more of these than names, parse again.
+    if len(_KEY.findall(text)) > _count_keys(row):
+        json.loads(text, object_pairs_hook=_refuse_repeated)
     return text, row
 
 
@@ -39,6 +44,13 @@ _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false",
 
 def kind_of(value: object) -> str:
     return _KINDS.get(type(value), "null")
+
+
+def expect(value: object, kind: type[Expected], wanted: str, pointer: str) -> Expected:
+    """Return the value if it has the type. Raises RowRefused."""
+    if not isinstance(value, kind):
+        raise wrong_type(pointer, wanted, value)
+    return value
 
 
 def wrong_type(pointer: str, wanted: str, value: object) -> RowRefused:
@@ -73,14 +85,6 @@ def _load(text: str) -> TaskRow:
 
 _NOT_FINITE = re.compile(r"-?(NaN|Infinity)")
 _KEY = re.compile(r'"\s*:')
-
-
-def _check_keys(text: str, row: TaskRow) -> None:
-    """Refuse a repeated name in an object: one of its values would be lost silently."""
-    # Every name is followed by a colon, and so are some quotes inside texts. Only if there are more of these than
-    # names, parse again.
-    if len(_KEY.findall(text)) > _count_keys(row):
-        json.loads(text, object_pairs_hook=_refuse_repeated)
 
 
 def _count_keys(row: TaskRow) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.redaction.shortening import pointer_step
-from apps.gym.tasks.file_rows import RowRefused, wrong_type
+from apps.gym.tasks.file_rows import RowRefused, expect, wrong_type
 from apps.gym.traces.items import TaskRow
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -97,9 +97,7 @@ def find_params(row: TaskRow) -> dict[str, Any]:
         close = get_close_matches(PARAMS, row, n=1)
         hint = f" (did you mean {PARAMS} where it says {close[0]}?)" if close else ""
         raise RowRefused("missing", f"is missing: the object that holds the prompt{hint}", pointer=f"/{PARAMS}")
-    params = row[PARAMS]
-    if not isinstance(params, dict):
-        raise wrong_type(f"/{PARAMS}", "an object", params)
+    params = expect(row[PARAMS], dict, "an object", f"/{PARAMS}")
     for key in params:
         if key not in PARAM_KEYS:
             close = get_close_matches(key, PARAM_KEYS, n=1)
@@ -136,25 +134,24 @@ def _check_input(value: object, pointer: str) -> None:
         if not value.strip():
             raise RowRefused("empty", "is empty: a task needs a prompt", pointer=pointer)
         return
-    if not isinstance(value, list):
-        raise wrong_type(pointer, "text or a list of items", value)
-    if not value:
+    items = expect(value, list, "text or a list of items", pointer)
+    if not items:
         raise RowRefused("empty", "is an empty list: a task needs a prompt", pointer=pointer)
-    for index, item in enumerate(value):
-        if not isinstance(item, dict):
-            raise wrong_type(f"{pointer}/{index}", "an object with role or type", item)
-        if found := find_item_problem(item):
-            code, place, message = found
-            raise RowRefused(code, message, pointer=f"{pointer}/{index}{place}")
+    for index, item in enumerate(items):
+        at = f"{pointer}/{index}"
+        _refuse_found(find_item_problem(expect(item, dict, "an object with role or type", at)), at)
+
+
+def _refuse_found(found: Found | None, pointer: str) -> None:
+    if found:
+        code, place, message = found
+        raise RowRefused(code, message, pointer=f"{pointer}{place}")
 
 
 def _check_tools(value: object, pointer: str) -> None:
-    if not isinstance(value, list):
-        raise wrong_type(pointer, "a list", value)
-    for index, tool in enumerate(value):
+    for index, given in enumerate(expect(value, list, "a list", pointer)):
         at = f"{pointer}/{index}"
-        if not isinstance(tool, dict):
-            raise wrong_type(at, "an object", tool)
+        tool = expect(given, dict, "an object", at)
         if isinstance(tool.get("function"), dict):
             message = "is not allowed. Tools are flat: all keys are next to type"
             raise RowRefused("wrong_shape", message, pointer=f"{at}/function")
@@ -165,19 +162,8 @@ def _check_tools(value: object, pointer: str) -> None:
 
 
 def _check_metadata(value: object, pointer: str) -> None:
-    if not isinstance(value, dict):
-        raise wrong_type(pointer, "an object of texts", value)
-    for key, text in value.items():
-        if not isinstance(text, str):
-            raise wrong_type(f"{pointer}/{pointer_step(key, 80)}", "text", text)
-
-
-def _of(wanted: str, *types: type) -> Callable[[object, str], None]:
-    def check(value: object, pointer: str) -> None:
-        if type(value) not in types:
-            raise wrong_type(pointer, wanted, value)
-
-    return check
+    for key, text in expect(value, dict, "an object of texts", pointer).items():
+        expect(text, str, "text", f"{pointer}/{pointer_step(key, 80)}")
 
 
 def _check_stream(value: object, pointer: str) -> None:
@@ -186,9 +172,11 @@ def _check_stream(value: object, pointer: str) -> None:
 
 
 def _check_choice(value: object, pointer: str) -> None:
-    if found := find_choice_problem(value):
-        code, place, message = found
-        raise RowRefused(code, message, pointer=f"{pointer}{place}")
+    _refuse_found(find_choice_problem(value), pointer)
+
+
+def _text(value: object, pointer: str) -> None:
+    expect(value, str, "text", pointer)
 
 
 def _between(least: float, most: float) -> Callable[[object, str], None]:
@@ -211,8 +199,7 @@ def _whole(least: int) -> Callable[[object, str], None]:
     return check
 
 
-_text, _truth = _of("text", str), _of("true or false", bool)
-_CHECKS: dict[str, Callable[[object, str], None]] = {
+_CHECKS: dict[str, Callable[[object, str], object]] = {
     "input": _check_input,
     "tools": _check_tools,
     "metadata": _check_metadata,
@@ -224,6 +211,6 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "top_logprobs": _whole(0),
     "temperature": _between(0, 2),
     "top_p": _between(0, 1),
-    "parallel_tool_calls": _truth,
+    "parallel_tool_calls": lambda value, pointer: expect(value, bool, "true or false", pointer),
     "tool_choice": _check_choice,
 }

@@ -56,9 +56,7 @@ def apply_prompt_template(template: PromptTemplate, row: TaskRow) -> TaskRow:
         params.pop("instructions", None)
         others = [item for item in items if item.get("role") not in SYSTEM_ROLES]
         items = [message("system", fill_template(template.system, known)), *others]
-    changed: Any = {**row, "responses_create_params": {**params, "input": items}}
-    asked_row: TaskRow = changed
-    return asked_row
+    return {**row, "responses_create_params": {**params, "input": items}}
 
 
 def ask_as_planned(template: PromptTemplate, row: TaskRow) -> TaskRow:

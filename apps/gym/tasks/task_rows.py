@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from apps.gym.tasks.file_rows import RowRefused, read_row, wrong_type
+from apps.gym.tasks.file_rows import RowRefused, expect, read_row, wrong_type
 from apps.gym.tasks.parameters import PARAMS, check_params, find_params, without_null_params
 from apps.gym.traces.items import TaskRow, dump_json, input_items, item_type, text_of
 
@@ -128,12 +128,11 @@ def _tags(value: object) -> tuple[str, ...]:
     """Return the tags. Invalid values are refused rather than dropped silently."""
     if value is None:
         return ()
-    if not isinstance(value, list):
-        raise wrong_type("/tags", "a list of texts", value)
-    for index, tag in enumerate(value):
-        if not isinstance(tag, str):
-            raise wrong_type(f"/tags/{index}", "text", tag)
-    return tuple(dict.fromkeys(tag for one in value[:MAX_TAGS] if (tag := _plain(one, MARK_CHARS))))
+    tags = [
+        expect(tag, str, "text", f"/tags/{index}")
+        for index, tag in enumerate(expect(value, list, "a list of texts", "/tags"))
+    ]
+    return tuple(dict.fromkeys(tag for one in tags[:MAX_TAGS] if (tag := _plain(one, MARK_CHARS))))
 
 
 def _plain(text: str, limit: int) -> str:

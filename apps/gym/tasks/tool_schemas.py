@@ -33,16 +33,13 @@ def read_tools(given: object) -> list[Tool]:
         raise ToolsRefused([f"There are {len(given)} tools: give at most {MOST_TOOLS}."])
     tools: list[Tool] = []
     problems: list[str] = []
-    names: set[str] = set()
     for index, tool in enumerate(given):
         at, flat = _flatten(f"/{index}", tool)
         found = _problems_of(at, flat)
-        if not found and flat["name"] in names:
+        if not found and any(flat["name"] == other["name"] for other in tools):
             found = [f"{at}/name: there is another tool {flat['name']!r}."]
         problems += found
-        if not found:
-            names.add(flat["name"])
-            tools.append(flat)
+        tools += [] if found else [flat]
     if problems:
         raise ToolsRefused(problems[:_MOST_PROBLEMS])
     return tools
@@ -102,5 +99,4 @@ def _pointer(path: Any) -> str:
 
 
 def _show(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
-    return shorten(text, 60)
+    return shorten("nothing" if value is None else repr(value), 60)

@@ -41,17 +41,17 @@ Row = tuple[Step | None, ...]
 """One aligned step: each attempt's step or None, in the order of the attempts."""
 
 
+_KINDS: dict[type, str] = {Prompt: "prompt", ModelCall: "reply", EnvironmentTurn: "environment"}
+"""The kind of the steps of these events, unless an item has a kind of its own."""
+
+
 def steps_of(events: Sequence[tuple[int, TraceUnion]]) -> list[Step]:
     """Return the steps of (seq, event) pairs. Sessions and judge calls are not steps."""
     steps: list[Step] = []
     for seq, event in events:
         match event:
-            case Prompt():
-                steps += [_item_step(item, seq, "prompt") for item in event.items]
-            case ModelCall():
-                steps += [_item_step(item, seq, "reply") for item in event.items]
-            case EnvironmentTurn():
-                steps += [_item_step(item, seq, "environment") for item in event.items]
+            case Prompt() | ModelCall() | EnvironmentTurn():
+                steps += [_item_step(item, seq, _KINDS[type(event)]) for item in event.items]
             case ToolResult():
                 steps.append(Step("result", event.name, _normal_json(event.output), seq, event.error))
             case Verification():
@@ -137,7 +137,9 @@ def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[St
     aligned: list[tuple[Step | None, Step | None]] = []
     i = j = 0
     while i < len(mine) or j < len(theirs):
-        pair = _worth(mine[i], theirs[j]) if i < len(mine) and j < len(theirs) else 0
+        pair = 0
+        if i < len(mine) and j < len(theirs) and mine_keys[i][0] == their_keys[j][0]:
+            pair = SAME if mine_keys[i] == their_keys[j] else ALIKE
         if pair and worth[i][j] == pair + worth[i + 1][j + 1]:
             aligned.append((mine[i], theirs[j]))
             i, j = i + 1, j + 1
@@ -154,10 +156,6 @@ def _key(step: Step, kinds: dict[object, int], whole: dict[object, int]) -> tupl
     """Assign equal first numbers to similar steps, and equal second numbers to equal steps."""
     kind = kinds.setdefault((step.kind, step.name), len(kinds))
     return kind, whole.setdefault((kind, step.text, step.error), len(whole))
-
-
-def _worth(one: Step, other: Step) -> int:
-    return SAME if one.is_same(other) else ALIKE if one.is_like(other) else 0
 
 
 def _item_step(item: Item, seq: int, where: str) -> Step:

@@ -5,7 +5,7 @@ Apart from that, a round trip only assigns new ids, joins the texts of one turn 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ def _other_message(item: Item) -> Message:
         return _plain_message(item)
     if kind != "function_call_output":
         raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").lasting()
-    content = _chat_content(item.get("output", ""))
+    content = _content(item.get("output", ""), _chat_part)
     return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content}
 
 
@@ -58,7 +58,7 @@ def _plain_message(item: Item) -> Message:
     # Chat templates of open models do not know the role developer, which means the same as system.
     role = "system" if item["role"] == "developer" else item["role"]
     named = {"name": item["name"]} if item.get("name") else {}
-    return {"role": role, "content": _chat_content(item.get("content")), **named}
+    return {"role": role, "content": _content(item.get("content"), _chat_part), **named}
 
 
 def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
@@ -98,7 +98,7 @@ def _assistant_content(contents: list[Any]) -> Any:
     parts: list[Any] = []
     texts: list[str] = []
     for content in contents:
-        own = _chat_content(content)
+        own = _content(content, _chat_part)
         own = [{"type": "text", "text": own}] if isinstance(own, str) else own
         parts += own
         texts.append(join_parts((part.get("text", "") for part in own if isinstance(part, dict)), by_model=True))
@@ -107,9 +107,10 @@ def _assistant_content(contents: list[Any]) -> Any:
     return parts
 
 
-def _chat_content(content: Any) -> Any:
+def _content(content: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return text unchanged, and parts converted."""
     if isinstance(content, list):
-        return [_chat_part(part) for part in content]
+        return [convert(part) for part in content]
     return "" if content is None else content
 
 
@@ -148,11 +149,13 @@ def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -
         if role == "assistant":
             items += assistant_items(message, number, reasoning=reasoning)
         elif role == "tool":
-            output = _item_content(message.get("content"))
+            output = _content(message.get("content"), _item_part)
             items.append({"type": "function_call_output", "call_id": message.get("tool_call_id", ""), "output": output})
         else:
             named = {"name": message["name"]} if message.get("name") else {}
-            items.append({"type": "message", "role": role, "content": _item_content(message.get("content")), **named})
+            items.append(
+                {"type": "message", "role": role, "content": _content(message.get("content"), _item_part), **named}
+            )
     return items
 
 
@@ -261,12 +264,6 @@ def _flat_annotation(given: Any) -> Any:
     kind = given.get("type") if isinstance(given, dict) else None
     nested = given.get(kind) if isinstance(kind, str) else None
     return {"type": kind, **nested} if isinstance(nested, dict) else given
-
-
-def _item_content(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_item_part(part) for part in content]
-    return "" if content is None else content
 
 
 def _item_part(part: Any) -> Any:

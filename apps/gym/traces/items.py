@@ -17,7 +17,7 @@ TaskRow = dict[str, Any]
 
 
 BETWEEN_TEXTS = "\n\n"
-"""Separator between texts of one turn that are separate items: a chat message has one text."""
+"""Separator that joins the texts of one turn: they are separate items, but a chat message has only one text."""
 
 
 class TokenUsage(TypedDict, total=False):
@@ -53,7 +53,7 @@ def call_arguments(call: Item) -> dict[str, Any] | None:
 
 
 def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and arguments of each call that has an output, in order, except calls without a JSON object."""
+    """Return name and arguments of each call with an output, in order. Skips arguments that are not a JSON object."""
     answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
     calls = [call for call in function_calls(items) if call.get("call_id") in answered]
     read = ((str(call.get("name")), call_arguments(call)) for call in calls)
@@ -120,13 +120,19 @@ def as_object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def flat_tool(tool: Any) -> Any:
+    """Return a tool in flat form. Chat Completions nests its fields under `function`."""
+    nested = tool.get("function") if isinstance(tool, dict) else None
+    return {"type": "function", **nested} if isinstance(nested, dict) else tool
+
+
 def refuse_constant(name: str) -> NoReturn:
     """Raise ValueError for NaN and Infinity, which Python's JSON parser accepts."""
     raise ValueError(f"{name} is not JSON")
 
 
 def encode_json(value: object) -> bytes:
-    """Return JSON of values from models and custom code: integers of any size, half surrogate pairs, no NaN."""
+    """Encode values from models and custom code, including integers of any size and lone surrogates."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -69,10 +69,10 @@ def completion_messages(
 ) -> list[Message]:
     """Return everything after the prompt, up to the model's last turn.
 
-    Later messages teach nothing. Raises Dropped.
+    Later messages are left out, because no turn of the model follows them.
 
-    A turn with only reasoning, or an attempt without any turn, is no example to imitate and drops the row.
-    `silent_turns` keeps both, for exports that also show failures.
+    Raises Dropped for a turn with only reasoning and for an attempt without turns, which are useless as training
+    examples. `silent_turns` keeps both, for exports that also show failures.
     """
     calls = (item for item in prompt_items(events) if item_type(item) == "function_call")
     names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
@@ -93,7 +93,7 @@ def completion_messages(
 
 
 def offered_tools(events: list[TraceUnion], row: TaskRow) -> list[Tool]:
-    """Return the flat tools offered to the model: those of the session, which prefers tools of the task."""
+    """Return the flat tools offered to the model: the session's tools, or the task's if the session has none."""
     session = next((event for event in events if isinstance(event, SessionOpened)), None)
     return (session.tools if session else []) or row["responses_create_params"].get("tools") or []
 
@@ -118,9 +118,9 @@ def _nested_tool(tool: Tool) -> dict[str, Any]:
 
 
 _VALUE_KEYWORDS = {"const", "default", "enum", "examples", "example"}
-"""Keywords with values, in which null is meaningful, rather than schemas."""
+"""JSON Schema keywords that hold plain values, in which null is meaningful."""
 _NAMED_SCHEMAS = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-"""Keywords with schemas by name, so that the names are not keywords."""
+"""JSON Schema keywords that map property names to schemas. Property names are not keywords."""
 
 
 def _without_nulls(schema: Any) -> Any:

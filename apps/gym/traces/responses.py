@@ -74,7 +74,7 @@ def _is_own(item: Item) -> bool:
 
 
 def complete_tools(tools: list[Tool]) -> list[Tool]:
-    """Return flat tools, also if the task has them in Chat Completions format."""
+    """Return complete flat tools. Tools in Chat Completions format are converted."""
     return [_complete_tool(tool) for tool in tools]
 
 

@@ -10,8 +10,8 @@ Layout of the stored bytes of one call, little-endian:
     uint32 generated: number of generated ids and logprobs
     uint32 × rest, uint32 × generated, float × generated
 
-The ids before a prompt are prompt and generation of the previous call with tokens. Conversations only grow, so each
-turn stores its new ids; `shared` ends where a template renders an old turn differently.
+The ids before a prompt are the prompt and generation of the previous call with tokens. Conversations only grow, so
+each turn stores only its new ids. `shared` is smaller if the chat template renders an old turn differently.
 """
 
 import struct

@@ -1,7 +1,6 @@
 """Compare two texts by Myers' algorithm: by words, by lines if there are too many, within a limit."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import eq
@@ -24,9 +23,6 @@ class Part(NamedTuple):
     text: str
 
 
-Edit = Callable[[Sequence[str], Sequence[str]], "list[Part] | None"]
-
-
 def compare_words(old: str, new: str) -> list[Part]:
     """Return equal, removed and added parts in order.
 
@@ -38,11 +34,7 @@ def compare_words(old: str, new: str) -> list[Part]:
         parts = _compare(tokens(old), tokens(new))
         if parts is not None:
             return _join(parts)
-    return _join(_compare(_WORDS.findall(old), _WORDS.findall(new), edit=_replace) or [])
-
-
-def _replace(old: Sequence[str], new: Sequence[str]) -> list[Part]:
-    return [Part("removed", "".join(old)), Part("new", "".join(new))]
+    return _join(_compare(_WORDS.findall(old), _WORDS.findall(new), whole=True) or [])
 
 
 def common_ends(one: Sequence[T], other: Sequence[T], same: Callable[[T, T], bool] = eq) -> tuple[int, int]:
@@ -56,13 +48,17 @@ def common_ends(one: Sequence[T], other: Sequence[T], same: Callable[[T, T], boo
     return start, end
 
 
-def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -> list[Part] | None:
-    """Return the common start and end, and between them the shortest edit or the result of `edit`."""
+def _compare(old: Sequence[str], new: Sequence[str], *, whole: bool = False) -> list[Part] | None:
+    """Return the common start and end, and between them the shortest edit, or with `whole` one replacement.
+
+    None if the texts differ too much.
+    """
     start, end = common_ends(old, new)
     old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
-    if edit is None and len(old_middle) + len(new_middle) > MOST_TOKENS:
-        return None
-    middle = (edit or _edit)(old_middle, new_middle)
+    if whole:
+        middle: list[Part] | None = [Part("removed", "".join(old_middle)), Part("new", "".join(new_middle))]
+    else:
+        middle = _edit(old_middle, new_middle) if len(old_middle) + len(new_middle) <= MOST_TOKENS else None
     if middle is None:
         return None
     head, tail = "".join(old[:start]), "".join(old[len(old) - end :])
@@ -71,8 +67,6 @@ def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -
 
 def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
     """Return the shortest edit (Myers 1986, "An O(ND) Difference Algorithm"), or None beyond MOST_EDITS."""
-    if _least_edits(old, new) > MOST_EDITS:
-        return None
     numbers: dict[str, int] = {}
     mine = [numbers.setdefault(token, len(numbers)) for token in old]
     theirs = [numbers.setdefault(token, len(numbers)) for token in new]
@@ -96,13 +90,6 @@ def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
             if x >= width and y >= height:
                 return _walk_back(history, old, new)
     return None
-
-
-def _least_edits(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return a lower bound of the edit length. Each token that occurs more often in one text is removed or added."""
-    counted = Counter(old)
-    counted.subtract(Counter(new))
-    return sum(map(abs, counted.values()))
 
 
 def _walk_back(history: list[list[int]], old: Sequence[str], new: Sequence[str]) -> list[Part]:

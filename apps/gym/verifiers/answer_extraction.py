@@ -1,14 +1,15 @@
 """Find the answer in a model's reply."""
 
 import re
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, get_args
 
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import shorten
 from apps.gym.traces.items import TaskRow
 
 ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
-EXTRACTION_MODES: tuple[ExtractionMode, ...] = ("boxed", "last_line", "final_answer", "full_response")
+EXTRACTION_MODES: tuple[ExtractionMode, ...] = get_args(ExtractionMode)
 
 _BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
 # Possessive, so that long runs of white space take linear time.
@@ -26,16 +27,23 @@ def last_boxed(text: str) -> str | None:
 
     A box inside a box is part of the outer one. Escaped braces do not count. Takes linear time.
     """
-    found = None
+    spans = list(find_boxes(text, _BRACES))
+    return text[slice(*spans[-1])].strip() if spans else None
+
+
+def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the content of each box, in the order in which they close.
+
+    `tokens` matches the opening of a box as its group `box`, and other braces.
+    """
     opened: list[int | None] = []
-    for token in _BRACES.finditer(text):
+    for token in tokens.finditer(text):
         if token["box"]:
             opened.append(token.end())
         elif token[0] == "{":
             opened.append(None)
         elif token[0] == "}" and opened and (start := opened.pop()) is not None:
-            found = text[start : token.start()]
-    return None if found is None else found.strip()
+            yield start, token.start()
 
 
 def last_line(text: str) -> str | None:
@@ -55,32 +63,25 @@ def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
 
     None if there is no answer.
     """
-    match mode:
-        case "boxed":
-            found = last_boxed(text)
-        case "last_line":
-            found = last_line(text)
-        case "final_answer":
-            found = final_answer(text)
-        case "full_response":
-            found = text.strip()
-        case None:
-            found = last_boxed(text)
-            found = _without_label(last_line(text)) if found is None else found
+    found = _EXTRACTORS[mode or "boxed"](text)
+    if found is None and mode is None:
+        found = _without_label(last_line(text))
     return None if found is None else (_without_markup(found) or None)
+
+
+_EXTRACTORS: dict[ExtractionMode, Callable[[str], str | None]] = {
+    "boxed": last_boxed,
+    "last_line": last_line,
+    "final_answer": final_answer,
+    "full_response": str.strip,
+}
 
 
 def stands_in_box(text: str, mode: str | None) -> bool:
     """Return True if the answer that `extract_answer` finds is in a box."""
-    match mode:
-        case "boxed":
-            return True
-        case None:
-            return last_boxed(text) is not None
-        case "final_answer":
-            return _FINAL_ANSWER.search(text) is None and last_boxed(text) is not None
-        case _:
-            return False
+    if mode == "final_answer" and _FINAL_ANSWER.search(text):
+        return False
+    return mode == "boxed" or (mode in (None, "final_answer") and last_boxed(text) is not None)
 
 
 def excerpt(text: str) -> str:
@@ -123,11 +124,8 @@ def answer_text(expected: object, where: str) -> str:
 
 def extraction_mode(row: TaskRow) -> ExtractionMode | None:
     """Return the row's `extraction_mode`, or None without one. Raises VerifierError for an unknown one."""
-    wanted = row.get("extraction_mode")
-    if wanted is None:
-        return None
-    for mode in EXTRACTION_MODES:
-        if wanted == mode:
-            return mode
-    names = ", ".join(EXTRACTION_MODES)
-    raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").lasting()
+    wanted: ExtractionMode | None = row.get("extraction_mode")
+    if wanted is not None and wanted not in EXTRACTION_MODES:
+        names = ", ".join(EXTRACTION_MODES)
+        raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").lasting()
+    return wanted

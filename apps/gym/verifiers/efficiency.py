@@ -1,6 +1,7 @@
 """Efficiency: how much of a budget of steps, tool calls and tokens an attempt left unused."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -85,9 +86,8 @@ def _count(given: object) -> int | None:
 
 def _count_steps(output: list[dict[str, Any]]) -> int:
     """Count the uninterrupted runs of model output between its inputs: tool outputs and observations."""
-    steps, writing = 0, False
-    for item in output:
-        given = item_type(item) == "function_call_output" or item.get("role") in ("user", "system", "developer")
-        steps += not given and not writing
-        writing = not given
-    return steps
+    inputs = (
+        item_type(item) == "function_call_output" or item.get("role") in ("user", "system", "developer")
+        for item in output
+    )
+    return sum(not is_input for is_input, _ in groupby(inputs))

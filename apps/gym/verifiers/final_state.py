@@ -62,18 +62,15 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
 
     def _state(self, output: list[Item]) -> Any:
         if not self.tool:
-            for item in reversed(output):
-                text = assistant_text([item])
-                if text:
-                    return find_json(text, _ABSENT)
-            return _ABSENT
+            text = next(filter(None, (assistant_text([item]) for item in reversed(output))), "")
+            return find_json(text, _ABSENT) if text else _ABSENT
         names = {item.get("call_id"): item.get("name") for item in output if item.get("type") == "function_call"}
-        for item in reversed(output):
-            if item.get("type") == "function_call_output" and names.get(item.get("call_id")) == self.tool:
-                state = read_json(str(item.get("output")), _ABSENT)
-                if state is not _ABSENT:
-                    return state
-        return _ABSENT
+        states = (
+            read_json(str(item.get("output")), _ABSENT)
+            for item in reversed(output)
+            if item.get("type") == "function_call_output" and names.get(item.get("call_id")) == self.tool
+        )
+        return next((state for state in states if state is not _ABSENT), _ABSENT)
 
     def _compare(self, expected: Any, state: Any, at: str) -> Iterator[tuple[str, bool]]:
         """Yield each leaf of the expected state, with whether it matches."""

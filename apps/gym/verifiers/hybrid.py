@@ -1,7 +1,7 @@
 """Hybrid: several weighted verifiers, each with a component name."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -90,18 +90,14 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
         )
 
     def _combine(self, values: Mapping[str, float]) -> float:
-        weighted = [part.weight * values[part.name] for part in self.components]
-        match self.combine:
-            case "mean":
-                return sum(weighted) / sum(max(part.weight, 0.0) for part in self.components)
-            case "sum":
-                return sum(weighted)
-            case "product":
-                return math.prod(values.values())
-            case "min":
-                return min(values.values())
-            case "max":
-                return max(values.values())
+        if self.combine in _UNWEIGHTED:
+            return _UNWEIGHTED[self.combine](values.values())
+        weighted = sum(part.weight * values[part.name] for part in self.components)
+        divisor = sum(max(part.weight, 0.0) for part in self.components) if self.combine == "mean" else 1.0
+        return weighted / divisor
+
+
+_UNWEIGHTED: dict[str, Callable[[Iterable[float]], float]] = {"product": math.prod, "min": min, "max": max}
 
 
 def _name_components(rewards: Mapping[str, Reward]) -> dict[str, float]:

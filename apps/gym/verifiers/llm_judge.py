@@ -6,8 +6,7 @@ from msgspec import Meta
 
 from apps.gym.errors import VerifierError
 from apps.gym.judging.judge import Judgement
-from apps.gym.judging.judge_rubrics import find_placeholders
-from apps.gym.judging.prompts import final_answer, readable_prompt, readable_trace
+from apps.gym.judging.prompts import final_answer, find_placeholders, readable_prompt, readable_trace
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, dump_json, input_items
 from apps.gym.verifiers.protocol import Verifier
@@ -102,7 +101,3 @@ class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         raise VerifierError("this needs a judge model").lasting()
-
-    async def ask(self, row: TaskRow, response: dict[str, Any], judgement: Judgement) -> Reward:
-        """Ask the judge. Raises JudgeError."""
-        return await judge_attempt(row, response, judgement, rubric=self.rubric)

@@ -14,8 +14,9 @@ from apps.gym.verifiers.structured.schema_errors import explain_problems
 _PREFIX = "#/$defs/"
 
 
-def schema_of(verifier: type[Verifier]) -> dict[str, Any]:
-    """Return the JSON schema of a verifier.
+@cache
+def parameters_schema(verifier: type[Verifier]) -> dict[str, Any]:
+    """Return the JSON schema of one verifier's parameters, including `type`.
 
     References are resolved, and `null` is left out: a parameter that is not given is absent.
     """
@@ -103,12 +104,6 @@ def find_problems_as(given: object, kinds: Kinds) -> Iterator[Problem]:
         yield "", f"has more than {MAX_PARAMETERS:,} bytes of parameters"
         return
     yield from verifier.find_problems()
-
-
-@cache
-def parameters_schema(verifier: type[Verifier]) -> dict[str, Any]:
-    """Return the JSON schema of one verifier's parameters, including `type`."""
-    return schema_of(verifier)
 
 
 def _convert(given: Any, kinds: Kinds) -> Verifier:

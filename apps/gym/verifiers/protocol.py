@@ -30,9 +30,9 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: ClassVar[str]
 
     def stays_on_loop(self, row: TaskRow) -> bool:
-        """Return True if its time only grows with the length of the text.
+        """Return True if the verifier may run on the event loop, because its time depends only on the text length.
 
-        Other verifiers run in a process that can be stopped.
+        Other verifiers run in a separate process that can be stopped.
         """
         return True
 
@@ -126,12 +126,13 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
         text = assistant_text(response.get("output") or [])
         if self.extract != "pattern":
             return extract_answer(text, self.extract or extraction_mode(row))
-        last = None
-        for last in re.finditer(self.pattern, text, re.MULTILINE):  # noqa: B007 - the last one counts
-            pass
-        if last is None:
-            return None
-        return (last[1] if last.re.groups else last[0] or "") or None
+        return find_last(self.pattern, text, re.MULTILINE) or None
+
+
+def find_last(pattern: str, text: str, flags: re.RegexFlag) -> str | None:
+    """Return the last match of a pattern, or its first group if it has groups. None without a match."""
+    last = next(reversed(list(re.finditer(pattern, text, flags))), None)
+    return None if last is None else (last[1] if last.re.groups else last[0]) or ""
 
 
 def answer_reward(name: str, value: float, explanation: str, *, answer: str | None, expected: str) -> Reward:
@@ -159,5 +160,5 @@ def pattern_problem(pattern: str) -> str:
 
 
 def refuse(message: str) -> VerifierError:
-    """Return an error that is permanent: every further attempt would meet it again."""
+    """Return an error that is permanent: every further attempt would fail the same way."""
     return VerifierError(message).lasting()

@@ -8,7 +8,7 @@ from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, text_of
 from apps.gym.verifiers.hybrid import Hybrid
-from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.llm_judge import LLMJudge, judge_attempt
 from apps.gym.verifiers.processes.process_pool import shared_pool
 from apps.gym.verifiers.protocol import Verifier
 
@@ -40,7 +40,7 @@ async def verify_attempt(
         if isinstance(verifier, LLMJudge):
             if judgement is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
-            return await verifier.ask(row, response, judgement)
+            return await judge_attempt(row, response, judgement, rubric=verifier.rubric)
         if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.seconds, most_seconds)

@@ -40,7 +40,7 @@ _OF_THE_WIRE = frozenset({"stop", "length", "tool_calls", "function_call", "cont
 _MAX_REASON = 100  # maximum characters of an unknown reason
 
 
-# Only indispensable fields are typed; others are used if they have the right type.
+# Only required fields are typed. Optional fields are ignored if they have the wrong type.
 
 
 class _Function(msgspec.Struct):
@@ -106,9 +106,9 @@ _token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
 def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reasoning = "field") -> Reply:
-    """Return the first choice as items, and with `asked_tokens` its tokens, or a note with the reason for missing ones.
+    """Return the first choice as items. With `asked_tokens`, add its tokens or a note with the reason for missing ones.
 
-    Raises ReplyMalformed, or CallsMissing if calls were announced and none came.
+    Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply has no call.
     """
     if not asked_tokens and reasoning != "text" and (plain := read_plain_reply(body)):
         return plain
@@ -227,7 +227,7 @@ def _decode_with_tokens(body: bytes) -> _ChatReply[Any]:
 
 
 def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
-    """Return token ids and logprobs, or None with the reason. All three must be present."""
+    """Return the token ids and logprobs. If any of them are missing, return None and the reason."""
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]

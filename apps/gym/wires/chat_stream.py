@@ -127,7 +127,7 @@ class _Choice:
             call.add(_as_object(function, "function"))
 
     def _call_of(self, delta: dict[str, Any]) -> _Call:
-        """Return the call of a delta. `index` only distinguishes calls; it never defines their number."""
+        """Return the call of a delta. `index` only tells calls apart. A large index does not create empty calls."""
         index = delta.get("index")
         if isinstance(index, int | str):
             return self._calls.setdefault(index, _Call())

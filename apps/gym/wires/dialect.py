@@ -54,8 +54,8 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
 
     NeMo Gym rows have them in `metadata.extra_body`, a JSON object in a string.
 
-    The seed of the rollout overrides one in it. Raises PolicyError for non-objects and for fields that a task cannot
-    set.
+    The seed of the rollout overrides a seed in them. Raises PolicyError for non-objects and for fields that a task
+    cannot set.
     """
     metadata = sampling.get("metadata")
     given = metadata.get("extra_body") if isinstance(metadata, dict) else None
@@ -77,9 +77,9 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of a request before sending, and expectations of a reply.
 
-    `reasoning` is the location of the model's reasoning, or that it is not sent back. `asks_tokens`: request token ids
-    and logprobs of every turn, in vLLM's parameters. `extra_body` is merged into each request except FIXED fields,
-    `renamed` renames its keys, for example `{"max_completion_tokens": "max_tokens"}`.
+    `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `asks_tokens`:
+    request token ids and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
+    except FIXED fields. `renamed` renames keys of the request, for example `{"max_completion_tokens": "max_tokens"}`.
     """
 
     takes_seed: bool = True

@@ -1,4 +1,4 @@
-"""Find out by requests what an endpoint supports: named checks, each with the exact error if it failed."""
+"""Send requests to find out what an endpoint supports. Each named check reports its exact error if it failed."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ from apps.gym.wires.sending import Sender
 
 LIST_SECONDS = 10.0
 CALL_SECONDS = 30.0
-"""The model lists of all servers are requested together, then one call is made, so a check takes at most the sum."""
+"""The model lists of all servers are requested together and then one call is made. A check takes at most the sum."""
 
 CALL_TOKENS = 512
 """Enough for a model that reasons first."""
@@ -176,13 +176,11 @@ def _not_worth_a_call(servers: list[_Server]) -> str:
 
 
 def _model(endpoint: Endpoint, servers: list[_Server]) -> Check:
-    problems = []
-    for server in servers:
-        if server.reply is None:
-            continue
-        problem = _problem_of_list(endpoint, server)
-        if problem:
-            problems.append(f"{server.url}: {problem}" if len(servers) > 1 else problem)
+    problems = [
+        f"{server.url}: {problem}" if len(servers) > 1 else problem
+        for server in servers
+        if server.reply is not None and (problem := _problem_of_list(endpoint, server.reply, server.models))
+    ]
     if problems:
         return Check(name="model", status="failed", message=" ".join(problems))
     if all(server.reply is None for server in servers):
@@ -195,20 +193,19 @@ def _model(endpoint: Endpoint, servers: list[_Server]) -> Check:
     return Check(name="model", status="ok", message=f"The endpoint has the model {endpoint.model_name!r}.{room}")
 
 
-def _problem_of_list(endpoint: Endpoint, server: _Server) -> str:
-    assert server.reply is not None
-    status = server.reply.status
+def _problem_of_list(endpoint: Endpoint, reply: OutboundReply, models: list[dict[str, Any]] | None) -> str:
+    status = reply.status
     if status in (401, 403):
         hint = "the stored API key was rejected" if endpoint.has_key else "no API key is stored"
-        return f"The endpoint returned {status}: {hint}. {_said(server.reply)}".strip()
+        return f"The endpoint returned {status}: {hint}. {_said(reply)}".strip()
     if not endpoint.lists_models:
         return ""
     if status != 200:
         lacks = "has no /models. Give the base URL with /v1"
-        return f"The endpoint {lacks if status == 404 else f'returned {status}'}. {_said(server.reply)}".strip()
-    if server.models is None:
+        return f"The endpoint {lacks if status == 404 else f'returned {status}'}. {_said(reply)}".strip()
+    if models is None:
         return "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"
-    names = [model["id"] for model in server.models]
+    names = [model["id"] for model in models]
     if endpoint.model_name in names:
         return ""
     known = ", ".join(names[:_NAMED_MODELS]) + (", …" if len(names) > _NAMED_MODELS else "")

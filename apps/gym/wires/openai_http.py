@@ -180,7 +180,7 @@ class HttpPolicy:
             said = msgspec.json.encode(told)
         except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
-        # Searched as bytes, because the text of a large reply would take its memory again.
+        # Searched as bytes: decoding a large reply to text would use as much memory again.
         if any(secret in said for secret in self._written_secrets):
             clean = hide_secrets(said.decode(), [secret.decode() for secret in self._written_secrets])
             reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
@@ -233,7 +233,7 @@ def hide_secrets(message: str, secrets: Iterable[str]) -> str:
 
 
 def _outcome(status: int) -> Outcome:
-    """Return what an unsuccessful status means for the endpoint, as opposed to the request."""
+    """Return what an unsuccessful status says about the health of the endpoint."""
     if status >= 500 or status == 408:
         return "server_error"
     return "refused" if status in (401, 403, 404) else "ok"

@@ -1,6 +1,6 @@
 """Read the Chat Completions reply that most servers send, with one typed decode.
 
-It has only text and calls, with nothing to repair. Any other value fails its type, and chat_reply.py reads the reply.
+Such a reply has only text and calls, and needs no repair. chat_reply.py reads all replies that do not match.
 """
 
 from typing import Annotated, Any, Literal

@@ -14,9 +14,9 @@ VERDICT_SCHEMA = "verdict"
 
 
 class Weights:
-    """The version behind an endpoint: a checkpoint, weights, an adapter.
+    """The model version that an endpoint serves now: a checkpoint, weights or an adapter.
 
-    Code that learns of a new version sets it here for the next call.
+    Set `version` when a new one is loaded; it applies from the next call.
     """
 
     __slots__ = ("__weakref__", "version")
@@ -52,8 +52,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `server_finish_reason` is the endpoint's own word if its wire does not define it. `version` names the checkpoint or
-    weights that answered. `sampling` is set if it differs from the ask's, because another try has another seed.
+    `server_finish_reason` is the endpoint's own reason if its wire does not define it. `version` names the checkpoint
+    or weights that answered. `sampling` is set only if a retry changed the seed of the ask.
     `tokens_note` is the reason for missing `tokens`, if they were requested.
     """
 
@@ -83,9 +83,8 @@ MOST_TOKENS = 1_000_000_000
 def read_usage(*, read: Any, written: Any, cached: Any = None, reasoned: Any = None) -> TokenUsage:
     """Return the valid counts.
 
-    Without `input_tokens` or `output_tokens`, the endpoint did not report them.
-
-    A part never exceeds its whole, so that no price can be negative.
+    `input_tokens` and `output_tokens` are missing if the endpoint did not report them. Cached tokens never exceed
+    input tokens, and reasoning tokens never exceed output tokens, so that no price can be negative.
     """
     usage: TokenUsage = {}
     inputs, outputs = _count(read), _count(written)
@@ -101,7 +100,7 @@ def read_usage(*, read: Any, written: Any, cached: Any = None, reasoned: Any = N
 
 
 def read_detail(usage: dict[str, Any], details: str, name: str) -> Any:
-    """Return a count one level deeper, if it exists."""
+    """Return the count `name` of the nested object `details`, if it exists."""
     given = usage.get(details)
     return given.get(name) if isinstance(given, dict) else None
 

@@ -19,7 +19,7 @@ _RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "vector_store_tim
 
 
 class ReplyFailed(PolicyError):
-    """Raised for a failed response. `code` is the endpoint's own; `retryable` is True if the error may pass."""
+    """Raised for a failed response. `code` is the endpoint's error code; `retryable` is True if a retry may succeed."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
     return dialect.finish(body)
 
 
-# Only indispensable fields are typed; others are used if they have the right type.
+# Only required fields are typed. Optional fields are ignored if they have the wrong type.
 
 
 class _Envelope(msgspec.Struct):

@@ -48,5 +48,4 @@ def find_default_problems(sampling: object) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return shorten(text, 40)
+    return shorten(repr(value), 40)

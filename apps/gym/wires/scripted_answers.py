@@ -1,5 +1,6 @@
 """The rules of the scripted policy model: find arithmetic in a prompt, and answer small questions."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -74,16 +75,9 @@ def combine(values: list[str], prompt: str) -> str:
     return ", ".join(values)
 
 
-def _product(numbers: list[float]) -> float:
-    result = 1.0
-    for number in numbers:
-        result *= number
-    return result
-
-
 _JOINS: list[tuple[re.Pattern[str], Callable[[list[float]], float]]] = [
     (re.compile(r"\b(?:sum|total|together|add)\b", re.IGNORECASE), sum),
-    (re.compile(r"\b(?:product|multiply)\b", re.IGNORECASE), _product),
+    (re.compile(r"\b(?:product|multiply)\b", re.IGNORECASE), math.prod),
     (re.compile(r"\b(?:difference|subtract)\b", re.IGNORECASE), lambda numbers: numbers[0] - sum(numbers[1:])),
     (re.compile(r"\b(?:larger|largest|greater|greatest|bigger|maximum)\b", re.IGNORECASE), max),
     (re.compile(r"\b(?:smaller|smallest|less|least|minimum)\b", re.IGNORECASE), min),

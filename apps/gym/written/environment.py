@@ -43,7 +43,7 @@ def tell(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
 
 
-def guard(work: Callable[Given, Result], name: str, kind: type | tuple[type, ...]) -> Callable[Given, Result]:
+def guard(work: Callable[Given, Result], name: str, kind: type) -> Callable[Given, Result]:
     """Return a function that raises only EnvironmentFault with this name, also for a result of another type."""
 
     @wraps(work)
@@ -55,14 +55,10 @@ def guard(work: Callable[Given, Result], name: str, kind: type | tuple[type, ...
         except (Exception, SystemExit, KeyboardInterrupt) as problem:
             raise EnvironmentFault(f"{name}: {tell(problem)}").lasting() from problem
         if not isinstance(result, kind):
-            raise EnvironmentFault(f"{name}: returned {type(result).__name__}, expected {_names(kind)}").lasting()
+            raise EnvironmentFault(f"{name}: returned {type(result).__name__}, expected {kind.__name__}").lasting()
         return result
 
     return guarded
-
-
-def _names(kind: type | tuple[type, ...]) -> str:
-    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 class Attempted(msgspec.Struct, frozen=True):

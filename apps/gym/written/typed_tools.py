@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from apps.gym.environments.protocol import ToolRefused
+from apps.gym.storable import walk_json
 from apps.gym.traces.items import Tool, dump_json
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -152,19 +153,14 @@ def write_output(value: object) -> str:
         return value
     try:
         encoded = msgspec.json.encode(value)
-        if b"null" in encoded and (path := _find_not_finite(msgspec.to_builtins(value))) is not None:
-            raise ValueError(f"there is a number at {path or 'the top'} that is not finite: JSON has none")
+        # A number that is not finite is written as null.
+        for path, one in walk_json(msgspec.to_builtins(value)) if b"null" in encoded else ():
+            if isinstance(one, float) and not math.isfinite(one):
+                place = "".join(f"/{step}" for step in path) or "the top"
+                raise ValueError(f"there is a number at {place} that is not finite: JSON has none")
         return encoded.decode()
     except (OverflowError, UnicodeEncodeError):
         return dump_json(str(value))
 
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-
-
-def _find_not_finite(value: object, path: str = "") -> str | None:
-    """Return a JSON pointer to the first number that is not finite (it would be written as null), or None."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
-    return next((found for key, each in inner if (found := _find_not_finite(each, f"{path}/{key}")) is not None), None)

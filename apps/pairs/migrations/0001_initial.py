@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
                 ('chosen', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pairs_as_chosen', to='rollouts.rollout')),
                 ('rejected', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pairs_as_rejected', to='rollouts.rollout')),
                 ('margin', models.FloatField(blank=True, help_text='Chosen reward − rejected reward; empty for verdicts', null=True)),
-                ('source', models.CharField(choices=[('reward', 'reward gap'), ('override', 'overridden reward'), ('verdict', 'human verdict')], default='reward', max_length=16)),
+                ('source', models.CharField(choices=[('reward', 'reward difference'), ('override', 'overridden reward'), ('verdict', 'human verdict')], default='reward', max_length=16)),
                 ('strength', models.PositiveSmallIntegerField(default=0, help_text='Strength of a verdict: 1 better, 2 much better')),
                 ('reviewers', models.PositiveSmallIntegerField(default=0, help_text='Number of reviewers, without adjudicator')),
                 ('agreement', models.FloatField(blank=True, help_text='Share of reviewers who agree', null=True)),

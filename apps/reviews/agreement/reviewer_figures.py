@@ -6,7 +6,7 @@ The number of queries does not depend on the size of the queue.
 from collections import Counter, defaultdict
 from datetime import datetime
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,25 +37,19 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     could_see_results: int
 
 
-class _Row(NamedTuple):
-    status: str
-    choice: str
-    seconds: float | None
-    started_at: datetime
-    submitted_at: datetime | None
-    skipped_at: datetime | None
-    skip_reason: str
-    repeat_of: int | None
-    could_see_results: bool
+_COLUMNS = (
+    *("reviewer__username", "status", "choice", "seconds", "started_at", "submitted_at", "skipped_at"),
+    *("skip_reason", "repeat_of", "could_see_results"),
+)
+"""Read only the needed columns: a queue may have tens of thousands of reviews."""
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
     """Return the reviewers, most active first. The pace covers the time from their first to their last item."""
     reviews = Review.objects.filter(queue=queue, is_adjudication=False)
-    # Read only the needed columns: a queue may have tens of thousands of reviews.
-    by_person: dict[str, list[_Row]] = defaultdict(list)
-    for name, *fields in reviews.order_by("pk").values_list("reviewer__username", *_Row._fields):
-        by_person[name or _LEFT].append(_Row(*fields))
+    by_person: dict[str, list[Any]] = defaultdict(list)
+    for row in reviews.order_by("pk").values_list(*_COLUMNS, named=True):
+        by_person[row.reviewer__username or _LEFT].append(row)
     repeats = _read_repeats(queue)
     found = [_reviewer(name, rows, repeats[name]) for name, rows in by_person.items()]
     return sorted(found, key=lambda one: (-one.submitted, one.username))
@@ -74,7 +68,7 @@ def _read_repeats(queue: Queue) -> dict[str, list[bool]]:
     return found
 
 
-def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
+def _reviewer(name: str, rows: list[Any], repeats: list[bool]) -> Reviewer:
     told = [each for each in rows if each.status == Review.Status.SUBMITTED]
     skipped = [each for each in rows if each.status == Review.Status.SKIPPED]
     seconds = [each.seconds for each in told if each.seconds is not None]

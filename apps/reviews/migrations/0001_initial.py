@@ -147,10 +147,10 @@ class Migration(migrations.Migration):
                 ('reasons', models.JSONField(blank=True, default=list)),
                 ('note', models.TextField(blank=True, default='', max_length=10000)),
                 ('confidence', models.PositiveSmallIntegerField(blank=True, help_text='1 unsure, 2 rather sure, 3 sure', null=True)),
-                ('skip_reason', models.CharField(blank=True, default='', max_length=500)),
+                ('skip_reason', models.CharField(blank=True, default='', help_text='Reason of the reviewer for skipping', max_length=500)),
                 ('started_at', models.DateTimeField(auto_now_add=True)),
                 ('submitted_at', models.DateTimeField(blank=True, null=True)),
-                ('skipped_at', models.DateTimeField(blank=True, help_text='Reason of the reviewer for skipping', null=True)),
+                ('skipped_at', models.DateTimeField(blank=True, null=True)),
                 ('seconds', models.FloatField(blank=True, help_text='Seconds from start to submission', null=True)),
             ],
             options={

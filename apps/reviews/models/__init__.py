@@ -1,4 +1,4 @@
-"""Review queues, and what reviewers say about rollouts."""
+"""Review queues, reviews, and annotations of rollouts."""
 
 from apps.reviews.models.annotations import Comment, Flag, RewardOverride
 from apps.reviews.models.queues import ItemRollout, Queue, QueueItem, QueueReviewer, Rubric

@@ -43,7 +43,7 @@ class Comment(Dated):
 
 
 class Flag(Dated):
-    """A fault of a rollout or step, of a countable kind."""
+    """A fault of a rollout or step. Its kind comes from a fixed list, so that faults can be counted."""
 
     class Kind(models.TextChoices):
         VERIFIER_WRONG = "verifier_wrong", "verifier wrong"

@@ -25,11 +25,11 @@ class ReviewQuerySet(models.QuerySet["Review"]):
 
 
 class Review(models.Model):
-    """One user's review of an item, from its reservation on; or of a rollout outside queues.
+    """One user's review of an item or of a rollout outside queues. For items, the row is created at the reservation.
 
-    A lapsed review lost its lease to another reviewer and can still be submitted. An adjudication followed by another
-    one is replaced. An open review is a lease: no other reviewer has its `slot` of the item until `leased_until`, by
-    the clock of the database.
+    An open review is a lease: no other reviewer gets its `slot` of the item until `leased_until`, by the clock of the
+    database. A lapsed review lost its lease to another reviewer and can still be submitted. A later adjudication
+    replaces an earlier one.
     """
 
     class Status(models.TextChoices):
@@ -74,11 +74,13 @@ class Review(models.Model):
     reasons = models.JSONField(default=list, blank=True)
     note = TypedTextField(max_length=10_000, blank=True, default="")
     confidence = models.PositiveSmallIntegerField(null=True, blank=True, help_text="1 unsure, 2 rather sure, 3 sure")
-    skip_reason = models.CharField(max_length=500, blank=True, default="")
+    skip_reason = models.CharField(
+        max_length=500, blank=True, default="", help_text="Reason of the reviewer for skipping"
+    )
 
     started_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
-    skipped_at = models.DateTimeField(null=True, blank=True, help_text="Reason of the reviewer for skipping")
+    skipped_at = models.DateTimeField(null=True, blank=True)
     seconds = models.FloatField(null=True, blank=True, help_text="Seconds from start to submission")
 
     objects = ReviewQuerySet.as_manager()
@@ -147,7 +149,7 @@ class Review(models.Model):
 class PairVerdict(models.Model):
     """The comparison of two rollouts in a submitted review.
 
-    Independent of the shown sides; a ranking compares every two.
+    It does not depend on the sides as shown. A ranking has one verdict for every two rollouts.
 
     `low` has the lower id. The row is deleted with its review and created again when that is resubmitted.
     """

@@ -34,7 +34,7 @@ _ORDERS = {
 
 
 class CannotReview(Refusal, status=409, code="cannot-review"):
-    """Raised if the queue is closed, for other reviewers, or the review has ended. The message says which."""
+    """Raised if the queue is closed or for other reviewers, or if the review has ended. The message has the reason."""
 
 
 class LeaseLost(CannotReview, code="lease-lost"):
@@ -42,7 +42,7 @@ class LeaseLost(CannotReview, code="lease-lost"):
 
 
 def claim_item(*, queue: Queue, user: User) -> Review | None:
-    """Return the user's open review, else one of the next item, or None if nothing is left. Raise CannotReview."""
+    """Return the user's open review, else a new one of the next item. None if no item is left. Raise CannotReview."""
     with transaction.atomic():
         locked = lock_queue(queue)
         refuse_stranger(locked, user)

@@ -65,10 +65,11 @@ def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
         case ["collection"]:
             assert source.collection is not None
             queue.source = {"collection": source.collection.pk}
-            return fill_from_collection(source.collection.pk, **ways)
+            completed = Rollout.objects.filter(collection=source.collection, status=Rollout.Status.COMPLETED)
+            return fill_from_rollouts(completed.values_list("pk", flat=True), **ways)
         case ["filter"]:
             queue.source = {"filter": source.filter}
-            return fill_from_filter(source.filter, **ways)
+            return fill_from_rollouts(_find_passing(source.filter), **ways)
         case ["rollouts"]:
             queue.source = {"rollouts": len(source.rollouts)}
             return fill_from_rollouts(source.rollouts, **ways)
@@ -81,7 +82,7 @@ def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
 def fill_from_rollouts(
     rollout_ids: Iterable[int], *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
 ) -> list[Item]:
-    """Return items of the completed ones among these rollouts. Raise QueueRefused.
+    """Return items made from the completed rollouts among these. Raise QueueRefused.
 
     For each task, a pairwise queue gets at most `per_task` pairs, drawn by the seed, and a ranking queue groups of at
     most `size`. Tasks with a single rollout are left out of both.
@@ -99,19 +100,8 @@ def fill_from_rollouts(
     return _bounded(items)
 
 
-def fill_from_collection(
-    collection_id: int, *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
-) -> list[Item]:
-    """Return items of the completed rollouts of a collection. Raise QueueRefused."""
-    ids = Rollout.objects.filter(collection=collection_id, status=Rollout.Status.COMPLETED).values_list("pk", flat=True)
-    return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
-
-
-def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0) -> list[Item]:
-    """Create items from completed rollouts that match a rollout filter; the newest, if there are too many.
-
-    Raise QueueRefused.
-    """
+def _find_passing(text: str) -> list[int]:
+    """Return completed rollouts that match a rollout filter; the newest, if there are too many. Raise QueueRefused."""
     try:
         parsed = parse_filter(text)
     except FilterRefused as refusal:
@@ -121,10 +111,9 @@ def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, 
     passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
     try:
         with bound_time(parsed):
-            ids = list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
+            return list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
     except FilterTooSlow as slow:
         raise QueueRefused(str(slow), "filter") from None
-    return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
 
 
 def fill_from_sets(sets: Iterable[Sequence[int]], *, kind: str) -> list[Item]:

@@ -1,7 +1,9 @@
 """Drafts of reviews: validated before they are saved, and read tolerantly."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.storable import find_unstorable
@@ -10,9 +12,9 @@ from apps.gym.storable import find_unstorable
 def find_draft_problem(draft: Mapping[str, Any]) -> str:
     """Return why a work page could not show the draft; empty if it can. Missing fields are not written yet."""
     for name, value in draft.items():
-        if name not in _FITS:
-            return f"Unknown draft field “{cut(str(name), 50)}”. Fields: {', '.join(_FITS)}."
-        if not _FITS[name](value):
+        if name not in _TYPES:
+            return f"Unknown draft field “{cut(str(name), 50)}”. Fields: {', '.join(_TYPES)}."
+        if not _fits(name, value):
             return f"The draft field “{name}” has the wrong type."
     return "" if find_unstorable(dict(draft)) is None else "The draft contains text that cannot be stored."
 
@@ -20,7 +22,7 @@ def find_draft_problem(draft: Mapping[str, Any]) -> str:
 def read_draft(draft: object) -> dict[str, Any]:
     """Return the valid fields; others are dropped."""
     given = draft if isinstance(draft, dict) else {}
-    return {name: given[name] for name, fits in _FITS.items() if name in given and fits(given[name])}
+    return {name: given[name] for name in _TYPES if name in given and _fits(name, given[name])}
 
 
 def tell_draft(draft: Mapping[str, Any]) -> str:
@@ -40,33 +42,19 @@ def _join(values: list[Any] | None) -> str:
     return ", ".join(map(str, values)) if values and any(values) else ""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _fits(name: str, value: object) -> bool:
+    try:
+        msgspec.convert(value, _TYPES[name])
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
-
-
-def _are_scores(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        one is None or isinstance(one, str | int | float | bool) for one in value.values()
-    )
-
-
-_FITS: dict[str, Callable[[object], bool]] = {
-    "choice": _is_text,
-    "ranks": _are_numbers,
-    "scores": _are_scores,
-    "reasons": _are_texts,
-    "confidence": lambda value: value is None or _is_number(value),
-    "note": _is_text,
+_TYPES: dict[str, Any] = {
+    "choice": str,
+    "ranks": list[int],
+    "scores": dict[Any, str | bool | int | float | None],
+    "reasons": list[str],
+    "confidence": int | None,
+    "note": str,
 }

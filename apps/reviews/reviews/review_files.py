@@ -1,19 +1,16 @@
 """Reviews as a file: one line each, oldest first, in constant memory."""
 
-import csv
-import hashlib
-import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
 from django.db.models import Count, F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from apps.accounts.audit_log import record
+from apps.accounts.keyset_reading import read_by_key
+from apps.accounts.table_files import CHUNK_ROWS, table_formats, tag_table
 from apps.reviews.models import Queue, Review
 
-CHUNK_ROWS = 500
 COLUMNS = [
     "id",
     "queue",
@@ -44,37 +41,16 @@ COLUMNS = [
     "rubric",
     "seq",
 ]
-# Spreadsheets would evaluate such a cell as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
     """Yield the rows. `rollouts` are in the shown order; `winner` is the rollout that the verdict of a pair prefers."""
-    last = 0
     # Annotate only the needed names instead of joining whole rows.
-    found = reviews.defer("draft").annotate(**_BESIDE).order_by("pk")
-    # Yield entries with one query per chunk, so that no cursor stays open for a slow reader.
-    while rows := list(found.filter(pk__gt=last).prefetch_related("verdicts")[:CHUNK_ROWS]):
-        last = rows[-1].pk
-        yield from map(_as_row, rows)
+    found = reviews.defer("draft").annotate(**_BESIDE).prefetch_related("verdicts")
+    yield from map(_as_row, read_by_key(found, size=CHUNK_ROWS))
 
 
-def write_ndjson(reviews: QuerySet[Review]) -> Iterator[bytes]:
-    for row in read_rows(reviews):
-        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def write_csv(reviews: QuerySet[Review]) -> Iterator[bytes]:
-    """Yield CSV with a header; lists and objects are JSON in their cell."""
-    yield _write(COLUMNS)
-    for row in read_rows(reviews):
-        yield _write([_cell(row[name]) for name in COLUMNS])
-
-
-FORMATS: dict[str, tuple[str, Callable[[QuerySet[Review]], Iterator[bytes]]]] = {
-    "csv": ("text/csv; charset=utf-8", write_csv),
-    "ndjson": ("application/x-ndjson", write_ndjson),
-}
+FORMATS = table_formats(COLUMNS, read_rows)
 
 
 def record_export(
@@ -87,16 +63,9 @@ def record_export(
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
     """Return an ETag of the file, and its reviews. Reviews that start while it is read are in the next file."""
-    found = reviews.order_by().aggregate(
-        last=Max("pk"),
-        submitted_at=Max("submitted_at"),
-        skipped_at=Max("skipped_at"),
-        people=Count("reviewer"),
-        **{status: Count("pk", filter=Q(status=status)) for status in Review.Status.values},
-    )
-    sql, parameters = reviews.order_by().query.sql_with_params()
-    state = orjson.dumps([format, sql, [str(one) for one in parameters], *found.values()])
-    return f'"{hashlib.sha256(state).hexdigest()}"', reviews.filter(pk__lte=found["last"] or 0)
+    by_status = {status: Count("pk", filter=Q(status=status)) for status in Review.Status.values}
+    times = {"submitted_at": Max("submitted_at"), "skipped_at": Max("skipped_at")}
+    return tag_table(reviews, format=format, **times, people=Count("reviewer"), **by_status)
 
 
 _BESIDE = {
@@ -142,16 +111,3 @@ def _as_row(review: Any) -> dict[str, Any]:
         "rubric": review.told_rubric,
         "seq": review.seq,
     }
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return orjson.dumps(value).decode() if value else ""
-    text = "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
-
-
-def _write(cells: list[str]) -> bytes:
-    out = io.StringIO()
-    csv.writer(out).writerow(cells)
-    return out.getvalue().encode()

@@ -42,8 +42,14 @@ def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
     """Reopen a submitted or skipped review, however old. The caller holds the lock of its queue."""
     if review.status == Review.Status.SKIPPED:
         _unskip(queue, review, user)
-    else:
-        _reopen(queue, review, user)
+        return
+    said = review.said
+    review.draft = {**said, "note": review.note}
+    review.submitted_at, review.seconds = None, None
+    hold(queue, review)
+    store_verdicts(review, [])
+    recount(review)
+    record(user=user, action="review.undo", target=f"review {review.pk}", queue=queue.pk, before=said)
 
 
 def find_undoable(queue: Queue, user: User) -> Review | None:
@@ -77,16 +83,6 @@ def _find_refusal(queue: Queue, last: Review) -> str:
     if not is_skipped and last.repeats.submitted().exists():
         return "Your last review can no longer be undone."
     return BROKEN if is_broken(last) else ""
-
-
-def _reopen(queue: Queue, last: Review, user: User) -> None:
-    said = last.said
-    last.draft = {**said, "note": last.note}
-    last.submitted_at, last.seconds = None, None
-    hold(queue, last)
-    store_verdicts(last, [])
-    recount(last)
-    record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, before=said)
 
 
 def _unskip(queue: Queue, last: Review, user: User) -> None:

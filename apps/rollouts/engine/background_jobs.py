@@ -55,7 +55,7 @@ class BackgroundJobs:
             await asyncio.sleep(LOOK_SECONDS)
 
     def leave(self) -> None:
-        """Ask the running work to stop at its next safe place."""
+        """Ask the running jobs to stop at the next safe point."""
         self._leaving.set()
         for task in self._running.values():
             task.cancel()
@@ -76,7 +76,7 @@ class BackgroundJobs:
         return [job for job in ready if waits.get(job.path, True)]
 
     def _waiting(self) -> dict[str, bool]:
-        """Return for each job that declares its rows whether there are any."""
+        """Return which jobs have rows to process, for jobs that declare their rows."""
         asking = [job for job in self._jobs if job.waiting is not None]
         if not asking:
             return {}

@@ -20,7 +20,7 @@ from apps.rollouts.models import Breaker
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
-"""Throttling is not a failure: an endpoint that says when to come back is healthy."""
+"""Throttling is not a failure: an endpoint that throttles is healthy."""
 
 
 class Endpoint(NamedTuple):

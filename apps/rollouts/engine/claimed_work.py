@@ -1,20 +1,24 @@
 """Database calls of the worker's loop.
 
-A claim reads everything needed to run the rollouts in one transaction. Once a second it reads cancellations, limits,
-breakers, and the state of all workers.
+A claim reads everything needed to run the rollouts. Once a second, the loop reads cancellations, limits, breakers and
+the state of all workers.
 """
 
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.accounts.disk_space import Place, check_space
 from apps.gym.traces.items import TaskRow
 from apps.rollouts.engine.circuit_breakers import Endpoint, Turn, read_shut, store_turns
-from apps.rollouts.engine.claiming import Claim, claim_rollouts, count_elsewhere, has_queued, mark_started, queue_up
+from apps.rollouts.engine.claiming import Claim, claim_rollouts, mark_started
 from apps.rollouts.engine.collection_limits import pause_overdue
-from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.connections import CannotRun, Settings
+from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.running import Setting
+from apps.rollouts.engine.running_collections import read_running
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import read_limited
 from apps.rollouts.engine.worker_leases import is_draining, live_workers
@@ -38,6 +42,7 @@ def fetch_work(
     turns: dict[Endpoint, Turn],
     started: set[int],
     settings_in_use: Settings,
+    reservations: Reservations,
 ) -> list[Work]:
     """Store the breaker reports, then claim rollouts for the free slots that this worker can run.
 
@@ -45,25 +50,49 @@ def fetch_work(
     Raise DiskFull: then no new rollouts start, but running ones can still be stored in the reserve.
     """
     check_space(Place.DATABASE)
-    if not in_use.running and not turns and not has_queued(in_use.group):
+    running = read_running()
+    if not (
+        in_use.running
+        or turns
+        or any(one.is_claimable_by(in_use.group) for one in running)
+        or reservations.exceed(in_use.collections)
+    ):
         return []
-    # One transaction: if tasks or settings cannot be read, nothing is claimed.
-    with transaction.atomic():
+    settings: dict[int, Setting] = {}
+
+    def can_run(collection_id: int) -> bool:
+        try:
+            settings[collection_id] = settings_in_use.get(collection_id)
+        except CannotRun:
+            return False
+        return True
+
+    with _one_transaction_on_sqlite():
         if turns:
             store_turns(turns)
-        queue_up()
         shut = read_shut()
-        slots = in_use.slots(seats, shut, count_elsewhere(lease))
-        claims = claim_rollouts(lease=lease, slots=slots, can_run=settings_in_use.can_run)
-        tasks = Task.objects.filter(pk__in={claim.task_id for claim in claims}).only("row_json")
-        rows = {task.pk: task.row for task in tasks}
+        slots = in_use.slots(seats, shut, reservations.elsewhere(lease, in_use.collections), running)
+        claims = claim_rollouts(lease=lease, slots=slots, running=running, can_run=can_run, reservations=reservations)
         collections = {claim.collection_id for claim in claims}
         in_use.take_trials(shut, collections)
         if not collections <= started:
             mark_started(collections - started)
-        work = [Work(claim, rows[claim.task_id], settings_in_use.get(claim.collection_id)) for claim in claims]
+        tasks = Task.objects.filter(pk__in={claim.task_id for claim in claims}).only("row_json") if claims else ()
+        rows = {task.pk: task.row for task in tasks}
+    own = in_use.collections + Counter(claim.collection_id for claim in claims)
+    if reservations.exceed(own):
+        reservations.elsewhere(lease, own)
     started |= collections
-    return work
+    return [Work(claim, rows[claim.task_id], settings[claim.collection_id]) for claim in claims]
+
+
+def _one_transaction_on_sqlite() -> AbstractContextManager[object]:
+    """Return a transaction on SQLite, where a count of running rollouts must hold until they are claimed.
+
+    On PostgreSQL each statement commits by itself, so that no lock is held while this process works. If a later
+    statement fails, the worker queues what it had claimed again (`release_unknown`).
+    """
+    return transaction.atomic() if connection.vendor == "sqlite" else nullcontext()
 
 
 class Surroundings(NamedTuple):
@@ -81,12 +110,19 @@ class Surroundings(NamedTuple):
     is_draining: bool
 
 
-def look_around(*, lease: int, collection_ids: set[int], turns: dict[Endpoint, Turn]) -> Surroundings:
-    """Store the breaker reports, pause collections that ran out of time, and return cancellations and workers."""
+def look_around(
+    *, lease: int, running: Counter[int], turns: dict[Endpoint, Turn], reservations: Reservations | None = None
+) -> Surroundings:
+    """Store the breaker reports, pause collections that ran out of time, and return cancellations and workers.
+
+    `running` are this worker's rollouts by collection. With `reservations`, give back unused slots.
+    """
     store_turns(turns)
-    going_on = Collection.objects.filter(pk__in=collection_ids).exclude(state=Collection.State.CANCELLED)
+    if reservations and reservations.exceed(running):
+        reservations.elsewhere(lease, running)
+    going_on = Collection.objects.filter(pk__in=running).exclude(state=Collection.State.CANCELLED)
     return Surroundings(
-        cancelled=collection_ids - set(going_on.values_list("pk", flat=True)),
+        cancelled=running.keys() - set(going_on.values_list("pk", flat=True)),
         paused=pause_overdue(),
         live=live_workers(),
         shut=list(read_shut()),

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Reservation
 
 FIRST_CLAIM = 2
 """Initial number of rollouts of a collection with a budget, before the use per rollout is known."""
@@ -28,15 +28,15 @@ def lock_collections(collection_ids: AnyOf[int]) -> None:
 def settle_collections(collection_ids: AnyOf[int]) -> None:
     """End collections without unfinished rollouts, and pause collections that reached a token or cost limit.
 
-    Rollouts in flight continue, so a collection can exceed its limit by their use beyond what `room_in_budget`
-    expected.
+    Rollouts in flight continue, so a collection exceeds its limit if they use more than `room_in_budget` expected.
     """
     given = Collection.objects.filter(pk__in=collection_ids)
     open_ones = given.filter(state__in=[Collection.State.RUNNING, Collection.State.PAUSED])
     # One query in the common case that no collection is finished.
     if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
         return
-    open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
+    if open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now()):
+        Reservation.objects.filter(collection__in=given.filter(state=Collection.State.COMPLETED)).delete()
     running = given.filter(state=Collection.State.RUNNING)
     running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
     running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))
@@ -59,7 +59,7 @@ class Budget(NamedTuple):
 
 
 def room_in_budget(budget: Budget) -> int:
-    """Return how many rollouts may be in flight so that they are expected to finish within the budget; at least one.
+    """Return how many rollouts can be expected to finish within the budget, if all are in flight; at least one.
 
     The expected use per rollout is the average so far, including failed and retried attempts. It starts with a few
     rollouts, and then allows as many in flight as have completed, because short rollouts finish first.

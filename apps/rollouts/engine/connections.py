@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 FRESH_SECONDS = 5.0
 """Seconds that a connected setting is used before its rows are read again, so that changes take effect."""
 REFUSED_SECONDS = 30.0
-"""Seconds that a worker leaves a collection to others after a rollout showed that it cannot run it."""
+"""Seconds for which a worker claims no rollouts of a collection after finding that it cannot run it."""
 MAX_KNOWN = 1_000
 """Maximum cached settings; a worker that has seen more collections clears the cache."""
 
@@ -131,14 +131,6 @@ class Settings:
             raise known[1]
         return known[1]
 
-    def can_run(self, collection_id: int) -> bool:
-        """Return True if this worker can run the collection. Otherwise, another worker may."""
-        try:
-            self.get(collection_id)
-        except CannotRun:
-            return False
-        return True
-
     def refuse(self, collection_id: int, why: str) -> None:
         """Leave a collection to other workers for a while."""
         self._known[collection_id] = (time.monotonic() + REFUSED_SECONDS, CannotRun(why))
@@ -155,7 +147,7 @@ class Settings:
     def _connect(self, collection_id: int) -> "Setting | CannotRun":
         rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
         collection = rows.get(pk=collection_id)
-        # Before the first call with a new key: it may be repeated in a reply or error, and must be redacted.
+        # Must happen before the first call with a new key, because replies and errors may repeat the key.
         fresh_redactor()
         try:
             return connect_setting(

@@ -1,4 +1,4 @@
-"""Seats at judge models: limit the questions in flight to each judge, beside its own rollouts."""
+"""Seats at judge models: limit the calls in flight to each judge, which may also run rollouts itself."""
 
 import asyncio
 from collections import Counter, deque
@@ -12,11 +12,11 @@ from apps.policies.models import PolicyModel
 
 
 class Bench:
-    """Seats at one judge in this worker; entered for one question. Used only by the loop of the worker."""
+    """Seats at one judge in this worker: a context manager for one call. Used only by the loop of the worker."""
 
     def __init__(self, room: int) -> None:
         self.room = room
-        """Questions and rollouts together: this worker's share of the model's concurrency."""
+        """Maximum judge calls and rollouts together: this worker's share of the model's concurrency."""
         self.attempting = 0
         self.asked = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -74,7 +74,7 @@ class JudgeSeats:
     def of(self, judge: PolicyModel, attempts: PolicyModel) -> AbstractAsyncContextManager[Any]:
         """Return the seats for attempts of the model `attempts`.
 
-        A model that judges its own attempts already has capacity: one question at a time for a rollout that makes no
+        A model that judges its own attempts needs no extra seat: while a rollout waits for the judge, it makes no
         other call.
         """
         if judge.pk == attempts.pk:

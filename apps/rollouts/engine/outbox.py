@@ -29,7 +29,7 @@ MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 SHARE_OF_MEMORY = 2
-"""Share of the memory budget, here a half, for events waiting to be stored. Above it, rollouts wait."""
+"""The events waiting to be stored may use half of the memory budget. Above it, rollouts wait."""
 EVENT_BYTES = 300
 """Approximate memory of an event besides its payload."""
 
@@ -61,7 +61,7 @@ class Outbox:
         self.trouble = ""
         self._log = RetryLog("storing results")
         self.unstored: Counter[int] = Counter()
-        """Waiting ends by collection."""
+        """Number of ends waiting to be stored, by collection id."""
 
     def keep_event(self, claim: Claim, event: TraceUnion) -> int:
         """Queue the event for the database. Return its bytes of memory."""
@@ -97,7 +97,7 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Drop the bookkeeping of a rollout without an end from this worker."""
+        """Drop the bookkeeping of a rollout whose end this worker does not report."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
 
     @property
@@ -202,7 +202,7 @@ class Outbox:
 
 
 class _Batch:
-    """Events and ends that are redacted once, however often storing them is tried. Used on the database thread."""
+    """Events and ends. They are redacted once, even if storing them is retried. Used on the database thread."""
 
     def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
         self.redactions = redactions

@@ -11,11 +11,15 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection
 from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.trace_payloads import pack
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
 """(rollout id, attempt, seq, kind, payload, packed tokens)"""
+StoredRow = tuple[int, int, int, str, bytes, bytes | None]
+"""The same with the payload in stored form."""
 
 
 class End(msgspec.Struct, kw_only=True, frozen=True):
@@ -104,32 +108,34 @@ _END = """
     FROM {source}
     WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
         AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
-    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
+    RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
 _READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
-# Values are never formatted in; these are the constant names above.
+# Only the constant names above are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
-_EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
+_EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
 _EVENTS_A_STATEMENT = 250
-_CHARACTERS_A_STATEMENT = 8 * 1024 * 1024
+_BYTES_A_STATEMENT = 8 * 1024 * 1024
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
-    An end is fenced: if the rollout has another lease or attempt by then, the end changes nothing and counts nowhere.
+    An end is fenced: if the rollout has another lease or attempt by then, the end changes no row and no counter.
     An attempt has at most one end. Events need no fence, because every claim has a new attempt number. `again` means
-    that the batch was sent before and may be stored.
+    that the batch was sent before and may already be stored.
     """
     with transaction.atomic():
         _insert_events(events, again)
-        ended = _write_ends(ends, now) if ends else []
+        tasks = _write_ends(ends, now) if ends else {}
+        ended = [end for end in ends if (end.id, end.attempt) in tasks]
         mark_unindexed([end.id for end in ended if end.status != "queued"])
+        mark_changed((end.collection, tasks[end.id, end.attempt]) for end in ended)
         changed = _count_ends(ended)
         if changed:
             settle_collections(changed)
@@ -139,6 +145,8 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
 def _insert_events(events: Sequence[EventRow], again: bool) -> None:
     if not events:
         return
+    payloads = pack([event[4] for event in events])
+    stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql" and not again:
             # Binary, because text would encode the tokens as hexadecimal digits, twice as long.
@@ -146,12 +154,12 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
             # Django does not wrap errors of the driver here, and only Django's errors are retried.
             with connection.wrap_database_errors, cursor.copy(copy) as stream:
                 stream.set_types(_EVENT_TYPES)
-                for row in events:
+                for row in stored:
                     stream.write_row(row)
             return
         # Few statements with many rows: SQLite's driver releases the interpreter for every row of an `executemany`, and
         # gets it back from a busy event loop up to 5 ms later.
-        for rows in _statements(events):
+        for rows in _statements(stored):
             places = ", ".join([_EVENT_PLACES] * len(rows))
             insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
             if again:
@@ -159,25 +167,25 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
             cursor.execute(insert, list(chain.from_iterable(rows)))
 
 
-def _statements(events: Sequence[EventRow]) -> Iterator[Sequence[EventRow]]:
+def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
     """Yield the rows of each statement. They are limited, because SQLite copies all values before storing the first."""
     start = size = 0
     for position, row in enumerate(events):
         size += len(row[4])
-        if position - start == _EVENTS_A_STATEMENT or (size > _CHARACTERS_A_STATEMENT and position > start):
+        if position - start == _EVENTS_A_STATEMENT or (size > _BYTES_A_STATEMENT and position > start):
             yield events[start:position]
             start, size = position, len(row[4])
     yield events[start:]
 
 
-def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:
+def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int]:
+    """Return the tasks of the ends that were written, by rollout and attempt."""
     postgres = connection.vendor == "postgresql"
     values = msgspec.json.encode(ends).decode()
     with connection.cursor() as cursor:
         ended_at = connection.ops.adapt_datetimefield_value(now)
         cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, values])
-        written = set(cursor.fetchall())
-    return [end for end in ends if (end.id, end.attempt) in written]
+        return {(rollout_id, attempt): task_id for rollout_id, attempt, task_id in cursor.fetchall()}
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:

@@ -19,7 +19,7 @@ MAX_CLAIMS = 20
 
 
 class RolloutListener:
-    """Used only by the loop of the worker. `settings` are those of the watched collections."""
+    """Used only by the loop of the worker. `settings` belong to the watched collections."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Run one claimed rollout: rows → gym objects → events, and exactly one end."""
+"""Run one claimed rollout: build gym objects from its rows, report the events, and report exactly one end."""
 
 import logging
 import time
@@ -90,7 +90,7 @@ class Tally:
     def _count_tool(self, event: ToolResult) -> None:
         name = cut(_storable(event.name), MAX_TOOL_NAME)
         if name not in self.tools and len(self.tools) == MAX_TOOLS:
-            # Models invent unlimited names.
+            # Models may invent any number of tool names.
             name = OTHER_TOOLS
         calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
         self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
@@ -126,7 +126,7 @@ class Listener(Protocol):
         ...
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Return None if the rollout has failed for good, else the number of failures that the attempt counts for."""
+        """Return None if the rollout failed for good, else how many failures to count for the attempt (0 or 1)."""
         ...
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from django.db.models import Q
 from django.utils import timezone
 
 from apps.environments.environment_health import is_held_back
@@ -12,13 +11,14 @@ from apps.rollouts.engine.circuit_breakers import Endpoint, Shut, take_trial
 from apps.rollouts.engine.claiming import Claim, Slots
 from apps.rollouts.engine.collection_limits import Budget, room_in_budget
 from apps.rollouts.engine.running import Setting
+from apps.rollouts.engine.running_collections import RunningCollection, read_running
 from apps.rollouts.models import Collection
 
 
 class Share(NamedTuple):
     """This worker's share of a global limit: the shares of all live workers add up to the limit.
 
-    Used only for questions to judges, which have no rows that other workers could count.
+    Used only for judge calls, which have no rows that other workers could count.
     """
 
     rank: int
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 class InUse:
     """What this worker uses now.
 
-    Counts running rollouts by policy model, environment and collection, and questions to judges.
+    Counts running rollouts by policy model, environment and collection, and judge calls.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class InUse:
     ) -> None:
         """`live` are the claiming workers with their groups, including this one.
 
-        `asked` are questions to judges by model; they use its concurrency as rollouts do. `unstored` counts finished
+        `asked` counts judge calls by model; they use its concurrency as rollouts do. `unstored` counts finished
         rollouts by collection that are not in the database yet, so no budget includes them. `claimable` bounds claims
         for endpoints that throttle.
         """
@@ -62,7 +62,8 @@ class InUse:
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
         self.alone = any(claim.lost > 1 for claim, _ in running)
         self.attempting = Counter(setting.policy_model_id for _, setting in running)
-        self.models = self.attempting + (asked or Counter())
+        self._asked = asked or Counter()
+        self.models = self.attempting + self._asked
         self.environments = Counter(setting.environment_id for _, setting in running)
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_rooms: dict[int, int] = {}
@@ -73,52 +74,52 @@ class InUse:
         self._claimable = claimable or {}
         self._trials: dict[Endpoint, set[int]] = {}
 
-    def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
+    def slots(
+        self,
+        seats: int,
+        shut: dict[Endpoint, Shut],
+        elsewhere: Mapping[int, int] | None = None,
+        running: list[RunningCollection] | None = None,
+    ) -> Slots:
         """Return the remaining limits. `elsewhere` is the number of rollouts per collection on other workers.
 
-        Limits are global. Running rollouts are counted, not shared out: a share would be idle while its worker has no
-        free seat, and would be exceeded whenever a worker starts or stops. An endpoint with an open breaker has no
-        slots, or one if a test is due. An environment with an unhealthy server has none.
+        Limits are global and not divided between workers: a share would be idle while its worker has no free seat,
+        and the shares would be wrong whenever a worker starts or stops. An endpoint with an open breaker has no slots,
+        or one if a test is due. An environment with an unhealthy server has none. `running` are the running
+        collections, read here if absent.
         """
-        elsewhere = elsewhere or {}
+        running = read_running() if running is None else running
         self._trials = {}
         models, environments, collections = Limits(), Limits(), Limits()
-        used = Used(Counter(self.models), Counter(self.environments), Counter(self.collections))
+        used = self._used(elsewhere or {}, running)
         judged: dict[int, set[int]] = {}
         unwell: set[int] = set()
         now = timezone.now()
-        relevant = Q(state=Collection.State.RUNNING) | Q(pk__in=list(elsewhere))
-        for row in Collection.objects.filter(relevant).values_list(*_LIMITS).order_by():
-            pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row[:8]
-            used.add(elsewhere.get(pk, 0), model, environment, pk)
-            if row[13] != Collection.State.RUNNING:
-                continue
-            group = model_group or environment_group
-            models.add(model, of_model, group)
-            environments.add(environment, of_environment, group)
-            judge, of_judge, adapter, health, checked_at = row[8:13]
+        for one in running:
+            models.add(one.model, one.of_model, one.group)
+            environments.add(one.environment, one.of_environment, one.group)
             for endpoint in (
-                Endpoint("policy_model", model),
-                Endpoint("environment", environment),
-                Endpoint("policy_model", judge or 0),
+                Endpoint("policy_model", one.model),
+                Endpoint("environment", one.environment),
+                Endpoint("policy_model", one.judge or 0),
             ):
                 if endpoint in shut and shut[endpoint].due:
-                    self._trials.setdefault(endpoint, set()).add(pk)
-            if is_held_back(adapter, health, checked_at, now):
-                unwell.add(environment)
-            if judge is not None:
-                models.add(judge, of_judge, group)
-                judged.setdefault(judge, set()).add(environment)
-            room = self._room(pk, concurrency, Budget(*row[14:]))
+                    self._trials.setdefault(endpoint, set()).add(one.pk)
+            if is_held_back(one.adapter, one.health, one.checked_at, now):
+                unwell.add(one.environment)
+            if one.judge is not None and one.of_judge is not None:
+                models.add(one.judge, one.of_judge, one.group)
+                judged.setdefault(one.judge, set()).add(one.environment)
+            room = self._room(one.pk, one.concurrency, one.budget)
             if room is not None:
-                collections.add(pk, room, group)
+                collections.add(one.pk, room, one.group)
         models_left = self._left(models, used.models)
         environments_left = self._left(environments, used.environments)
         for judge_pk, environment_pks in judged.items():
             part = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
             self.judge_rooms[judge_pk] = part
             if part == 0:
-                # Questions to judges that this worker does not use are left to other workers.
+                # Without a share of the judge, this worker leaves the environments that it judges to other workers.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
         bounds = {endpoint: int(state.due) for endpoint, state in shut.items()}
@@ -135,7 +136,20 @@ class InUse:
             alone=self.alone,
             yields=self._share({self.group}).rank == 0,
             group=self.group,
+            rooms=collections.numbers,
+            asked=self._asked,
         )
+
+    def _used(self, elsewhere: Mapping[int, int], running: list[RunningCollection]) -> "Used":
+        """Return the rollouts of this worker and of others, also in collections that are paused by now."""
+        used = Used(Counter(self.models), Counter(self.environments), Counter(self.collections))
+        for one in running:
+            used.add(elsewhere.get(one.pk, 0), one.model, one.environment, one.pk)
+        if paused := elsewhere.keys() - {one.pk for one in running}:
+            rows = Collection.objects.filter(pk__in=paused)
+            for pk, model, environment in rows.values_list("pk", "policy_model_id", "environment_id"):
+                used.add(elsewhere[pk], model, environment, pk)
+        return used
 
     def _room(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
         """Return how many rollouts of a collection may be in flight, or None without a limit."""
@@ -153,7 +167,7 @@ class InUse:
         models_left: dict[int, int],
         environments_left: dict[int, int],
     ) -> None:
-        """Reduce an endpoint, and the environments that it judges, to its bound."""
+        """Reduce the free slots of each endpoint, and of the environments that it judges, to its bound."""
         for endpoint, bound in bounds.items():
             if endpoint.kind == "environment":
                 held = [(environments_left, endpoint.pk)]
@@ -176,35 +190,15 @@ class InUse:
                 take_trial(endpoint, shut[endpoint])
 
     def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
-        """Return what is left of each limit, restricted to the group of this worker."""
+        """Return the rest of each limit, restricted to the group of this worker."""
         return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:
         return Share.of(self.lease, [worker for worker, group in self.live if group in groups])
 
 
-_LIMITS = (
-    "pk",
-    "concurrency",
-    "policy_model_id",
-    "policy_model__concurrency",
-    "policy_model__worker_group",
-    "environment_id",
-    "environment__concurrency",
-    "environment__worker_group",
-    "environment__judge_model_id",
-    "environment__judge_model__concurrency",
-    "environment__adapter",
-    "environment__health",
-    "environment__health_checked_at",
-    "state",
-    # The columns of Budget.
-    *Budget._fields,
-)
-
-
 class Used(NamedTuple):
-    """The number of running rollouts of each, over all workers."""
+    """The number of running rollouts by model, environment and collection, over all workers."""
 
     models: Counter[int]
     environments: Counter[int]

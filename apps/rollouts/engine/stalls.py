@@ -47,6 +47,6 @@ class StallWatch:
 
 
 def _describe_stack(thread: int) -> str:
-    """Return the stack of a thread. In its own function, because a kept frame keeps all its local variables."""
+    """Return the stack of a thread. A separate function, so that its reference to the frame is dropped on return."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "unknown location"

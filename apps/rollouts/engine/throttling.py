@@ -117,7 +117,7 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
         throttle.control = msgspec.to_builtins(control)
         throttle.limited_until = _moment(control.limited_until)
         throttle.paused_until = _moment(control.paused_until)
-        # At most the rate that the endpoint last accepted; until it is tried, the rate would grow without limit.
+        # Capped by the ceiling: while no call is made, the computed rate would grow without limit.
         throttle.rate = min(1e308, control.rate(now), control.ceiling or math.inf)
         throttle.concurrency = None if control.cap is None else int(control.cap)
         if report.throttled:

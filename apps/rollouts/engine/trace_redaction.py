@@ -64,8 +64,8 @@ def _clean(
 ) -> tuple[str, bytes | None, Counts | None]:
     """Redact a payload. `before` are the counts of its attempt so far.
 
-    From the first credential on, no token ids are kept, because all later prompts contain it. Ids kept before are
-    still read.
+    No token ids are stored from the first credential on, because all later prompts contain it. Ids stored before
+    it remain readable.
     """
     payload, found = redactor.redact_json(payload)
     counts = add_counts(before, found) if found else before

@@ -5,6 +5,7 @@ import itertools
 import logging
 import math
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
 from apps.rollouts.engine.outbox import Outbox
+from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.rollout_listener import RolloutListener
 from apps.rollouts.engine.running import Setting, broken_end, cancelled_end, run_rollout
 from apps.rollouts.engine.shared_limits import InUse
@@ -37,7 +39,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """Seconds between polls. A notification only shortens the wait."""
 IDLE_SECONDS = 5.0
-"""Seconds between polls for changes around a worker without rollouts."""
+"""Seconds between polls for cancellations, limits and other workers while no rollout runs."""
 CLAIM_SECONDS = 0.05
 RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
@@ -74,6 +76,8 @@ class RolloutWorker(ChannelsWorker):
             settings.WORKER_BACKGROUND_JOBS if background_jobs else [], group=group, in_database=self._database.run
         )
         self._started: set[int] = set()
+        self._reservations = Reservations()
+        self._is_claiming = False
         self._awaits_results = False
         self._claim_log = RetryLog("claiming rollouts")
         self._watch_log = RetryLog("polling the database")
@@ -113,8 +117,7 @@ class RolloutWorker(ChannelsWorker):
         stalls = StallWatch()
         stalls.start()
         flushing = asyncio.create_task(self._outbox.run())
-        # If results cannot be stored any more, the work must stop instead of piling up. `await flushing` then raises
-        # the reason.
+        # If results can no longer be stored, the worker must stop. `await flushing` then raises the reason.
         flushing.add_done_callback(lambda _: self.stop())
         jobs = [self._listen(), self._changes.announce(), self._watch(), self._background_jobs.run()]
         jobs.append(self._database.say_silence(lambda: f"{self._outbox.backlog} ended rollouts wait"))
@@ -152,16 +155,21 @@ class RolloutWorker(ChannelsWorker):
         if free <= 0 or not self.lease or self._is_behind():
             return 0
         lease, in_use = self.lease, self._in_use()
-        with self._breakers.turns() as turns:
-            fetched = await self._database.run(
-                fetch_work,
-                lease=lease,
-                seats=free,
-                in_use=in_use,
-                turns=turns,
-                started=self._started,
-                settings_in_use=self._settings,
-            )
+        self._is_claiming = True
+        try:
+            with self._breakers.turns() as turns:
+                fetched = await self._database.run(
+                    fetch_work,
+                    lease=lease,
+                    seats=free,
+                    in_use=in_use,
+                    turns=turns,
+                    started=self._started,
+                    settings_in_use=self._settings,
+                    reservations=self._reservations,
+                )
+        finally:
+            self._is_claiming = False
         self._claim_log.works()
         self._awaits_results = in_use.awaits_results
         self._seats.learn_rooms(in_use.judge_rooms)
@@ -243,9 +251,15 @@ class RolloutWorker(ChannelsWorker):
                     await self._has_started.wait()
 
     async def _look_around(self) -> None:
-        collections = {claim.collection_id for claim, _ in self._seats.running()}
         with self._breakers.turns() as turns:
-            seen = await self._database.run(look_around, lease=self.lease, collection_ids=collections, turns=turns)
+            seen = await self._database.run(
+                look_around,
+                lease=self.lease,
+                running=Counter(claim.collection_id for claim, _ in self._seats.running()),
+                turns=turns,
+                # A claim that runs now may have reserved more than `running`.
+                reservations=None if self._is_claiming else self._reservations,
+            )
         if self._seats.taken:
             await self._database.run(self._settings.follow_versions)
         self._identity.live = seen.live
@@ -284,7 +298,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def _begin_again(self) -> None:
         await self._seats.cancel_all()
-        self._meters.begin_again()  # The row of the old identity has its counts.
+        self._meters.begin_again()  # Earlier counts stay in the row of the old identity.
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
         self._rung.set()
 

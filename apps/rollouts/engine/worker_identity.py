@@ -77,7 +77,7 @@ class WorkerIdentity:
         self._heartbeat.start()
 
     async def release_strays(self, known: set[int]) -> None:
-        """Release rows that this worker holds without knowing: the response of a claim may have been lost."""
+        """Release rows that only the database assigns to this worker: the response of a claim may have been lost."""
         if self.lease:
             held = {"worker_id": self.lease, "known": known, "suspects": self._strays}
             self._strays = await self._database.run(release_unknown, **held)

@@ -18,6 +18,8 @@ from apps.accounts.outage_log import RetryLog
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
+from apps.rollouts.engine.reservations import delete_stale_reservations
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.search.word_index import mark_unindexed
 
@@ -59,6 +61,9 @@ def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
     said = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
+        if connection.vendor == "postgresql":
+            # UPDATE computes the new values before it waits for the row, and the lease counts from after the wait.
+            list(live.select_for_update().values_list("pk", flat=True))
         return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **said))
 
 
@@ -71,6 +76,7 @@ def give_up_lease(*, worker_id: int) -> int:
     """Queue the rollouts of this worker again and end its lease. Return the number of released rollouts."""
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
+        delete_stale_reservations()
         return _take_back("lease = %s", [worker_id], lost=0)
 
 
@@ -80,15 +86,17 @@ def reap_leases() -> int:
         _wait_briefly_for_locks()
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
+        if reaped:
+            delete_stale_reservations()
         # One statement reads rows and leases together, so that a lease taken at this moment does not look lost.
         _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
 
 
 def _wait_briefly_for_locks() -> None:
-    """Limit the wait: heartbeats call this too, and a heartbeat that waits longer than its lease loses it.
+    """Limit the time to wait for locks: a heartbeat that waits longer than its lease loses it.
 
-    A later one retries.
+    The next heartbeat tries again.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -108,7 +116,7 @@ _TAKE_BACK = """
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN %s
             WHEN lost + %s >= %s THEN %s END,
         lost = lost + %s, lease = NULL
-    WHERE status = 'running' AND {which} RETURNING collection_id, status, id
+    WHERE status = 'running' AND {which} RETURNING collection_id, status, id, task_id
 """
 
 
@@ -121,8 +129,9 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_BACK.format(which=which), values)
         rows = cursor.fetchall()
-    taken = Counter((collection_id, status) for collection_id, status, _ in rows)
-    mark_unindexed([pk for _, status, pk in rows if status != Rollout.Status.QUEUED])
+    taken = Counter((collection_id, status) for collection_id, status, _, _ in rows)
+    mark_unindexed([pk for _, status, pk, _ in rows if status != Rollout.Status.QUEUED])
+    mark_changed((collection_id, task_id) for collection_id, _, _, task_id in rows)
     lock_collections({collection_id for collection_id, _ in taken})
     for (collection_id, status), number in taken.items():
         if status in {"failed", "cancelled"}:
@@ -132,10 +141,10 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
 
 
 def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
-    """Requeue rows that this worker holds without knowing, if they were unknown at the previous call too.
+    """Requeue rollouts that are assigned to this worker in the database only, for example after a lost response.
 
-    Lost responses of claims leave such rows. `known` are ids that are running or waiting to be stored, `suspects` the
-    ids that the previous call returned.
+    They are requeued only if they were unknown at the previous call too. `known` are the ids of rollouts that are
+    running or waiting to be stored; `suspects` are the ids that the previous call returned.
     """
     held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in held if pk not in known}
@@ -185,9 +194,8 @@ class Heartbeat:
         self._thread.join(timeout=10)
 
     def _beat(self) -> None:
-        # After a database outage, or after this process was suspended, all leases may look expired, and the first
-        # worker to return must not take rows whose workers are about to renew. So a heartbeat expires leases only after
-        # two beats in time.
+        # After a database outage or a suspended process, all leases may look expired although their workers are about
+        # to renew them. So a heartbeat expires leases only after two beats in time.
         in_time, last = 1, time.monotonic()
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):

@@ -46,13 +46,13 @@ class WorkerSeats:
         if ended is not None:
             self._attempting[ended[1].policy_model_id] -= 1
             self.learn_rooms({})
-        # Wake when a useful batch of seats is free, or nothing is running; otherwise the next poll does. With few
-        # seats, a quarter is useful: waiting for all would leave them empty between short rollouts.
+        # Wake when enough seats for a batch are free, or nothing is running. Otherwise the next poll claims. With few
+        # seats, a quarter is enough: waiting for all would leave them empty between short rollouts.
         if not self._running or self.free >= min(MAX_CLAIM, self._number // 4):
             self._freed()
 
     def cancel(self, collection_ids: set[int]) -> list[Claim]:
-        """Cancel the rollouts of these collections. Return the cancelled claims, without those that had just ended."""
+        """Cancel the rollouts of these collections. Return their claims, except rollouts that had just ended."""
         running = list(self._running.items())
         return [claim for task, (claim, _) in running if claim.collection_id in collection_ids and task.cancel()]
 

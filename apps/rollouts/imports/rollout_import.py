@@ -35,6 +35,7 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
 from apps.rollouts.engine.trace_redaction import add_counts, clean_event
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.imports.import_spec import MAX_NAME, ImportOrder
 from apps.rollouts.imports.task_matching import BadLine, File, ImportRefused, StoredFiles
 from apps.rollouts.models import Collection, Rollout, TraceEvent
@@ -60,10 +61,10 @@ class Imported:
 
     collection: Collection
     created: bool
-    errors: list[BadLine] = field(default_factory=list)
     refused: int = 0
     superseded: int = 0
     renumbered: int = 0
+    errors: list[BadLine] = field(default_factory=list)
 
 
 def import_rollouts(order: ImportOrder, *, files: Sequence[File], user: User | None = None) -> Imported:
@@ -97,7 +98,7 @@ def import_rollouts(order: ImportOrder, *, files: Sequence[File], user: User | N
         errors=reading.errors,
         refused=reading.refused,
         superseded=reading.superseded,
-        renumbered=reading.renumbered,
+        renumbered=reading.index.renumbered,
     )
 
 
@@ -116,7 +117,7 @@ def _read_and_store(
         environment=order.dataset.environment,
         agent=order.agent,
         policy_model=model,
-        repeats=max(1, reading.repeats),
+        repeats=max(1, reading.index.largest_group()),
         snapshot={
             **take_snapshot(order.agent, model, order.dataset.environment, version, {}),
             "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},
@@ -209,6 +210,7 @@ def _store_chunk(
             for seq, (kind, payload, tokens) in enumerate(trace)
         )
         mark_unindexed([rollout.pk for rollout in rollouts])
+        mark_changed((collection.pk, rollout.task_id) for rollout in rollouts)
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + len(rollouts),
             completed=F("completed") + len(rollouts) - failed,

@@ -88,22 +88,14 @@ class StoredFiles:
         self._tasks = (folder / "tasks.jsonl").open("w+b")
         self._starts: array[int] = array("Q")
         """Offset of each row in `_tasks`."""
-        self._index = LineIndex(folder)
+        self.index = LineIndex(folder)
         self._told = False
         """Whether unreadable lines were already reported."""
 
     def close(self) -> None:
         self._found.close()
         self._tasks.close()
-        self._index.close()
-
-    @property
-    def repeats(self) -> int:
-        return self._index.largest_group()
-
-    @property
-    def renumbered(self) -> int:
-        return self._index.renumbered
+        self.index.close()
 
     # -- first pass: tasks
 
@@ -129,16 +121,16 @@ class StoredFiles:
         index = _index(row, TASK_INDEX, MAX_INDEX)
         _index(row, ROLLOUT_INDEX, MAX_REPEAT)
         parse_line(line)
-        if index is not None and self._index.named_task(index) is not None:
+        if index is not None and self.index.named_task(index) is not None:
             return
         task = plain_task(row)
         number = self._add_task(task, dump_json(task).encode(), given=index)
         if index is not None:
-            self._index.name_task(index, number)
+            self.index.name_task(index, number)
 
     def _add_task(self, task: TaskRow, text: bytes, *, given: int | None = None) -> int:
         texts = prompt_texts(task)
-        return self._index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
+        return self.index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
 
     def _write(self, text: bytes) -> int:
         """Append a row and return its offset."""
@@ -167,42 +159,42 @@ class StoredFiles:
                 self._refuse(file, number, refusal)
                 continue
             task = self._find_task(given, index, place)
-            self._index.note_number(index, repeat, task=task)
-            added = self._index.add_rollout(task=task, repeat=repeat, file=place, line=number, failed=failed)
+            self.index.note_number(index, repeat, task=task)
+            added = self.index.add_rollout(task=task, repeat=repeat, file=place, line=number, failed=failed)
             self.count += added
             self.superseded += not added
             self.model = self.model or attempt.model
-        for start in self._index.order_tasks():
+        for start in self.index.order_tasks():
             self._found.seek(start)
             self._starts.append(self._tasks.tell())
             self._tasks.write(self._found.readline())
 
     def _refuse_again(self, index: int, repeat: int, *, file: int, line: int) -> None:
-        first = self._index.claim_place(index, repeat, file=file, line=line)
+        first = self.index.claim_place(index, repeat, file=file, line=line)
         if first != line:
             message = f"with {TASK_INDEX} {index} repeats the rollout of line {first}"
             raise RowRefused("duplicate_index", message, pointer=f"/{ROLLOUT_INDEX}")
 
     def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
-        if index is not None and (named := self._index.named_task(index)) is not None:
+        if index is not None and (named := self.index.named_task(index)) is not None:
             return named
         texts = prompt_texts(given.row)
         # The whole prompt, else the longest task prompt that it begins with: environments append their first
         # observation.
-        for length in sorted((one for one in self._index.lengths if one <= len(texts)), reverse=True):
-            if (found := self._index.tasks_asking(_hash(texts[:length]), index)) is not None:
+        for length in sorted((one for one in self.index.lengths if one <= len(texts)), reverse=True):
+            if (found := self.index.tasks_asking(_hash(texts[:length]), index)) is not None:
                 return found
         keys = [_hash(dump_json(given.group or given.task))]
         if index is not None:
             # Within one file the number identifies the task, because environments add different first observations.
             # Across files, such as a file of failures, the question must match too.
             keys = [_hash((place, index)), _hash((index, texts))]
-        own = next((found for key in keys if (found := self._index.own_task(key)) is not None), None)
+        own = next((found for key in keys if (found := self.index.own_task(key)) is not None), None)
         if own is None:
             # Not added to the prompts: a task restored from one row must not match other rollouts.
-            own = self._index.add_task(self._write(dump_json(given.task).encode()), given=index)
+            own = self.index.add_task(self._write(dump_json(given.task).encode()), given=index)
         for key in keys:
-            self._index.keep_own_task(key, own)
+            self.index.keep_own_task(key, own)
         return own
 
     def check(self) -> None:
@@ -245,8 +237,8 @@ class StoredFiles:
     def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
         """Third pass: yield (task, repeat, attempt) of every accepted rollout."""
         lines = self._lines(files)
-        numbered = self._index.fits_together()
-        for file, number, task, repeat in self._index.rollouts():
+        numbered = self.index.fits_together()
+        for file, number, task, repeat in self.index.rollouts():
             line = next(text for place, at, _, text in lines if (place, at) == (file, number))
             self._tasks.seek(self._starts[task])
             row = read_object(self._tasks.readline())

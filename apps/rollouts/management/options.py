@@ -10,10 +10,6 @@ MOST_SEATS = 100_000
 _GROUP = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def read_seats(text: str) -> int:
-    return whole_number(1, MOST_SEATS)(text)
-
-
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or not least <= int(text) <= most:
@@ -21,6 +17,9 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+read_seats = whole_number(1, MOST_SEATS)
 
 
 def read_group(text: str) -> str:

@@ -73,14 +73,6 @@ class PortCommand(BaseCommand):
             await outbound.close()
 
 
-def find_row(model: Any, slug: str) -> Any:
-    found = model.filter(slug=slug).first()
-    if found is None:
-        known = ", ".join(model.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
-        raise CommandError(f"No {model.model._meta.verbose_name} {slug!r}; there are: {known}.")
-    return found
-
-
 def yaml_block(*, kind: str, name: str, server: str, at: tuple[str, int], more: str = "") -> str:
     """Return the YAML configuration for the other side: a server with a known address that it does not start."""
     return (

@@ -1,29 +1,31 @@
 """Count the groups of a collection (all attempts at one task) by outcome, in the database."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
+import msgspec
 from django.db import connection
 
 from apps.gym.metrics.majority_at_k import Answers
 from apps.gym.metrics.pass_at_k import SOLVED
+from apps.rollouts.metrics.deviations import Deviations, deviations_sql
 from apps.rollouts.metrics.labels import Labels, read_by_label
+from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 # A group's votes as text, for example 0:3:2/1:5:5: five attempts gave one answer, all solved; three gave none, two of
 # them solved. The text tells the size of the group and its number of solved attempts; sums of rewards are stored next
-# to it. The sum of squares uses deviations from the mean, so that large, close rewards keep their digits. Under labels
-# of rollouts, the attempts at one task may form several groups.
+# to it. Under labels of rollouts, the attempts at one task may form several groups.
 _GROUPS = f"""
     WITH {{known}}
-    SELECT {{label}}, votes, COUNT(*), SUM(total / size), SUM((total - size * n0) * (total - size * n0))
+    SELECT {{label}}, votes, COUNT(*), SUM(total / size), {deviations_sql("total", "size", "n0")}
     FROM (
         SELECT r.*, {{raw}} AS raw FROM (
             SELECT r.task_id{{version}}, {{joined}} AS votes, SUM(attempts) AS size, SUM(total) AS total FROM (
                 SELECT r.task_id{{version}}, CASE WHEN r.answer = '' THEN 0 ELSE 1 END AS voting,
                     COUNT(*) AS attempts, SUM(CASE WHEN r.reward >= {SOLVED} THEN 1 ELSE 0 END) AS solved,
                     SUM(CAST(r.reward AS double precision)) AS total
-                FROM rollouts_rollout r WHERE r.collection_id = %s AND r.reward IS NOT NULL
+                FROM rollouts_rollout r WHERE {IN_RANGE} AND r.reward IS NOT NULL
                 GROUP BY r.task_id{{version}}, r.answer
             ) r GROUP BY r.task_id{{version}}
         ) r {{join}}
@@ -31,55 +33,85 @@ _GROUPS = f"""
 """  # noqa: S608 (constants alone are formatted in)
 _JOINED = {
     "sqlite": "group_concat(voting || ':' || attempts || ':' || solved, '/')",
-    # The order does not matter: equal outcomes are merged below.
+    # The order does not matter: groups with equal answers are combined below.
     "postgresql": "string_agg(voting || ':' || attempts || ':' || solved, '/')",
 }
 
 
-@dataclass(slots=True)
-class Groups:
+class Groups(msgspec.Struct, array_like=True):
     """Groups with one label.
 
-    `solved` counts groups by (size, solved attempts), `votes` by how often each answer was given. `means` maps the
-    group size to the number of groups and the sum of their mean rewards. `squares` is the sum of squared deviations
-    over all groups, for the clustered standard error.
+    `shapes` counts groups by their votes, and has the sum of their mean rewards. `deviations` has the groups'
+    sums of rewards, for the clustered standard error.
     """
 
-    solved: Counter[tuple[int, int]] = field(default_factory=Counter)
-    votes: Counter[tuple[Answers, ...]] = field(default_factory=Counter)
-    means: dict[int, tuple[int, float]] = field(default_factory=dict)
-    squares: float = 0.0
+    shapes: dict[str, tuple[int, float]] = {}
+    deviations: Deviations = Deviations()
 
     @property
     def known(self) -> int:
-        return self.solved.total()
+        return sum(count for count, _ in self.shapes.values())
 
-    def add(self, answers: tuple[Answers, ...], *, groups: int, mean_sum: float, squares: float) -> None:
-        """Add `groups` groups with these answers."""
-        size = sum(each.attempts for each in answers)
-        self.votes[answers] += groups
-        self.solved[size, sum(each.solved for each in answers)] += groups
-        before, total = self.means.get(size, (0, 0.0))
-        self.means[size] = before + groups, total + mean_sum
-        self.squares += squares
+    @property
+    def votes(self) -> Counter[tuple[Answers, ...]]:
+        """Return how many groups gave each answer how often."""
+        return Counter({_answers(shape): count for shape, (count, _) in self.shapes.items()})
+
+    @property
+    def solved(self) -> Counter[tuple[int, int]]:
+        """Return how many groups have each (size, number of solved attempts)."""
+        solved: Counter[tuple[int, int]] = Counter()
+        for answers, count in self.votes.items():
+            solved[_size(answers), sum(each.solved for each in answers)] += count
+        return solved
+
+    @property
+    def means(self) -> dict[int, tuple[int, float]]:
+        """Return the number of groups and the sum of their mean rewards by size."""
+        means: dict[int, tuple[int, float]] = {}
+        for shape, (count, mean_sum) in self.shapes.items():
+            size = _size(_answers(shape))
+            before, total = means.get(size, (0, 0.0))
+            means[size] = before + count, total + mean_sum
+        return means
 
 
-def read_groups(collection_id: int, labels: Labels, means: Mapping[str, float]) -> defaultdict[str, Groups]:
+def read_groups(tasks: TaskRange, labels: Labels, means: Mapping[str, float]) -> defaultdict[str, Groups]:
     """Return the groups of rewarded attempts by label, in one pass. `means` is the mean reward of each label."""
     found: defaultdict[str, Groups] = defaultdict(Groups)
     if not means:
         return found
     known = {label: [mean] for label, mean in means.items()}
-    shapes: dict[str, tuple[Answers, ...]] = {}
-    for label, votes, groups, mean_sum, squares in read_by_label(
-        _GROUPS, labels, [collection_id], known, joined=_JOINED[connection.vendor]
+    parts: dict[str, list[Groups]] = defaultdict(list)
+    for label, votes, count, mean_sum, *sums in read_by_label(
+        _GROUPS, labels, [*tasks], known, joined=_JOINED[connection.vendor]
     ):
-        if votes not in shapes:
-            shapes[votes] = _answers(votes)
-        found[label].add(shapes[votes], groups=groups, mean_sum=mean_sum, squares=squares)
+        parts[label].append(Groups({_in_order(votes): (count, float(mean_sum))}, Deviations.read(means[label], sums)))
+    for label, of_label in parts.items():
+        found[label] = combine_groups(of_label)
     return found
 
 
-def _answers(votes: str) -> tuple[Answers, ...]:
-    parts = (tuple(map(int, answer.split(":"))) for answer in votes.split("/"))
+def combine_groups(parts: Iterable[Groups]) -> Groups:
+    """Return the groups of several parts. No group is in two of them."""
+    parts = list(parts)
+    shapes: dict[str, tuple[int, float]] = {}
+    for part in parts:
+        for shape, (count, mean_sum) in part.shapes.items():
+            before, total = shapes.get(shape, (0, 0.0))
+            shapes[shape] = before + count, total + mean_sum
+    return Groups(shapes, Deviations.combine(part.deviations for part in parts))
+
+
+def _in_order(votes: str) -> str:
+    return "/".join(sorted(votes.split("/")))
+
+
+@lru_cache(maxsize=20_000)
+def _answers(shape: str) -> tuple[Answers, ...]:
+    parts = (tuple(map(int, answer.split(":"))) for answer in shape.split("/"))
     return tuple(sorted(Answers(attempts, right, bool(voting)) for voting, attempts, right in parts))
+
+
+def _size(answers: tuple[Answers, ...]) -> int:
+    return sum(each.attempts for each in answers)

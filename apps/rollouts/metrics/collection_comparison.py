@@ -37,7 +37,7 @@ _PAIRED = """
 """
 # All figures in one statement, because pairing a million rollouts takes most of the time. Each row has a name and
 # numbers. Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 positions on each
-# axis, centred on round values; rewards within 0–1 span all of it.
+# axis, centred on round values; rewards within 0–1 span the whole axis.
 _FIGURES = """,
     ends AS (
         SELECT AVG(difference) AS mean, CASE WHEN MIN(one_mean) < MIN(other_mean) THEN MIN(one_mean)

@@ -1,37 +1,20 @@
 """Compute the figures of a collection with a few aggregate queries, without loading rollouts."""
 
-import dataclasses
-from collections import Counter
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from django.db import connection
-from django.db.models import Avg, Count, F, Max, Min
-from django.db.models.functions import Floor
 
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.metrics.consistent_reads import consistent_reads
-from apps.rollouts.metrics.label_figures import Figures, figure
-from apps.rollouts.metrics.labels import all_under_one
+from apps.rollouts.metrics.distributions import Bar, Numbers
+from apps.rollouts.metrics.figure_blocks import read_whole_parts
+from apps.rollouts.metrics.label_figures import Figures, fields_of, figure
 from apps.rollouts.metrics.outcomes import Outcome, add_up
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.metrics.whole_parts import WholePart
+from apps.rollouts.models import Collection
 
 LENGTH_BARS = 12
-
-_TOOLS = {
-    "sqlite": """
-        SELECT part.key, COUNT(*), SUM(part.value->>0), SUM(part.value->>1), SUM(part.value->>2)
-        FROM rollouts_rollout, json_each(rollouts_rollout.tools) AS part
-        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-        GROUP BY part.key ORDER BY 3 DESC, 1
-    """,
-    "postgresql": """
-        SELECT part.key, COUNT(*), SUM((part.value->>0)::bigint)::bigint, SUM((part.value->>1)::bigint)::bigint,
-            SUM((part.value->>2)::float8)
-        FROM rollouts_rollout, jsonb_each(rollouts_rollout.tools) AS part
-        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-        GROUP BY part.key ORDER BY 3 DESC, 1
-    """,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +67,23 @@ class LengthBar:
 
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
+    """Return the figures of everything that is stored, from blocks that were counted before where nothing changed."""
     with consistent_reads():
-        (part,) = figure(collection, all_under_one())
-        figures = part.figures
-        return CollectionMetrics(
-            **{field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)},
-            histogram=_histogram(collection, figures.min_reward, figures.max_reward),
-            tools=_read_tools(collection),
-            judge=_judge_figures(collection, part.outcomes, rewarded=figures.rewarded),
-            by_length=_read_lengths(collection, max((row["longest"] or 0 for row in part.outcomes), default=0)),
-        )
+        return _measure(collection, read_whole_parts(collection))
+
+
+def _measure(collection: Collection, parts: Sequence[WholePart]) -> CollectionMetrics:
+    figures = figure([each.part for each in parts])
+    outcomes = [outcome for each in parts for outcome in each.part.outcomes]
+    return CollectionMetrics(
+        **fields_of(figures),
+        histogram=_histogram(Numbers(each.part.rewards for each in parts)),
+        tools=_tools(parts),
+        judge=_judge_figures(collection, outcomes, rewarded=figures.rewarded),
+        by_length=_by_length(
+            Numbers(each.lengths for each in parts), max((row["longest"] or 0 for row in outcomes), default=0)
+        ),
+    )
 
 
 def _judge_figures(collection: Collection, outcomes: list[Outcome], *, rewarded: int) -> JudgeFigures | None:
@@ -116,38 +106,47 @@ def _judge_figures(collection: Collection, outcomes: list[Outcome], *, rewarded:
     )
 
 
-def _histogram(collection: Collection, low: float | None, high: float | None) -> list[dict[str, float | int]]:
-    if low is None or high is None:
+def _histogram(rewards: Numbers) -> list[dict[str, float | int]]:
+    if not rewards.size:
         return []
-    edges = histogram_edges(low, high)
+    edges = histogram_edges(rewards.low, rewards.high)
     width = (edges[-1] - edges[0]) / (len(edges) - 1)
-    # The tolerance keeps a reward on an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
-    place = Floor((F("reward") - edges[0]) / width + 1e-9)
     counts: Counter[int] = Counter()
-    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
-    for index, count in rewarded.values_list(place).annotate(count=Count("id")):
-        counts[min(int(index), len(edges) - 2)] += count
+    # The tolerance keeps a reward on an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
+    for bar in rewards.bars(lambda reward: math.floor((reward - edges[0]) / width + 1e-9)):
+        counts[min(bar.place, len(edges) - 2)] += bar.count
     return bin_counts(edges, counts)
 
 
-def _read_lengths(collection: Collection, longest: int) -> list[LengthBar]:
+def _by_length(lengths: Numbers, longest: int) -> list[LengthBar]:
     """Return rewarded rollouts in bars of equal width by output tokens, without empty bars."""
     if not longest:
         return []
-    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
-    place = F("output_tokens") * LENGTH_BARS / (longest + 1)
-    rows = rewarded.values_list(place).annotate(
-        low=Min("output_tokens"), high=Max("output_tokens"), count=Count("id"), mean=Avg("reward")
+    found: dict[int, list[Bar]] = defaultdict(list)
+    for bar in lengths.bars(lambda tokens: int(tokens) * LENGTH_BARS // (longest + 1)):
+        found[bar.place].append(bar)
+    return [_length_bar(found[place]) for place in sorted(found)]
+
+
+def _length_bar(bars: Sequence[Bar]) -> LengthBar:
+    count = sum(bar.count for bar in bars)
+    return LengthBar(
+        low=int(min(bar.low for bar in bars)),
+        high=int(max(bar.high for bar in bars)),
+        count=count,
+        mean_reward=math.fsum(bar.total for bar in bars) / count,
     )
-    bars = [LengthBar(low=low, high=high, count=count, mean_reward=mean) for _, low, high, count, mean in rows]
-    return sorted(bars, key=lambda bar: bar.low)
 
 
-def _read_tools(collection: Collection) -> list[ToolFigures]:
+def _tools(parts: Sequence[WholePart]) -> list[ToolFigures]:
     """Return the tools, most called first."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TOOLS[connection.vendor], [collection.pk])
-        return [
-            ToolFigures(name=name, rollouts=rollouts, calls=calls, errors=errors, mean_duration=seconds / calls)
-            for name, rollouts, calls, errors, seconds in cursor.fetchall()
-        ]
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+    for each in parts:
+        for name, found in each.tools.items():
+            sums[name] = [before + more for before, more in zip(sums[name], found, strict=True)]
+    return [
+        ToolFigures(
+            name=name, rollouts=int(rollouts), calls=int(calls), errors=int(errors), mean_duration=seconds / calls
+        )
+        for name, (rollouts, calls, errors, seconds) in sorted(sums.items(), key=lambda tool: (-tool[1][1], tool[0]))
+    ]

@@ -1,42 +1,48 @@
 """Figures of each reward component, by label."""
 
-import math
-import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 from django.db import connection
 
-from apps.gym.metrics.pass_at_k import confidence_interval, sample_std, standard_error_from
+from apps.gym.metrics.pass_at_k import confidence_interval, standard_error_from
+from apps.rollouts.metrics.deviations import Deviations, deviations_sql
+from apps.rollouts.metrics.distributions import Distribution, Numbers, distribute
 from apps.rollouts.metrics.labels import Labels, read_by_label
-from apps.rollouts.models import Collection
+from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 # Verifiers usually produce few different sets of components, so the database counts sets instead of single values.
 # Where components vary, as times do, this returns a row per rollout.
-_COMPONENT_SETS = """
-    WITH {known}
-    SELECT {label}, components, SUM(size) FROM (
-        SELECT {raw} AS raw, r.components, COUNT(*) AS size FROM rollouts_rollout r {join}
-        WHERE r.collection_id = %s AND r.status = 'completed' GROUP BY {by}r.components
-    ) stored {parts} JOIN known ON known.label = {label} GROUP BY 1, 2
-"""
-_CLUSTERED = """
-    WITH {known}
-    SELECT {label}, {totals} FROM (
-        SELECT r.*, {raw} AS raw FROM (
-            SELECT r.task_id{version}, {sums} FROM rollouts_rollout r
-            WHERE r.collection_id = %s AND r.status = 'completed' GROUP BY r.task_id{version}
-        ) r {join}
-    ) stored {parts} JOIN known ON known.label = {label} GROUP BY 1
-"""
+_COMPONENT_SETS = f"""
+    WITH {{known}}
+    SELECT {{label}}, components, SUM(size) FROM (
+        SELECT {{raw}} AS raw, r.components, COUNT(*) AS size FROM rollouts_rollout r {{join}}
+        WHERE {IN_RANGE} AND r.status = 'completed' GROUP BY {{by}}r.components
+    ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1, 2
+"""  # noqa: S608
+_CLUSTERED = f"""
+    WITH {{known}}
+    SELECT {{label}}, {{totals}} FROM (
+        SELECT r.*, {{raw}} AS raw FROM (
+            SELECT r.task_id{{version}}, {{sums}} FROM rollouts_rollout r
+            WHERE {IN_RANGE} AND r.status = 'completed' GROUP BY r.task_id{{version}}
+        ) r {{join}}
+    ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1
+"""  # noqa: S608
 _COMPONENTS_A_QUERY = 20
 _MEANS_A_QUERY = 400
 
-Values = Mapping[str, Counter[float]]
-"""How often each value occurs, by component name."""
+
+class Component(msgspec.Struct, array_like=True):
+    """The values of one reward component: all of them, the number of tasks with any, and the deviations of tasks."""
+
+    values: Distribution
+    tasks: int = 0
+    deviations: Deviations = Deviations()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,59 +57,49 @@ class ComponentFigures:
     confidence: tuple[float, float] | None
 
 
-def read_components(collection: Collection, labels: Labels) -> dict[str, list[ComponentFigures]]:
-    """Return the figures by label, each list sorted by component name."""
-    values: dict[str, dict[str, Counter[float]]] = {label: defaultdict(Counter) for label in labels.names}
-    for label, found, count in read_by_label(_COMPONENT_SETS, labels, [collection.pk]):
+def read_components(tasks: TaskRange, labels: Labels) -> dict[str, dict[str, Component]]:
+    """Return the components by label and name."""
+    counts: dict[str, dict[str, Counter[float]]] = {label: defaultdict(Counter) for label in labels.names}
+    for label, found, count in read_by_label(_COMPONENT_SETS, labels, [*tasks]):
         for name, value in (orjson.loads(found) if isinstance(found, str) else found).items():
-            values[label][name][float(value)] += int(count)
-    means = {
+            counts[label][name][float(value)] += int(count)
+    components = {
         label: {
-            name: math.fsum(value * times for value, times in counted.items()) / counted.total()
-            for name, counted in components.items()
+            name: Component(distribute((value, times, 0.0) for value, times in counted.items()))
+            for name, counted in by_name.items()
         }
-        for label, components in values.items()
+        for label, by_name in counts.items()
     }
-    clustered = _read_clustered(collection, labels, means)
-    return {
-        label: [
-            _component(name, components[name], means[label][name], *clustered[label, name])
-            for name in sorted(components)
-        ]
-        for label, components in values.items()
-    }
+    _add_tasks(tasks, labels, components)
+    return components
 
 
-def _component(name: str, values: Counter[float], mean: float, groups: int, squares: float) -> ComponentFigures:
-    count = values.total()
-    error = standard_error_from(squares, count, groups)
+def combine_components(parts: Sequence[Mapping[str, Component]]) -> list[ComponentFigures]:
+    """Return the figures of each component, sorted by name. No task is in two parts."""
+    names = sorted({name for part in parts for name in part})
+    return [_figures(name, [part[name] for part in parts if name in part]) for name in names]
+
+
+def _figures(name: str, parts: Iterable[Component]) -> ComponentFigures:
+    parts = list(parts)
+    values = Numbers(part.values for part in parts)
+    mean, tasks = values.mean, sum(part.tasks for part in parts)
+    squares = Deviations.combine(part.deviations for part in parts).about(mean).squares
+    error = standard_error_from(squares, values.size, tasks)
     return ComponentFigures(
         name=name,
-        count=count,
+        count=values.size,
         mean=mean,
-        std=sample_std(count, math.fsum((value - mean) ** 2 * times for value, times in values.items())),
-        median=_median(values),
+        std=values.std,
+        median=values.median,
         confidence=None if error is None else confidence_interval(mean, error),
     )
 
 
-def _median(values: Counter[float]) -> float:
-    """Return the median of counted values."""
-    low, high = (values.total() - 1) // 2, values.total() // 2
-    passed, found = 0, []
-    for value in sorted(values):
-        found += [value] * ((passed <= low < passed + values[value]) + (passed <= high < passed + values[value]))
-        passed += values[value]
-    return statistics.mean(found)
-
-
-def _read_clustered(
-    collection: Collection, labels: Labels, means: Mapping[str, Mapping[str, float]]
-) -> dict[tuple[str, str], tuple[int, float]]:
-    """Return, by label and component, the number of tasks and the sum of their squared deviations from the mean."""
-    names = sorted({name for known in means.values() for name in known})
-    found: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    together = max(1, min(_COMPONENTS_A_QUERY, _MEANS_A_QUERY // max(1, len(means))))
+def _add_tasks(tasks: TaskRange, labels: Labels, components: Mapping[str, Mapping[str, Component]]) -> None:
+    """Set the number of tasks of each component and their deviations from its mean."""
+    names = sorted({name for by_name in components.values() for name in by_name})
+    together = max(1, min(_COMPONENTS_A_QUERY, _MEANS_A_QUERY // max(1, len(components))))
     for start in range(0, len(names), together):
         chunk = names[start : start + together]
         values = [_member(name) for name in chunk]
@@ -111,16 +107,22 @@ def _read_clustered(
             f"SUM({value}) AS total{place}, COUNT({there}) AS size{place}"
             for place, (value, there, _) in enumerate(values)
         )
-        off = [f"(total{place} - size{place} * n{place})" for place in range(len(chunk))]
-        totals = ", ".join(f"COUNT(total{place}), SUM({each} * {each})" for place, each in enumerate(off))
+        totals = ", ".join(
+            f"COUNT(total{place}), {deviations_sql(f'total{place}', f'size{place}', f'n{place}')}"
+            for place in range(len(chunk))
+        )
         given: list[Any] = [key for *_, key in values for _ in range(2)]
-        known = {label: [of.get(name, 0.0) for name in chunk] for label, of in means.items() if of}
-        for label, *numbers in read_by_label(
-            _CLUSTERED, labels, [*given, collection.pk], known, totals=totals, sums=sums
-        ):
+        known = {
+            label: [by_name[name].values.mean if name in by_name else 0.0 for name in chunk]
+            for label, by_name in components.items()
+            if by_name
+        }
+        for label, *numbers in read_by_label(_CLUSTERED, labels, [*given, *tasks], known, totals=totals, sums=sums):
             for place, name in enumerate(chunk):
-                found[label, name] = numbers[2 * place], numbers[2 * place + 1] or 0.0
-    return found
+                count, *deviations = numbers[4 * place : 4 * place + 4]
+                if component := components[label].get(name):
+                    component.tasks = count
+                    component.deviations = Deviations.read(component.values.mean, deviations)
 
 
 def _member(name: str) -> tuple[str, str, str]:

@@ -2,8 +2,11 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from apps.gym.metrics.majority_at_k import mean_majority_at_k
 from apps.gym.metrics.pass_at_k import (
@@ -13,11 +16,21 @@ from apps.gym.metrics.pass_at_k import (
     solve_buckets,
     standard_error_from,
 )
-from apps.rollouts.metrics.attempt_groups import Groups, read_groups
-from apps.rollouts.metrics.components import ComponentFigures, read_components
+from apps.rollouts.metrics.attempt_groups import Groups, combine_groups, read_groups
+from apps.rollouts.metrics.components import Component, ComponentFigures, combine_components, read_components
 from apps.rollouts.metrics.consistent_reads import consistent_reads
+from apps.rollouts.metrics.distributions import Distribution, Numbers
 from apps.rollouts.metrics.labels import Facet, Labels, find_labels
-from apps.rollouts.metrics.outcomes import Outcome, Spread, add_up, count_by, mean_over, read_outcomes, read_spreads
+from apps.rollouts.metrics.outcomes import (
+    Outcome,
+    add_up,
+    combine_outcomes,
+    count_by,
+    mean_over,
+    read_outcomes,
+    read_rewards,
+)
+from apps.rollouts.metrics.task_ranges import TaskRange, whole
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -66,50 +79,54 @@ class Figures:
     latency: dict[str, float]
 
 
-class Part(NamedTuple):
-    """Figures of the rollouts with one label, and the counts behind them."""
+class Part(msgspec.Struct, array_like=True):
+    """Counts of the rollouts of some tasks with one label. The figures of a label are computed from all its parts."""
 
-    label: str
-    figures: Figures
     outcomes: list[Outcome]
+    rewards: Distribution
+    groups: Groups
+    components: dict[str, Component]
 
 
-def figure(collection: Collection, labels: Labels) -> list[Part]:
-    """Return a Part per label, in the order of the labels.
+def read_parts(tasks: TaskRange, labels: Labels) -> dict[str, Part]:
+    """Return a part per label, in the order of the labels.
 
     The number of queries does not depend on the number of labels.
     """
-    outcomes = read_outcomes(collection, labels)
-    spreads = read_spreads(collection, labels, outcomes)
-    means = {label: spread.mean for label, spread in spreads.items() if spread.mean is not None}
-    groups = read_groups(collection.pk, labels, means)
-    components = read_components(collection, labels)
-    return [
-        Part(label, _figures(outcomes[label], spreads[label], groups[label], components[label]), outcomes[label])
+    outcomes = read_outcomes(tasks, labels)
+    rewards = read_rewards(tasks, labels)
+    groups = read_groups(tasks, labels, {label: found.mean for label, found in rewards.items()})
+    components = read_components(tasks, labels)
+    return {
+        label: Part(outcomes.get(label, []), rewards.get(label, Distribution()), groups[label], components[label])
         for label in labels.names
-    ]
+    }
 
 
-def _figures(outcomes: list[Outcome], spread: Spread, groups: Groups, components: list[ComponentFigures]) -> Figures:
+def figure(parts: Sequence[Part]) -> Figures:
+    """Return the figures of all rollouts in the parts, no two of which have a task in common."""
+    outcomes = combine_outcomes(outcome for part in parts for outcome in part.outcomes)
+    rewards = Numbers(part.rewards for part in parts)
+    groups = combine_groups(part.groups for part in parts)
+    components = combine_components([part.components for part in parts])
     statuses = count_by(outcomes, "status")
     completed = [row for row in outcomes if row["status"] == Rollout.Status.COMPLETED]
     failed = [row for row in outcomes if row["status"] == Rollout.Status.FAILED]
     passes = mean_pass_at_k(groups.solved)
-    error = None if spread.mean is None else standard_error_from(groups.squares, spread.size, groups.known)
     mean = mean_over(completed)
     return Figures(
         rollouts=sum(statuses.values()),
         completed=statuses.get(Rollout.Status.COMPLETED, 0),
         failed=statuses.get(Rollout.Status.FAILED, 0),
         cancelled=statuses.get(Rollout.Status.CANCELLED, 0),
-        rewarded=spread.size,
+        rewarded=rewards.size,
         tasks=groups.known,
-        mean_reward=spread.mean,
-        std=spread.std,
-        median=spread.median,
-        confidence=None if spread.mean is None or error is None else confidence_interval(spread.mean, error),
-        min_reward=spread.low,
-        max_reward=spread.high,
+        mean_reward=rewards.mean if rewards.size else None,
+        std=rewards.std if rewards.size else None,
+        median=rewards.median if rewards.size else None,
+        confidence=_confidence(rewards, groups),
+        min_reward=rewards.low if rewards.size else None,
+        max_reward=rewards.high if rewards.size else None,
         pass_at_1=passes.get(1),
         pass_at_k=passes,
         average_of_k=mean_average_of_k(groups.means),
@@ -126,6 +143,13 @@ def _figures(outcomes: list[Outcome], spread: Spread, groups: Groups, components
         mean_duration=mean("duration_sum"),
         latency={phase: mean(f"{phase}_sum") or 0.0 for phase in ("model", "tools", "verify")} if completed else {},
     )
+
+
+def _confidence(rewards: Numbers, groups: Groups) -> tuple[float, float] | None:
+    if not rewards.size:
+        return None
+    error = standard_error_from(groups.deviations.about(rewards.mean).squares, rewards.size, groups.known)
+    return None if error is None else confidence_interval(rewards.mean, error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +173,11 @@ def break_down(collection: Collection, facet: Facet) -> Breakdown:
     """Return the figures by label. By tag, a task counts once for each of its tags."""
     with consistent_reads():
         labels = find_labels(collection, facet)
-        parts = figure(collection, labels)
-    shares = [
-        Share(
-            label=part.label,
-            **{field.name: getattr(part.figures, field.name) for field in dataclasses.fields(part.figures)},
-        )
-        for part in parts
-    ]
+        parts = read_parts(whole(collection), labels)
+    shares = [Share(label=label, **fields_of(figure([part]))) for label, part in parts.items()]
     return Breakdown(sorted(shares, key=lambda share: (-share.rollouts, share.label)), labels.left_out)
+
+
+def fields_of(figures: Figures) -> dict[str, Any]:
+    """Return the figures by name. Unlike dataclasses.asdict, it copies nothing."""
+    return {field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)}

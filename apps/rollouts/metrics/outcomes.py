@@ -1,15 +1,15 @@
 """How rollouts ended, what they used, and how their rewards spread, by label."""
 
 import math
-import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any
 
 from apps.gym.judging.judge import CONTRADICTION
-from apps.gym.metrics.pass_at_k import sample_std
+from apps.rollouts.metrics.distributions import Distribution, distribute
 from apps.rollouts.metrics.labels import Labels, read_by_label
-from apps.rollouts.models import Collection
+from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 Outcome = dict[str, Any]
 """Rollouts with the same end: `status`, `stop_reason`, `error_kind`, and the figures of _FIGURES."""
@@ -45,71 +45,53 @@ _OUTCOMES = f"""
     FROM (
         SELECT {{raw}} AS raw, r.status, r.stop_reason, r.error_kind,
             {", ".join(f"{counted} AS {name}" for name, (counted, _) in _FIGURES.items())}
-        FROM rollouts_rollout r {{join}} WHERE r.collection_id = %s
+        FROM rollouts_rollout r {{join}} WHERE {IN_RANGE}
         GROUP BY {{by}}r.status, r.stop_reason, r.error_kind
     ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1, 2, 3, 4
 """  # noqa: S608 (constants alone are formatted in)
-# Equal rewards are counted first. Deviations are taken from each label's own mean before they are squared: the one-pass
-# formula loses precision where rewards are large and close together. The two middle values are the first ones with at
-# least as many values at or below them.
-_SPREADS = """
-    WITH {known}
-    SELECT label, SUM(size * (reward - mean) * (reward - mean)),
-        MIN(CASE WHEN passed * 2 >= whole THEN reward END), MIN(CASE WHEN passed * 2 > whole THEN reward END)
-    FROM (
-        SELECT known.label, reward, size, n0 AS mean, SUM(size) OVER (PARTITION BY known.label) AS whole,
-            SUM(size) OVER (PARTITION BY known.label ORDER BY reward) AS passed
-        FROM (
-            SELECT {label} AS label, reward, SUM(size) AS size FROM (
-                SELECT {raw} AS raw, r.reward, COUNT(*) AS size FROM rollouts_rollout r {join}
-                WHERE r.collection_id = %s AND r.reward IS NOT NULL GROUP BY {by}r.reward
-            ) stored {parts} GROUP BY 1, 2
-        ) rewards JOIN known ON known.label = rewards.label
-    ) passing GROUP BY label
-"""
+_REWARDS = f"""
+    WITH {{known}}
+    SELECT {{label}}, reward, SUM(size) FROM (
+        SELECT {{raw}} AS raw, r.reward, COUNT(*) AS size FROM rollouts_rollout r {{join}}
+        WHERE {IN_RANGE} AND r.reward IS NOT NULL GROUP BY {{by}}r.reward
+    ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1, 2
+"""  # noqa: S608
+_NAMES = ("status", "stop_reason", "error_kind", *_FIGURES)
+_COMBINE: dict[str, Callable[[Iterable[Any]], Any]] = {"SUM": sum, "MIN": min, "MAX": max}
 
 
-class Spread(NamedTuple):
-    """Spread of the rewards with one label."""
-
-    size: int
-    mean: float | None = None
-    std: float | None = None
-    median: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-def read_outcomes(collection: Collection, labels: Labels) -> dict[str, list[Outcome]]:
-    """Return the outcomes by label, in one pass over the collection."""
+def read_outcomes(tasks: TaskRange, labels: Labels) -> dict[str, list[Outcome]]:
+    """Return the outcomes by label, in one pass over the rollouts."""
     found: dict[str, list[Outcome]] = defaultdict(list)
-    names = ("status", "stop_reason", "error_kind", *_FIGURES)
-    for label, *values in read_by_label(_OUTCOMES, labels, [f"%{CONTRADICTION}%", collection.pk]):
-        found[label].append(dict(zip(names, values, strict=True)))
+    for label, *values in read_by_label(_OUTCOMES, labels, [f"%{CONTRADICTION}%", *tasks]):
+        # PostgreSQL's sums of integers are decimal numbers.
+        plain = [int(value) if isinstance(value, Decimal) else value for value in values]
+        found[label].append(dict(zip(_NAMES, plain, strict=True)))
     return found
 
 
-def read_spreads(
-    collection: Collection, labels: Labels, outcomes: dict[str, list[Outcome]]
-) -> defaultdict[str, Spread]:
-    """Return the spread of rewards by label, in a second pass over the rewards."""
-    spreads: defaultdict[str, Spread] = defaultdict(lambda: Spread(0))
-    for label, rows in outcomes.items():
-        if size := add_up(rows, "rewarded"):
-            having = [row for row in rows if row["rewarded"]]
-            spreads[label] = Spread(
-                size,
-                math.fsum(row["reward_sum"] for row in having) / size,
-                low=min(row["low"] for row in having),
-                high=max(row["high"] for row in having),
-            )
-    means = {label: [spread.mean] for label, spread in spreads.items() if spread.mean is not None}
-    if not means:
-        return spreads
-    for label, squares, below, above in read_by_label(_SPREADS, labels, [collection.pk], means):
-        std = sample_std(spreads[label].size, squares)
-        spreads[label] = spreads[label]._replace(std=std, median=statistics.mean((below, above)))
-    return spreads
+def combine_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return one outcome for each way to end."""
+    by_end: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_end[outcome["status"], outcome["stop_reason"], outcome["error_kind"]].append(outcome)
+    return [_combine(rows) for rows in by_end.values()]
+
+
+def _combine(rows: list[Outcome]) -> Outcome:
+    combined = dict(rows[0])
+    for name, (_, together) in _FIGURES.items():
+        known = [row[name] for row in rows if row[name] is not None]
+        combined[name] = _COMBINE[together](known) if known else None
+    return combined
+
+
+def read_rewards(tasks: TaskRange, labels: Labels) -> dict[str, Distribution]:
+    """Return the distribution of rewards by label, in a second pass over the rewards."""
+    rows: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
+    for label, reward, count in read_by_label(_REWARDS, labels, [*tasks]):
+        rows[label].append((reward, int(count), 0.0))
+    return {label: distribute(found) for label, found in rows.items()}
 
 
 def mean_over(rows: Sequence[Outcome]) -> Callable[[str], float | None]:

@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                 ('tags', models.JSONField(blank=True, default=list, help_text='Only tasks that have all of these tags')),
                 ('search', models.CharField(blank=True, help_text='Only tasks with these words in the id or at the start of the prompt', max_length=200)),
                 ('prompt_template', models.JSONField(blank=True, default=dict, help_text="Replaces the task prompts: {system, user}, with {gaps}")),
-                ('resume_from', models.ForeignKey(blank=True, help_text='Only rollouts that failed, were cancelled or are missing in this collection', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='resumed_by', to='rollouts.collection')),
+                ('resume_from', models.ForeignKey(blank=True, help_text='Only rollouts that failed, were cancelled or are missing in that collection', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='resumed_by', to='rollouts.collection')),
                 ('only_failed', models.BooleanField(default=False, help_text='Run only its failed rollouts')),
                 ('priority', models.SmallIntegerField(default=0, help_text='Smaller numbers run first', validators=[django.core.validators.MinValueValidator(-1000), django.core.validators.MaxValueValidator(1000)])),
                 ('concurrency', models.PositiveIntegerField(blank=True, help_text='Maximum concurrent rollouts of all workers; empty: the limits of model and environment', null=True, validators=[django.core.validators.MinValueValidator(1)])),

@@ -1,20 +1,25 @@
 from apps.rollouts.models.collections import LARGEST, Collection, CollectionDeletion, CollectionQuerySet
-from apps.rollouts.models.figures import KeptFigures
+from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
 from apps.rollouts.models.throttles import Throttle
 from apps.rollouts.models.words import RolloutWords, UnindexedRollout
-from apps.rollouts.models.workers import Breaker, Worker
+from apps.rollouts.models.workers import Breaker, Reservation, Worker
 
 __all__ = [
     "ALL_TOKENS",
     "HAS_ENDED",
     "LARGEST",
+    "LAST_SPAN",
+    "SPAN_BITS",
     "Breaker",
     "Collection",
     "CollectionDeletion",
     "CollectionQuerySet",
+    "FigureBlock",
+    "FigureMark",
     "KeptFigures",
+    "Reservation",
     "Reverification",
     "ReverifiedReward",
     "Rollout",

@@ -78,7 +78,7 @@ class Collection(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="resumed_by",
-        help_text="Only rollouts that failed, were cancelled or are missing in this collection",
+        help_text="Only rollouts that failed, were cancelled or are missing in that collection",
     )
     only_failed = models.BooleanField(default=False, help_text="Run only its failed rollouts")
     priority = models.SmallIntegerField(

@@ -1,10 +1,14 @@
-"""Cached figures that take long to compute."""
+"""Cached figures that take long to compute, and the counted blocks of tasks that they are computed from."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from apps.policies.models import PolicyModel
 from apps.rollouts.models.collections import Collection
+
+SPAN_BITS = 4
+"""Blocks and marks consist of spans: 16 successive task ids. The number of a span is the task id without these bits."""
+LAST_SPAN = 2 ** (63 - SPAN_BITS) - 1
 
 
 class KeptFigures(models.Model):
@@ -35,3 +39,42 @@ class KeptFigures(models.Model):
 
     def __str__(self) -> str:
         return f"figures of {self.collection or self.policy_model}"
+
+
+class FigureBlock(models.Model):
+    """Counts of the rollouts of some spans of tasks in a collection. The blocks of a collection cover all spans.
+
+    `content` is a WholePart (apps/rollouts/metrics/whole_parts.py), or empty if it was not counted yet. A block never
+    changes: another one with a new id replaces it.
+    """
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_blocks", db_index=False)
+    first = models.BigIntegerField(help_text="First span")
+    last = models.BigIntegerField(help_text="Last span")
+    content = models.BinaryField(blank=True, default=b"")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker started counting")
+
+    class Meta:
+        ordering = ["collection", "first"]
+        constraints = [
+            models.UniqueConstraint(fields=["collection", "first"], name="figure_block_once"),
+            models.CheckConstraint(condition=Q(first__gte=0, last__gte=F("first")), name="figure_block_is_possible"),
+        ]
+
+    def __str__(self) -> str:
+        return f"spans {self.first} to {self.last} of {self.collection}"
+
+
+class FigureMark(models.Model):
+    """A change of rollouts after their block was counted. It is written in the same transaction and needs no lock."""
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_marks", db_index=False)
+    span = models.BigIntegerField()
+    marked_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["collection", "span"], name="figure_marks_of")]
+
+    def __str__(self) -> str:
+        return f"span {self.span} of {self.collection}"

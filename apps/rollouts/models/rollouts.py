@@ -13,6 +13,7 @@ from apps.gym.loop.agent_loop import StopReason
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models.collections import Collection
+from apps.rollouts.trace_payloads import PayloadField
 from apps.tasks.models import Task
 from apps.tasks.parent_spans import span
 
@@ -34,7 +35,7 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         return self.filter(reward__isnull=False)
 
     def lacking_usage(self) -> "RolloutQuerySet":
-        """Return rollouts with replies without token counts."""
+        """Return rollouts for which at least one reply has no token counts."""
         return self.filter(calls_without_usage__gt=0)
 
     def run_by(self, worker_id: int) -> "RolloutQuerySet":
@@ -202,7 +203,7 @@ class TraceEvent(models.Model):
     attempt = models.PositiveSmallIntegerField()
     seq = models.PositiveIntegerField()
     kind = models.CharField(max_length=32)
-    payload = models.TextField()
+    payload = PayloadField()
     tokens = models.BinaryField(null=True, help_text="Token ids and logprobs of a model call, packed")
 
     class Meta:

@@ -21,7 +21,7 @@ class DocumentField(models.TextField):  # type: ignore[type-arg]
 
 @DocumentField.register_lookup
 class Finds(models.Lookup):
-    """`document__finds`: the words of a phrase stand next to each other, in this order."""
+    """`document__finds`: the words of a phrase are next to each other, in this order."""
 
     lookup_name = "finds"
     prepare_rhs = False

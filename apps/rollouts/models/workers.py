@@ -1,4 +1,4 @@
-"""Workers, and circuit breakers of failing endpoints."""
+"""Workers, their reservations, and circuit breakers of failing endpoints."""
 
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
+from apps.rollouts.models.collections import Collection
 
 
 class Worker(models.Model):
@@ -58,6 +59,23 @@ class Worker(models.Model):
     def is_overdue(self, now: datetime) -> bool:
         """Return True if the lease expired without a stop: the next check declares the worker lost."""
         return self.state in {self.State.ACTIVE, self.State.DRAINING} and self.lease_expires_at < now
+
+
+class Reservation(models.Model):
+    """Slots of a collection that a worker holds against its limits; at least the rollouts that it runs.
+
+    Used on PostgreSQL only (apps.rollouts.engine.reservations).
+    """
+
+    worker = models.ForeignKey(Worker, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    slots = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["worker", "collection"], name="reservation_is_one")]
+
+    def __str__(self) -> str:
+        return f"{self.slots} slots of collection {self.collection_id} for worker {self.worker_id}"
 
 
 class Breaker(models.Model):

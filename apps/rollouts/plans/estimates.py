@@ -139,7 +139,7 @@ def _guessed(plan: Plan, choice: Choice) -> _Each | None:
 def _seconds(each: _Each, size: Size, plan: Plan) -> float | None:
     """Return the expected seconds.
 
-    Assumes the narrowest concurrency limit: of model, environment, collection, and workers.
+    Assumes the lowest concurrency limit of model, environment, collection and workers.
     """
     if each.seconds is None:
         return None

@@ -53,7 +53,7 @@ class Limits:
         int | None,
         Option(
             "Collection time limit",
-            "From the first rollout. The collection then pauses.",
+            "Counted from the first rollout. The collection pauses at the limit.",
             low=1,
             high=3650 * 86_400,
             none="no limit",
@@ -64,7 +64,7 @@ class Limits:
         int | None,
         Option(
             "Token limit",
-            "Input and output tokens of all models, judges included. The collection then pauses.",
+            "Input and output tokens of all models, judges included. The collection pauses at the limit.",
             low=1,
             high=2**63 - 1,
             none="no limit",
@@ -75,7 +75,7 @@ class Limits:
         float | None,
         Option(
             "Cost limit",
-            "At the prices of the models. The collection then pauses.",
+            "At the prices of the models. The collection pauses at the limit.",
             low=0,
             high=1e12,
             none="no limit",
@@ -126,7 +126,7 @@ class TaskSelection:
         Collection | None,
         Option(
             "Earlier collection",
-            "Only rollouts that failed, were cancelled or are missing in this collection",
+            "Only rollouts that failed, were cancelled or are missing in that collection",
             none="all rollouts",
         ),
     ] = None
@@ -134,7 +134,7 @@ class TaskSelection:
         Collection | None,
         Option(
             "Unsolved tasks of",
-            "Only tasks not solved in this collection (same dataset version)",
+            "Only tasks not solved in that collection (same dataset version)",
             none="all tasks",
         ),
     ] = None
@@ -172,7 +172,7 @@ SELECTED = tuple(each.name for each in fields(TaskSelection) if each.name not in
 
 
 def plan_again(collection: Collection) -> Plan:
-    """Return the plan of a collection on the dataset version it had. The name is left out."""
+    """Return the plan of a collection, on the same dataset version and without its name."""
     stored, plan = collection.snapshot.get("plan", {}), {}
     for name, about in spec_fields(Plan).items():
         if hasattr(collection, name):

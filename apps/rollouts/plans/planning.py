@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import islice
@@ -21,6 +21,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import process_exit
 from apps.policies.models import PolicyModel
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import notify_workers
 from apps.rollouts.plans.plan_spec import LIMITS, Plan
@@ -57,7 +58,7 @@ def insert_rollouts(*, collection_id: int, status: str, chunk: Sequence[Planned]
 
 @cache
 def _defaults(vendor: str) -> tuple[list[str], list[Any]]:
-    """Return the other columns with their defaults for this database: the tables have no defaults."""
+    """Return the other columns with the defaults of the model: the tables define none."""
     varying = {"id", "collection_id", "status", *Planned._fields}
     fields = [field for field in Rollout._meta.concrete_fields if field.column not in varying]
     defaults = [field.get_db_prep_save(field.get_default(), connection) for field in fields]
@@ -69,7 +70,7 @@ CHUNK = 2_000
 QUIET = timedelta(minutes=5)
 """A plan without progress for this long has lost its planner."""
 QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
-"""The same limit if a plan is requested again with its key."""
+"""The same time, used when a request repeats the plan's idempotency key."""
 
 
 _COLUMNS = {field.name for field in Collection._meta.concrete_fields} - {"name", "version"}
@@ -90,8 +91,8 @@ def plan_collection(
     """Create the collection and its queued rollouts, and notify the workers.
 
     `task_ids` are tasks of the version; default: all. The same plan with the same key returns the existing collection;
-    `asked` is the digest of the request, if the caller has a better one. Resumed rollouts keep their repeat number, and
-    with the same seed their seed.
+    `asked` is the digest of the request (default: computed from the plan). Resumed rollouts keep their repeat number,
+    and also their seed if the collection has the same seed.
 
     Raise NothingToCollect for a plan without rollouts, PlanConflict for a key of another plan, and ValidationError by
     field.
@@ -128,7 +129,7 @@ def plan_collection(
         Planned(task_id, repeat, rollout_seed(plan.seed, index, repeat)) for task_id, index, repeat in choice.rollouts()
     )
     try:
-        for chunk in _chunks(rows):
+        while chunk := list(islice(rows, CHUNK)):
             _queue(collection, chunk)
     except BaseException:
         delete_plan(collection)
@@ -152,9 +153,9 @@ def _say_plan(collection: Collection) -> dict[str, Any]:
 
 
 def _describe_choice(plan: Plan) -> dict[str, Any]:
-    """Return the selection for the snapshot. Options without a column are kept only there."""
+    """Return the selection for the snapshot, which is the only record of options without a column."""
     elsewhere = {*LIMITS, "dataset", "agent", "policy_model", "version", "name", "sampling"}
-    # Without unset options of later versions, so that digests of older plans stay valid.
+    # Leave out unset options that later versions added, so that digests of older plans stay valid.
     return {
         name: value for name, value in _plain(plan).items() if name not in elsewhere and (value or name in _COLUMNS)
     }
@@ -191,6 +192,7 @@ def _queue(collection: Collection, chunk: list[Planned]) -> None:
         cancelled = state == Collection.State.CANCELLED
         status = Rollout.Status.CANCELLED if cancelled else Rollout.Status.QUEUED
         insert_rollouts(collection_id=collection.pk, status=status.value, chunk=chunk)
+        mark_changed((collection.pk, planned.task_id) for planned in chunk)
         made = len(chunk)
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + made, cancelled=F("cancelled") + (made if cancelled else 0), touched_at=timezone.now()
@@ -264,8 +266,3 @@ def take_snapshot(
         },
         "sampling": {**policy_model.sampling, **agent.sampling, **sampling},
     }
-
-
-def _chunks(rows: Iterator[Planned]) -> Iterator[list[Planned]]:
-    while chunk := list(islice(rows, CHUNK)):
-        yield chunk

@@ -71,7 +71,7 @@ class Choice:
         return found
 
     def unknown_splits(self) -> dict[str, list[str]]:
-        """Return splits without tasks, by option: a typing error would run other tasks or repeats."""
+        """Return the named splits that have no tasks, by option. They are likely typing errors."""
         named = {"splits": set(self.selection.splits), "split_repeats": set(self.selection.split_repeats)}
         if not any(named.values()):
             return {}
@@ -91,14 +91,14 @@ class Choice:
                         yield Chosen(task_id, index, repeat)
 
     def _left(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
-        """Return (task, repeat) of the earlier collection's rollouts to repeat with `only_failed`, else to skip."""
+        """Return the (task, repeat) pairs of `_earlier`, or None without an earlier collection."""
         if self.selection.resume_from is None:
             return None
         found = self._earlier().filter(task_id__in=task_ids)
         return set(found.values_list("task_id", "repeat"))
 
     def _earlier(self) -> "RolloutQuerySet":
-        """Return the rollouts to repeat with `only_failed`, else the ones to skip, with queued and running ones."""
+        """Return the failed rollouts to repeat with `only_failed`, else the completed or unfinished ones to skip."""
         kept = [Rollout.Status.COMPLETED, Rollout.Status.RUNNING, Rollout.Status.QUEUED]
         statuses = [Rollout.Status.FAILED] if self.selection.only_failed else kept
         return Rollout.objects.filter(collection=self.selection.resume_from, status__in=statuses).order_by()

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
+from apps.accounts.audit_log import record, update_row
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due
 from apps.accounts.models import User
@@ -117,13 +117,9 @@ def continue_reverification() -> bool:
 
 def cancel_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:
     """Cancel a reverification that is not applied yet. Idempotent."""
-    open_ones = Reverification.objects.filter(
-        pk=reverification.pk, state__in=[State.QUEUED, State.VERIFYING, State.READY]
-    )
-    with transaction.atomic():
-        if open_ones.update(state=State.CANCELLED, finished_at=timezone.now()):
-            record(user=user, action="reverification.cancelled", target=f"reverification {reverification.pk}")
-    reverification.refresh_from_db()
+    unapplied = {"state__in": [State.QUEUED, State.VERIFYING, State.READY]}
+    cancelled = {"state": State.CANCELLED, "finished_at": timezone.now()}
+    update_row(reverification, cancelled, only=unapplied, user=user, action="reverification.cancelled")
     if reverification.state != State.CANCELLED:
         raise CannotApply(f"{reverification} is {reverification.state}: it cannot be cancelled.")
     return reverification
@@ -131,12 +127,15 @@ def cancel_reverification(*, reverification: Reverification, user: User | None =
 
 def apply_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:
     """Queue the new rewards to be written to the rollouts. Idempotent."""
-    ready = Reverification.objects.filter(pk=reverification.pk, state=State.READY)
-    with transaction.atomic():
-        if ready.update(state=State.APPLYING, attempt=0, touched_at=timezone.now()):
-            target = f"reverification {reverification.pk}"
-            record(user=user, action="reverification.applied", target=target, changed=reverification.changed)
-    reverification.refresh_from_db()
+    queued = {"state": State.APPLYING, "attempt": 0, "touched_at": timezone.now()}
+    update_row(
+        reverification,
+        queued,
+        only={"state": State.READY},
+        user=user,
+        action="reverification.applied",
+        changed=reverification.changed,
+    )
     if reverification.state not in {State.APPLYING, State.APPLIED}:
         raise CannotApply(f"{reverification} is {reverification.state}: only one that is ready can be applied.")
     return reverification

@@ -17,7 +17,7 @@ def _names(none: str, values: tuple[str, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReverificationFilters:
-    """Selection of rollouts of a collection, among those that reached their verifier."""
+    """Selection of rollouts of a collection that reached their verifier."""
 
     judge_failures: Annotated[bool, Option("Only failures of the judge")] = False
     min_reward: Annotated[float | None, Option("Minimum reward")] = None

@@ -8,6 +8,7 @@ from apps.accounts.job_retries import progressed
 from apps.gym.redaction.redactor import count_marks
 from apps.gym.traces.events import decode_event, event_kind
 from apps.rollouts.engine.trace_redaction import add_counts
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.reverification.ownership import Owner
@@ -26,6 +27,10 @@ def write_rewards(owner: Owner) -> None:
     while chunk := list(left[:CHUNK]):
         with transaction.atomic():
             fates = [_apply_one(reward, collection_id) for reward in chunk]
+            tasks = Rollout.objects.filter(pk__in=[reward.rollout_id for reward in chunk]).values_list(
+                "task", flat=True
+            )
+            mark_changed((collection_id, task_id) for task_id in tasks)
             applied = fates.count(Fate.APPLIED)
             owner.write(**progressed(), applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
         owner.pause_here()

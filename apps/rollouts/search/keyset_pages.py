@@ -118,9 +118,9 @@ SORTS: dict[str, Sort] = {
 
 
 def expect_values(sort: Sort, terms: Iterable[Term]) -> tuple[bool, bool]:
-    """Return whether a filter can match rows with a value, and rows without one.
+    """Return whether a filter can match rows with a value, and whether it can match rows without one.
 
-    Searching for rows that do not exist costs a scan.
+    Skip searches that cannot match, because they would scan the table.
     """
     some, none = True, True
     for term in terms:

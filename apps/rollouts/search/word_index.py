@@ -3,6 +3,7 @@
 Only redacted text is indexed, because no other is stored. The first SEARCH_WORDS words of each rollout are kept.
 """
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Collection as Some
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
+import zstandard
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
@@ -26,6 +28,7 @@ from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.word_splitting import BREAK, split_words
+from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +36,8 @@ CHUNK = 100
 """Rollouts that a worker claims at once."""
 PART = 4_000
 """Words of an index part: PostgreSQL keeps 256 positions of a word in one document, and 16,383 positions in all."""
-LARGE = 256 * 1024
-"""Most characters of traces that are read together. A larger trace is read a few events at a time."""
+LARGE = 64 * 1024
+"""Maximum bytes of compressed traces read together. A larger trace is read a few events at a time."""
 PIECE = 256 * 1024
 """Characters of a text that are split into words at once."""
 MAX_TRIES = 3
@@ -56,7 +59,7 @@ _EVENTS = """
 _DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
 _FORGET = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
 _ADD = {
-    # A separator of texts needs no entry in the index, only its position.
+    # Separators are deleted from the index; the words after them keep their positions.
     "postgresql": f"""
         INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
         SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
@@ -172,11 +175,11 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
     if len(group) == 1:
         payloads = {pk: _pages(pk, attempt) for pk, attempt in group.items()}
     else:
-        read: dict[int, list[str]] = {pk: [] for pk in group}
+        read: dict[int, list[bytes]] = {pk: [] for pk in group}
         for pk, attempt, payload in _run(_EVENTS, group):
             if attempt == group[pk]:
-                read[pk].append(payload)
-        payloads = {**read}
+                read[pk].append(payload.encode() if isinstance(payload, str) else bytes(payload))
+        payloads = _decompress(read)
     found = {}
     for pk, attempt in group.items():
         process_exit.check()
@@ -188,6 +191,16 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
             # Retried up to MAX_TRIES times, then left unindexed: one trace must not block the others.
             logger.exception("the words of rollout %s could not be read", pk)
     return found
+
+
+def _decompress(read: dict[int, list[bytes]]) -> dict[int, Iterable[str]]:
+    """Return the texts of payloads by rollout: in one call, or as they are read if they are large or one is broken."""
+    every = list(itertools.chain.from_iterable(read.values()))
+    with contextlib.suppress(zstandard.ZstdError, UnicodeDecodeError):
+        if sum(map(plain_size, every)) <= AT_ONCE:
+            texts = unpack_each(every)
+            return {pk: list(itertools.islice(texts, len(stored))) for pk, stored in read.items()}
+    return {pk: unpack_each(stored) for pk, stored in read.items()}
 
 
 def _pages(rollout_id: int, attempt: int) -> Iterator[str]:
@@ -260,7 +273,7 @@ def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:
 
 
 def _run(statement: str, rollouts: Some[int], *given: str | None) -> list[tuple[Any, ...]]:
-    """Run a statement on these rollouts. They are one parameter, because Django spends 1 µs on each of many."""
+    """Run a statement on these rollouts. Their ids are one parameter, because Django is slow with thousands of them."""
     one_of, ids = ("= ANY(%s)", list(rollouts)) if connection.vendor == "postgresql" else (_AMONG, str(list(rollouts)))
     with connection.cursor() as cursor:
         cursor.execute(statement.format(rollouts=one_of), [*given, ids])

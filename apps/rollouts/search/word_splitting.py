@@ -9,7 +9,7 @@ import string
 import unicodedata
 
 BREAK = "\ua66e"
-"""Separates two texts, so that no phrase spans both. A letter for both databases, and never a word of a text."""
+"""Separates two texts, so that no phrase matches across them. Both databases treat it as a letter. Never a word."""
 MAX_WORD = 64
 """Maximum indexed letters of a word; users do not search for longer words."""
 _SINGLE = (

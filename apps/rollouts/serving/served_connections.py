@@ -37,7 +37,7 @@ async def connect_served_environment(environment: Environment, outbound: Outboun
     )
 
 
-def connect_served_agent(
+async def connect_served_agent(
     agent: Agent,
     policy_model: PolicyModel,
     environment: Environment,
@@ -65,7 +65,7 @@ def connect_served_agent(
     )
 
 
-def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> ServedModel:
+async def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> ServedModel:
     """Connect a policy model. Raise the error of connecting."""
     return ServedModel(
         name=policy_model.slug, policy=connect_policy(policy_model, outbound), sampling=policy_model.sampling

@@ -11,6 +11,7 @@ from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import progressed
 from apps.accounts.models import User
 from apps.gym import process_exit
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import remove_rollouts
@@ -72,9 +73,10 @@ def _delete(deletion: CollectionDeletion) -> None:
     refuse_losses(find_references(collection), collection.label)
     mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     rollouts = Rollout.objects.filter(collection=collection).order_by()
-    while ids := list(rollouts.values_list("pk", flat=True)[:CHUNK]):
+    while tasks := dict(rollouts.values_list("pk", "task")[:CHUNK]):
         with transaction.atomic():
-            Rollout.objects.filter(pk__in=ids).delete()
-        mine.update(deleted=F("deleted") + len(ids), **progressed())
+            Rollout.objects.filter(pk__in=tasks).delete()
+            mark_changed((collection.pk, task_id) for task_id in tasks.values())
+        mine.update(deleted=F("deleted") + len(tasks), **progressed())
         process_exit.check()
     collection.delete()

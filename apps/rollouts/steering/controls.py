@@ -8,11 +8,12 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
+from apps.accounts.audit_log import record, update_row
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
 from apps.rollouts.engine.collection_limits import spent_limit
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.notifications import announce_and_notify
 from apps.rollouts.plans.plan_spec import LIMITS
@@ -29,12 +30,9 @@ class CannotSteer(Refusal, status=409, code="cannot-steer"):
 
 def pause_collection(*, collection: Collection, user: User | None = None) -> Collection:
     """Stop claiming rollouts; rollouts in flight finish. Idempotent."""
-    running = Collection.objects.filter(pk=collection.pk, state=Collection.State.RUNNING)
-    with transaction.atomic():
-        changed = running.update(state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.ASKED)
-        if changed:
-            record(user=user, action="collection.paused", target=f"collection {collection.pk}")
-    collection.refresh_from_db()
+    paused = {"state": Collection.State.PAUSED, "pause_reason": Collection.PauseReason.ASKED}
+    running = {"state": Collection.State.RUNNING}
+    changed = update_row(collection, paused, only=running, user=user, action="collection.paused")
     if not changed and collection.state != Collection.State.PAUSED:
         raise CannotSteer(f"{collection.label} is {collection.state}: only a running collection can be paused.")
     return _told(collection)
@@ -81,13 +79,9 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
 def cancel_collection(*, collection: Collection, user: User | None = None) -> Collection:
     """Cancel queued rollouts; workers drop running ones within a second. Idempotent."""
     unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
-    mine = Collection.objects.filter(pk=collection.pk, state__in=unfinished)
-    with transaction.atomic():
-        # In a transaction of its own, first: from here on nothing is claimed or planned.
-        cancelled = mine.update(state=Collection.State.CANCELLED, pause_reason="", finished_at=timezone.now())
-        if cancelled:
-            record(user=user, action="collection.cancelled", target=f"collection {collection.pk}")
-    collection.refresh_from_db()
+    cancelled = {"state": Collection.State.CANCELLED, "pause_reason": "", "finished_at": timezone.now()}
+    # In a transaction of its own, first: from here on nothing is claimed or planned.
+    update_row(collection, cancelled, only={"state__in": unfinished}, user=user, action="collection.cancelled")
     if collection.state != Collection.State.CANCELLED:
         raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to cancel.")
     # Workers notice by themselves; pages are notified once, at the end.
@@ -104,11 +98,12 @@ def _cancel_queued(collection: Collection) -> None:
             state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
             if state != Collection.State.CANCELLED:
                 return
-            ids = list(queued.values_list("pk", flat=True)[:CHUNK])
-            still = Rollout.objects.filter(pk__in=ids, status=Rollout.Status.QUEUED)
+            tasks = dict(queued.values_list("pk", "task")[:CHUNK])
+            still = Rollout.objects.filter(pk__in=tasks, status=Rollout.Status.QUEUED)
             dropped = still.update(status=Rollout.Status.CANCELLED, finished_at=timezone.now())
             Collection.objects.filter(pk=collection.pk).update(cancelled=F("cancelled") + dropped)
-        if not ids:
+            mark_changed((collection.pk, task_id) for task_id in tasks.values())
+        if not tasks:
             return
 
 
@@ -181,6 +176,8 @@ def _queue_again(collection: Collection, ids: list[int]) -> int:
         )
         if locked.state == Collection.State.COMPLETED and number:
             locked.state, locked.finished_at, locked.started_at = Collection.State.RUNNING, None, None
+        tasks = Rollout.objects.filter(pk__in=ids).values_list("task", flat=True)
+        mark_changed((collection.pk, task_id) for task_id in tasks)
         locked.failed = F("failed") - number
         locked.retried = F("retried") + number
         locked.save(update_fields=["state", "finished_at", "started_at", "failed", "retried"])
@@ -189,10 +186,8 @@ def _queue_again(collection: Collection, ids: list[int]) -> int:
 
 def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
     """Ask a worker to stop claiming and to leave when its rollouts have finished. Idempotent."""
-    with transaction.atomic():
-        if Worker.objects.filter(pk=worker.pk, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING):
-            record(user=user, action="worker.drained", target=f"worker {worker.pk}")
-    worker.refresh_from_db()
+    draining, active = {"state": Worker.State.DRAINING}, {"state": Worker.State.ACTIVE}
+    update_row(worker, draining, only=active, user=user, action="worker.drained")
     if worker.state != Worker.State.DRAINING:
         raise CannotSteer(f"{worker} is {worker.state}: only an active worker can be drained.")
     return worker
@@ -229,10 +224,8 @@ def restore_collection(*, collection: Collection, user: User | None = None) -> C
 
 def resolve_flag(*, rollout: Rollout, user: User | None = None) -> Rollout:
     """Resolve the flag, so that exports include the trace again. Idempotent."""
-    with transaction.atomic():
-        if Rollout.objects.filter(pk=rollout.pk, flagged=True).update(flagged=False):
-            record(user=user, action="rollout.flag_resolved", target=f"rollout {rollout.pk}", **rollout.redactions)
-    rollout.refresh_from_db()
+    counts = rollout.redactions
+    update_row(rollout, {"flagged": False}, only={"flagged": True}, user=user, action="rollout.flag_resolved", **counts)
     return rollout
 
 

@@ -16,6 +16,7 @@ from apps.gym import process_exit
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
 from apps.gym.request_refusals import Refusal
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
@@ -153,10 +154,11 @@ def _remove(collection: Collection, ids: list[int]) -> int:
     with transaction.atomic():
         # Exclude rollouts that were queued again just before.
         ended = Rollout.objects.select_for_update().filter(pk__in=ids, status__in=ENDED)
-        rows = list(ended.values_list("pk", "status", "reward"))
-        Rollout.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
-        by_status = {name: sum(status == name for _, status, _ in rows) for name in map(str, ENDED)}
-        rewards = [reward for _, _, reward in rows if reward is not None]
+        rows = list(ended.values_list("pk", "status", "reward", "task"))
+        Rollout.objects.filter(pk__in=[pk for pk, *_ in rows]).delete()
+        mark_changed((collection.pk, task_id) for *_, task_id in rows)
+        by_status = {name: sum(status == name for _, status, *_ in rows) for name in map(str, ENDED)}
+        rewards = [reward for _, _, reward, _ in rows if reward is not None]
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") - len(rows),
             **{name: F(name) - count for name, count in by_status.items()},

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -52,10 +53,6 @@ def leave_unread(*, collection: Collection, reader: uuid.UUID) -> None:
     mine.update(left_at=timezone.now())
 
 
-def is_last_reader(*, collection: Collection, reader: uuid.UUID) -> bool:
-    return Collection.objects.filter(pk=collection.pk, reader=reader).exists()
-
-
 @background_job(waiting=lambda: Collection.objects.filter(left_at__isnull=False, state__in=UNFINISHED))
 def sweep_left() -> bool:
     """Background job: cancel one collection whose reader did not return. Return True if there was one."""
@@ -63,11 +60,8 @@ def sweep_left() -> bool:
     left = gone.select_related("created_by").first()
     if left is None:
         return False
-    try:
+    with suppress(CannotSteer):  # It ended meanwhile.
         cancel_collection(collection=left, user=left.created_by)
-    except CannotSteer:
-        # It ended meanwhile.
-        return True
     return True
 
 
@@ -126,16 +120,14 @@ class RolloutStream:
         quiet_since = time.monotonic()
         self._reader = await sync_to_async(begin_reading)(collection=self._collection)
         yield _line({"type": "collection", **_counts(self._collection)})
-        reason = ""
-        while not reason:
+        while True:
             look = await self._look(until)
             for rollout_id, task_id in look.fresh if look else []:
                 self._sent.add(rollout_id)
                 async for line in self._told(rollout_id, task_id):
                     quiet_since = time.monotonic()
                     yield line
-            reason = self._why_over(look, until)
-            if reason:
+            if reason := self._why_over(look, until):
                 break
             if time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
                 quiet_since = time.monotonic()
@@ -162,14 +154,10 @@ class RolloutStream:
             self._cancel()
 
     def _cancel(self) -> None:
-        if self._reader is None or not is_last_reader(collection=self._collection, reader=self._reader):
-            # A later reader took over.
-            return
-        try:
-            cancel_collection(collection=self._collection, user=self._user)
-        except CannotSteer:
-            # It ended meanwhile.
-            return
+        # Not if a later reader took over.
+        if Collection.objects.filter(pk=self._collection.pk, reader=self._reader).exists():
+            with suppress(CannotSteer):  # It ended meanwhile.
+                cancel_collection(collection=self._collection, user=self._user)
 
     async def _told(self, rollout_id: int, task_id: int) -> AsyncIterator[bytes]:
         if not self._grouped:

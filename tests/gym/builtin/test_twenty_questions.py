@@ -24,23 +24,24 @@ def test_the_question_for_a_property_is_understood_as_it(name):
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
+    ("question", "start"),
     [
-        ("Is it a plant?", "Yes. You have 1 question left."),
-        ("Let me think about red things. Is it larger than me?", "Yes. You have 1 question left."),
-        ("IS IT AN ANIMAL?", "No. You have 1 question left."),
-        ("Is it a plant or an animal?", "One thing at a time, please. You have 1 question left."),
-        ("Is it a plant? Is it green?", "One thing at a time, please. You have 1 question left."),
-        ("Okay, no fur then. Is it a plant?", "Yes. You have 1 question left."),
-        ("Not an animal.\nIs it a plant? Please answer yes or no.", "Yes. You have 1 question left."),
-        ("Fine. Is it not a plant?", "Please ask without a no or a not. You have 1 question left."),
-        ("Isn't it a plant?", "Please ask without a no or a not. You have 1 question left."),
-        ("Is it nice?", "I do not understand that question. You have 1 question left."),
-        ("", "I do not understand that question. You have 1 question left."),
+        ("Is it a plant?", "Yes. "),
+        ("Let me think about red things. Is it larger than me?", "Yes. "),
+        ("IS IT AN ANIMAL?", "No. "),
+        ("Is it a plant or an animal?", "One thing at a time"),
+        ("Is it a plant? Is it green?", "One thing at a time"),
+        ("Okay, no fur then. Is it a plant?", "Yes. "),
+        ("Not an animal.\nIs it a plant? Please answer yes or no.", "Yes. "),
+        ("Fine. Is it not a plant?", "Please ask without"),
+        ("Isn't it a plant?", "Please ask without"),
+        ("Is it nice?", "I do not understand"),
+        ("", "I do not understand"),
     ],
 )
-def test_what_the_user_answers(question, answer):
-    assert Questions("oak", 2).hear(question) == answer
+def test_what_the_user_answers(question, start):
+    answer = Questions("oak", 2).hear(question)
+    assert (answer.startswith(start), answer.endswith("1 question left.")) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,8 @@ def test_what_is_guessed(reply, guess):
 
 def test_the_last_answer_asks_for_the_guess_and_there_is_one_only():
     questions = Questions("oak", 1)
-    assert questions.hear("Is it a plant?") == "Yes. Now you must guess."
+    answer = questions.hear("Is it a plant?")
+    assert (answer.startswith("Yes. "), "must guess" in answer) == (True, True)
     assert questions.hear("Guess: rose") is None
     assert questions.hear("Guess: oak") is None
     assert (questions.right, questions.asked) == (False, 2)
@@ -69,7 +71,8 @@ def test_the_last_answer_asks_for_the_guess_and_there_is_one_only():
 def test_the_attempt_is_the_same_when_it_is_heard_again():
     environment = TwentyQuestions(ROW)
     [answer] = environment.respond([says("Is it a plant?")])
-    assert answer == message("user", "Yes. You have 1 question left.")
+    assert (answer["role"], answer["content"].startswith("Yes. ")) == ("user", True)
+    assert "1 question left" in answer["content"]
     assert environment.respond([says("Guess: oak")]) is None
     reward = environment.verify(attempt(says("Is it a plant?"), answer, says("Guess: oak")))
     assert (reward.value, reward.components) == (1.0, {"right": 1.0, "understood": 0.5, "questions": 2.0})

@@ -125,25 +125,25 @@ def test_the_defaults_of_a_format_are_not_refused_and_each_refusal_says_why(slug
 
 
 def test_a_format_that_does_not_exist_names_those_that_do():
-    with pytest.raises(FormatUnknown, match=r"Unknown format sft. Choose one of: trl_sft, "):
+    with pytest.raises(FormatUnknown, match=r"format sft.* trl_sft, "):
         find_format("sft")
 
 
 @pytest.mark.parametrize(
     ("slug", "given", "message"),
     [
-        ("trl_sft", {"level": "step"}, "TRL SFT, conversations has no option level. Available: reasoning, arguments,"),
+        ("trl_sft", {"level": "step"}, "no option level.* reasoning, arguments,"),
         (
             "trl_sft",
             {"reasoning": "hidden"},
-            "reasoning of TRL SFT, conversations must be one of: field, inline, dropped.",
+            "reasoning of .*: field, inline, dropped",
         ),
-        ("trl_sft", {"reasoning": ["field"]}, "reasoning of TRL SFT, conversations must be one of"),
+        ("trl_sft", {"reasoning": ["field"]}, "reasoning of .*: field, inline, dropped"),
         ("trl_sft", {"malformed": "text"}, "Malformed arguments can only be kept as text"),
-        ("trl_kto", {"good_from": float("nan")}, "good_from must be a finite number."),
-        ("trl_kto", {"good_from": True}, "good_from must be a finite number."),
-        ("trl_grpo", {"tools": "column"}, "has no option tools. Available: opening."),
-        ("nemo_gym_inputs", {"tools": "column"}, "has no option tools. Available: none."),
+        ("trl_kto", {"good_from": float("nan")}, "good_from must be"),
+        ("trl_kto", {"good_from": True}, "good_from must be"),
+        ("trl_grpo", {"tools": "column"}, "no option tools.* opening"),
+        ("nemo_gym_inputs", {"tools": "column"}, "no option tools.* none"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(slug, given, message):

@@ -56,7 +56,7 @@ def test_the_judge_reads_rubric_task_answer_and_what_was_expected():
     answers = Answers(verdict(score=8))
     score(make_judge(answers, rubric="Only arithmetic counts."), expected_answer="4")
     system, user = answers.asks[0].items
-    assert "The rubric:\nOnly arithmetic counts." in system["content"]
+    assert "\nOnly arithmetic counts." in system["content"]
     assert "What is 2 + 2?" in user["content"]
     assert "It is 4." in user["content"]
     assert "<expected_answer-" in user["content"]
@@ -219,7 +219,7 @@ def test_an_attempt_without_an_answer_is_judged_as_one():
     answers = Answers(verdict(score=0))
     found, _ = score(make_judge(answers), answer="")
     assert found.value == 0.0
-    assert "(The attempt ended without an answer.)" in prompt(answers)
+    assert "ended without an answer" in prompt(answers)
 
 
 def test_a_refusal_is_no_verdict_whatever_its_words():

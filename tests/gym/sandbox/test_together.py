@@ -212,10 +212,7 @@ def test_the_model_reads_it_and_a_verdict_says_it():
         the_sandbox().close()
         choose_sandbox(before)
     assert (told["exit_code"], told["note"]) == (137, "stopped: memory limit exceeded")
-    assert (reward.value, reward.explanation) == (
-        0.0,
-        "0 of 2 hidden tests passed; test 1: memory limit exceeded.",
-    )
+    assert (reward.value, "test 1: memory limit" in reward.explanation) == (0.0, True)
 
 
 @needs_group

@@ -224,4 +224,4 @@ def test_what_no_endpoint_is_ever_asked_is_the_clients_mistake():
     body = json.dumps({"input": "x", "n": 3}).encode()
     answer = asyncio.run(answer_always(served, Asked(method="POST", path="v1/responses", body=body), seconds=120))
     told = json.loads(answer.body)["error"]["message"]
-    assert (answer.status, told) == (400, "Sampling cannot set n, which the rollout sets.")
+    assert (answer.status, "cannot set n" in told) == (400, True)

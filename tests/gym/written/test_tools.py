@@ -154,12 +154,13 @@ def test_a_tool_that_no_model_could_be_told_of_is_refused_with_what_it_lacks():
         """Do."""
 
     assert refuse(untyped) == "the tool untyped: give word a type, for example word: str"
-    assert refuse(undescribed) == ("the tool undescribed: add a docstring. Models see only the docstring")
+    assert refuse(undescribed).startswith("the tool undescribed: add a docstring")
     assert refuse(many) == "the tool many: give each argument its own name instead of *words: str"
     assert refuse(strange).startswith("the tool strange: ")
-    assert refuse(imaginary).startswith("the tool imaginary: complex cannot be represented in JSON. Use str, int, ")
+    assert refuse(imaginary).startswith("the tool imaginary: complex cannot be")
     assert refuse(unknown) == "the tool unknown: its types cannot be read: NameError: name 'Undefined' is not defined"
-    assert refuse(verify) == ("the tool verify: GymWeb, or the protocol of its servers, already has verify. Rename it")
+    assert refuse(verify).startswith("the tool verify: ")
+    assert "already has verify" in refuse(verify)
 
 
 def test_a_type_that_holds_itself_is_refused():

@@ -8,7 +8,8 @@ from django.test import Client
 
 from apps.accounts.models import Role
 from apps.dashboard.tables.neighbours import find_neighbours
-from apps.reviews.queues.queue_items import QueueRefused, fill_from_filter
+from apps.reviews.models import Queue
+from apps.reviews.queues.queue_items import ItemSource, QueueRefused, fill_queue
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
@@ -45,12 +46,8 @@ def many(settings: Any) -> Collection:
 def test_what_takes_too_long_is_ended_and_the_connection_goes_on():
     with pytest.raises(FilterTooSlow) as slow, bound_time(parse_filter("text:word reward:>0"), seconds=0.2):
         run_for_ever()
-    assert str(slow.value) == (
-        "This filter was stopped after 0.2 seconds because it reads too many rollouts: add a collection or "
-        "a dataset (collection:12, dataset:sums), search only the newest rollouts "
-        "(id:>1200), search for rarer words, or "
-        "more of them, or remove terms that match few rollouts."
-    )
+    advice = ("0.2 seconds", "(collection:12, dataset:sums)", "(id:>1200)", "rarer words", "remove terms")
+    assert [part in str(slow.value) for part in advice] == [True] * 5
     with bound_time(parse_filter("reward:>0"), seconds=30):
         assert Rollout.objects.count() == 0
     if connection.vendor == "postgresql":
@@ -73,7 +70,7 @@ def test_the_page_says_how_to_narrow_a_filter_that_takes_too_long(many):
     assert (page.status_code, page.context["page"].rows) == (200, [])
     assert "add a collection or a dataset (collection:12, dataset:sums)" in page.text
     assert 'hx-get="/rollouts/facets/' not in page.text
-    assert "No counts. This filter was stopped" in signed_in().get("/rollouts/facets/", {"q": SLOW}).text
+    assert "No counts" in signed_in().get("/rollouts/facets/", {"q": SLOW}).text
     of_it = signed_in().get(f"/collections/{many.pk}/", {"q": f"collection:{many.pk} {SLOW}"})
     assert "This takes too long" in of_it.text
     assert "add a collection or a dataset" not in of_it.text
@@ -96,7 +93,7 @@ def test_a_trace_opens_without_its_neighbours_where_the_list_takes_too_long(many
 
 def test_queues_and_deletions_by_a_filter_refuse_in_their_own_words(many):
     with pytest.raises(QueueRefused, match="seconds because it reads too many rollouts") as refused:
-        fill_from_filter(SLOW, kind="rubric")
+        fill_queue(Queue(kind="rubric"), ItemSource(filter=SLOW))
     assert refused.value.argument == "filter"
     with pytest.raises(RemovalRefused, match="Counting the matches took too long, so nothing was deleted"):
         queue_rollout_deletion(collection=many, chosen={"q": SLOW}, user=make_user(Role.ENGINEER))

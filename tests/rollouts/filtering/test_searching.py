@@ -2,6 +2,7 @@
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from apps.gym.traces.events import ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.items import message
@@ -237,3 +238,14 @@ def test_the_command_rebuilds_the_index(capsys):
     call_command("index_rollouts", "--again")
     assert (found("alpha"), found("beta")) == ([rollout.pk], [other.pk])
     assert capsys.readouterr().out.endswith("\r2 rollouts indexed\n")
+
+
+def test_a_payload_that_is_broken_leaves_only_its_own_rollout_out():
+    rollouts = [said("alpha one"), said("alpha two"), said("alpha three")]
+    with connection.cursor() as cursor:
+        broken = memoryview(b"\x01not a frame")
+        cursor.execute("UPDATE rollouts_traceevent SET payload = %s WHERE rollout_id = %s", [broken, rollouts[1].pk])
+    RolloutWords.objects.all().delete()
+    mark_unindexed([rollout.pk for rollout in rollouts])
+    index_next_rollouts()
+    assert found("alpha") == [rollouts[0].pk, rollouts[2].pk]

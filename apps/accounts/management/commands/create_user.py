@@ -8,9 +8,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.accounts.management.sign_in_links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.models import Role, User
 from apps.accounts.sign_in import create_sign_in_link
-from apps.accounts.sign_in_links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.user_accounts import create_user
 
 

@@ -1,7 +1,7 @@
 """Context of the table of rollouts: rows, columns, headings, saved views, and limits of the search."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Sum
@@ -27,14 +27,6 @@ from apps.rollouts.search.keyset_pages import Page
 
 UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
 """Fields that the table does not show and that may be long."""
-
-
-class Heading(NamedTuple):
-    """A column heading. `order` is the value of `aria-sort`; empty if the column cannot be sorted."""
-
-    column: Column
-    address: str = ""
-    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,14 +87,15 @@ def _export(there: RolloutList, collection: Collection | None) -> str:
     return urlencode({"q": str(there.parsed), **({"collection": of} if of else {})})
 
 
-def _heading(there: RolloutList, column: Column) -> Heading:
+def _heading(there: RolloutList, column: Column) -> dict[str, Any]:
+    """Return a column heading. `order` is the value of `aria-sort`; columns that cannot be sorted have none."""
     if not column.sort:
-        return Heading(column)
+        return {"column": column}
     is_sorted = there.key == column.sort
     order = ("descending" if there.descending else "ascending") if is_sorted else "none"
     # Descending first, then ascending.
     wanted = column.sort if is_sorted and there.descending else f"-{column.sort}"
-    return Heading(column, there.address(sort=wanted), order)
+    return {"column": column, "address": there.address(sort=wanted), "order": order}
 
 
 def _views(user: User) -> Any:

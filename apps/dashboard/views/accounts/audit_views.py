@@ -6,6 +6,7 @@ import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from apps.accounts.audit_files import FORMATS
+from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.models import AuditEntry
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer
@@ -30,7 +31,8 @@ def audit_export(request: HttpRequest) -> HttpResponseBase:
     if name not in FORMATS:
         raise Http404
     content_type, read = FORMATS[name]
-    response = StreamingHttpResponse(read(AuditSearchForm(request.GET).entries()), content_type=content_type)
+    entries = AuditSearchForm(request.GET).entries()
+    response = StreamingHttpResponse(one_by_one(read(entries)), content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="audit.{name}"'
     return response
 

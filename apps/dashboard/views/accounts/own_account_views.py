@@ -17,6 +17,7 @@ from apps.accounts.known_devices import remember_device
 from apps.accounts.models import ApiKey
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.user_accounts import change_password
+from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import answer, go
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.account_forms import ApiKeyForm, PasswordForm
@@ -31,12 +32,6 @@ def _page(request: PageRequest, *, part: str, status: int = 200, **context: Any)
         **context,
     }
     return answer(request, "account/account.html", context, part=part, status=status)
-
-
-def _count(revoked: int) -> str:
-    if not revoked:
-        return ""
-    return f" {revoked} API keys are revoked." if revoked > 1 else " 1 API key is revoked."
 
 
 @sensitive_post_parameters()
@@ -60,7 +55,8 @@ def account(request: PageRequest) -> HttpResponse:
             form.add_error("password", weak)
         else:
             update_session_auth_hash(request, person)
-            messages.success(request, f"Your password is {done}. Your other sessions are signed out.{_count(revoked)}")
+            keys = f" {count_words(revoked, 'API key is', 'API keys are')} revoked." if revoked else ""
+            messages.success(request, f"Your password is {done}. Your other sessions are signed out.{keys}")
             response = go(request, "dashboard:account")
             remember_device(response, person)
             return response

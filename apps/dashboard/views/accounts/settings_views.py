@@ -1,4 +1,4 @@
-"""Settings: the index, all API keys, secrets of models, and outgoing calls."""
+"""Settings: the index, all API keys, secrets of models, outgoing calls, and redaction rules."""
 
 from typing import Any
 
@@ -14,10 +14,13 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.settings_forms import AddressForm, SecretForm
+from apps.dashboard.chrome.row_views import action_view
+from apps.dashboard.forms.fields import show_errors
+from apps.dashboard.forms.settings_forms import AddressForm, PatternForm, SampleForm, SecretForm
 from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import OVER_HTTP, Environment
+from apps.policies.installation_redactor import delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.policies.policy_model_changes import save_policy_model
 
@@ -32,7 +35,7 @@ def settings(request: PageRequest) -> HttpResponse:
         counts["people"] = User.objects.filter(is_active=True).count()
         counts["keys"] = ApiKey.objects.usable().count()
     if user_may(user, Permission.MODELS):
-        counts["secrets"] = sum(bool(hint) for _, hint, _ in _holders())
+        counts["secrets"] = sum(bool(each.api_key_hint) for each in _holders().values())
     if user_may(user, Permission.CONFIGURE):
         counts["allowed"] = len(read_entries())
         counts["patterns"] = RedactionPattern.objects.count()
@@ -49,14 +52,11 @@ def settings_keys(request: PageRequest) -> HttpResponse:
     return render(request, "settings/keys.html", context)
 
 
-def _holders() -> list[tuple[str, str, PolicyModel | Environment]]:
-    """Return the objects that may have a key: the name in the form, the end of the key, and the row."""
+def _holders() -> dict[str, PolicyModel | Environment]:
+    """Return the objects that may have a key, by their name in the form."""
     models = PolicyModel.objects.exclude(base_url="")
     environments = Environment.objects.filter(adapter__in=OVER_HTTP)
-    return [
-        *((f"model:{each.slug}", each.api_key_hint, each) for each in models),
-        *((f"environment:{each.slug}", each.api_key_hint, each) for each in environments),
-    ]
+    return {f"model:{each.slug}": each for each in models} | {f"environment:{each.slug}": each for each in environments}
 
 
 @sensitive_post_parameters("api_key")
@@ -66,12 +66,12 @@ def _holders() -> list[tuple[str, str, PolicyModel | Environment]]:
 def settings_secrets(request: PageRequest) -> HttpResponse:
     """Set keys. They are write-only: only their last characters are shown."""
     holders = _holders()
-    choices = [(of, f"{each.name} ({each.base_url})") for of, _, each in holders]
+    choices = [(of, f"{each.name} ({each.base_url})") for of, each in holders.items()]
     form = SecretForm(posted(request), holders=choices, initial={"of": request.GET.get("of", "")})
     if form.is_valid():
         key = "" if form.cleaned_data["remove"] else form.cleaned_data["api_key"]
+        held = holders[form.cleaned_data["of"]]
         try:
-            held = form.holder()
             if isinstance(held, PolicyModel):
                 save_policy_model(policy_model=held, api_key=key, user=request.user)
             else:
@@ -93,3 +93,40 @@ def settings_outbound(request: PageRequest) -> HttpResponse:
         context["tried"] = try_address(form.cleaned_data["address"])
     status = 422 if form.is_bound and not form.is_valid() else 200
     return render(request, "settings/outbound.html", context, status=status)
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def redaction(request: PageRequest) -> HttpResponse:
+    form = PatternForm(posted(request))
+    if form.is_valid():
+        with show_errors(form):
+            save_pattern(pattern=form.instance, user=request.user)
+            messages.success(request, "Added. Workers use it within seconds. Stored data does not change.")
+            return redirect("dashboard:redaction")
+    return _page(request, form, SampleForm(), status=422 if form.is_bound else 200)
+
+
+@allow(POST=Permission.CONFIGURE)
+def redaction_try(request: PageRequest) -> HttpResponse:
+    form = SampleForm(request.POST)
+    if not form.is_valid():
+        return _page(request, PatternForm(), form, status=422)
+    clean, counts = fresh_redactor().redact_text(form.cleaned_data["sample"])
+    return _page(request, PatternForm(), form, tried=True, clean=clean, counts=counts)
+
+
+redaction_delete = action_view(
+    Permission.CONFIGURE,
+    delete_pattern,
+    RedactionPattern,
+    "pattern",
+    then="redaction",
+    said="Deleted. Redacted text stays redacted.",
+)
+
+
+def _page(
+    request: PageRequest, form: PatternForm, sample: SampleForm, *, status: int = 200, **found: object
+) -> HttpResponse:
+    context = {"form": form, "sample": sample, "patterns": RedactionPattern.objects.all(), **found}
+    return render(request, "redaction/redaction.html", context, status=status)

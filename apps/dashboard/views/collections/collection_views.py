@@ -74,19 +74,14 @@ def _earlier(request: PageRequest) -> tuple[Collection | None, bool]:
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request", "HX-Target")
-def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Show the collection.
+def collection_detail(
+    request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
+) -> HttpResponse:
+    """Show the collection. `limits_form` is an invalid submitted form.
 
     htmx gets the part named by its target: the table of rollouts, all figures (`collection-figures`), or both
     (`collection-live`).
     """
-    return collection_page(request, pk)
-
-
-def collection_page(
-    request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
-) -> HttpResponse:
-    """Show the collection. `limits_form` is an invalid submitted form."""
     collection = get_object_or_404(_collections().select_related("environment", "resume_from"), pk=pk)
     target = request.htmx.target
     if target == "rollout-table":

@@ -5,6 +5,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.import_forms import ImportForm
 from apps.rollouts.imports.rollout_import import import_rollouts
@@ -27,19 +28,15 @@ def collection_import(request: PageRequest) -> HttpResponse:
             if not imported.created:
                 messages.info(request, "These files were imported before. This is the existing collection.")
             if imported.superseded:
-                were = "failure was" if imported.superseded == 1 else "failures were"
-                messages.info(
-                    request, f"{imported.superseded:,} {were} left out, because those rollouts were repeated."
-                )
+                failures = count_words(imported.superseded, "failure was", "failures were")
+                messages.info(request, f"{failures} left out, because those rollouts were repeated.")
             if imported.renumbered:
-                have = "rollout has" if imported.renumbered == 1 else "rollouts have"
+                rollouts = count_words(imported.renumbered, "rollout has", "rollouts have")
                 told = "a repeat number that is already used, so they got new numbers"
-                messages.warning(
-                    request, f"{imported.renumbered:,} {have} {told}. Check whether two files are the same."
-                )
+                messages.warning(request, f"{rollouts} {told}. Check whether two files are the same.")
             if imported.refused:
+                lines = count_words(imported.refused, "line was", "lines were")
                 left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
-                were = "line was" if imported.refused == 1 else "lines were"
-                messages.warning(request, f"{imported.refused:,} {were} left out, such as {left}.")
+                messages.warning(request, f"{lines} left out, such as {left}.")
             return redirect("dashboard:collection_detail", pk=imported.collection.pk)
     return render(request, "collections/import.html", {"form": form, "bad_lines": bad_lines}, status=422)

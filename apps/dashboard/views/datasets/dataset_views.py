@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import show_errors
 from apps.gym.storable import clean_line
@@ -38,16 +39,18 @@ def _going(field: str) -> Subquery:
     return Subquery(Deletion.objects.filter(dataset=OuterRef("pk"), whole=True, state__in=states).values(field)[:1])
 
 
-@allow(GET=Permission.READ)
-def dataset_list(request: PageRequest) -> HttpResponse:
-    datasets = Dataset.objects.select_related("environment").annotate(
+dataset_list = list_view(
+    Dataset.objects.select_related("environment").annotate(
         newest_number=_newest("number"),
         newest_task_count=_newest("task_count"),
         newest_created_at=_newest("created_at"),
         collection_count=Count("collections"),
         deletion_id=_going("pk"),
-    )
-    return answer(request, "datasets/list.html", {"datasets": datasets}, part="rows")
+    ),
+    "datasets/list.html",
+    part="rows",
+    name="datasets",
+)
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
@@ -142,11 +145,11 @@ def dataset_mark(request: PageRequest, slug: str) -> HttpResponse:
     dataset = get_object_or_404(Dataset, slug=slug)
     form = MarkForm(request.POST)
     ids = [pk for pk in map(read_number, request.POST.getlist("task")[:MAX_TASKS]) if pk is not None]
-    if not form.is_valid():
+    if not ids:
+        messages.error(request, "Select tasks first.")
+    elif not form.is_valid():
         for problems in form.errors.values():
             messages.error(request, " ".join(map(str, problems)))
-    elif not ids:
-        messages.error(request, "Select tasks first.")
     else:
         own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
         with tell_refusal(request):

@@ -1,4 +1,4 @@
-"""Uploads: the wizard from file to mapping, check and commit, and the results."""
+"""Uploads: the wizard from file to mapping, check and commit, the results, and saved mappings."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -15,16 +15,18 @@ from django.utils.text import slugify
 
 from apps.accounts.disk_space import DiskFull
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.file_downloads import send_file
+from apps.dashboard.chrome.file_downloads import explain_range
 from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
+from apps.exports.ranged_downloads import stream_file
 from apps.gym.storable import clean_line
 from apps.gym.tasks.files.row_source import FORMATS
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.tasks.mappings.shapes import SHAPES
 from apps.rollouts.engine.worker_leases import live_workers
-from apps.tasks.column_mapping_changes import save_mapping
+from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
 from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.received_files import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
 from apps.tasks.rejected_rows import rejected_path
@@ -162,8 +164,22 @@ def upload_rejected(request: PageRequest, pk: int) -> HttpResponseBase:
     path = rejected_path(upload)
     if path is None:
         raise Http404("This upload has no invalid rows.")
-    return send_file(request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson")
+    name = f"upload-{upload.pk}-rejected.jsonl"
+    return explain_range(stream_file(request, path, filename=name, content_type="application/x-ndjson"))
 
 
 def _upload(pk: int) -> Upload:
     return get_object_or_404(Upload.objects.select_related("dataset__environment", "version", "created_by"), pk=pk)
+
+
+mapping_list = list_view(
+    ColumnMapping.objects.select_related("created_by"), "uploads/mappings.html", part="rows", name="mappings"
+)
+mapping_delete = action_view(
+    Permission.UPLOAD,
+    delete_mapping,
+    ColumnMapping,
+    "mapping",
+    then="mapping_list",
+    said="The mapping {0.name} is deleted. Earlier uploads are unchanged.",
+)

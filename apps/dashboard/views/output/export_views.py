@@ -6,12 +6,12 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.file_downloads import send_archive, send_file
-from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, wants_fragment
+from apps.dashboard.chrome.file_downloads import explain_range
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.export_forms import ExportForm
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.traces.bodies import pretty
@@ -21,55 +21,44 @@ from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.held_out_splits import named_split
 from apps.exports.models import Export
+from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
-from apps.rollouts.search.keyset_pages import page_by_id
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
 KINDS: dict[Makes, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",
-    "labels": "Attempts labelled good or bad, for KTO",
+    "labels": "Rollouts labelled good or bad, for KTO",
     "tasks": "Prompts, for trainers that generate rollouts",
     "scored": "Scored rollouts",
 }
 
 
-@allow(GET=Permission.READ)
-def export_list(request: PageRequest) -> HttpResponse:
-    page = page_by_id(Export.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
-    return answer(request, "exports/list.html", {"page": page}, part="exports")
-
-
-@allow(POST=Permission.EXPORT)
-def export_delete(request: PageRequest, pk: int) -> HttpResponse:
-    export, page = get_object_or_404(Export, pk=pk), reverse("dashboard:export_detail", args=[pk])
-    return carry_out(
-        request,
-        lambda: delete_export(export=export, user=request.user),
-        said=f"Export #{pk} is deleted.",
-        then="dashboard:export_list",
-        refused=page,
-    )
-
-
-@allow(POST=Permission.EXPORT)
-def export_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    export, page = get_object_or_404(Export, pk=pk), reverse("dashboard:export_detail", args=[pk])
-    return carry_out(request, lambda: cancel_export(export=export, user=request.user), then=page)
+export_list = list_view(Export.objects.select_related("collection", "created_by"), "exports/list.html", part="exports")
+export_delete = action_view(
+    Permission.EXPORT,
+    delete_export,
+    Export,
+    "export",
+    page="export_detail",
+    then="export_list",
+    said="Export #{0.pk} is deleted.",
+)
+export_cancel = action_view(Permission.EXPORT, cancel_export, Export, "export", page="export_detail")
 
 
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
 def export_create(request: PageRequest) -> HttpResponse:
     """List the formats. With a format, show its options and a preview, or create the export."""
     format = FORMATS.get(request.POST.get("format") or request.GET.get("format", ""))
-    address = urlencode({name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
+    given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
+    address = urlencode(given)
     if format is None:
         kinds = [(title, [one for one in FORMATS.values() if one.makes == makes]) for makes, title in KINDS.items()]
         return render(request, "exports/formats.html", {"kinds": kinds, "address": address})
     if request.method != "POST":
-        given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
         form = ExportForm(format=format, initial=given)
         return answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
     return _order(request, format)
@@ -125,7 +114,7 @@ def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
         return _send(request, export, path, name=f"{_named(export)}.{named_encoding(path) or 'jsonl'}")
     digests = {one["name"]: one["sha256"] for one in export.files}
     archive = archive_files([path / name for name in names_in(export)], folder=_named(export), digests=digests)
-    return send_archive(request, archive, filename=f"{_named(export)}.tar")
+    return explain_range(stream_archive(request, archive, filename=f"{_named(export)}.tar"))
 
 
 @allow(GET=Permission.EXPORT)
@@ -181,7 +170,7 @@ def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> Htt
     digests = {one["name"]: one["sha256"] for one in export.files}
     digest = digests.get(path.name, export.sha256 if Path(export.path) == path else "")
     kind = "application/x-ndjson" if name.endswith(".jsonl") else "application/octet-stream"
-    return send_file(request, path, filename=name, content_type=kind, sha256=digest)
+    return explain_range(stream_file(request, path, filename=name, content_type=kind, sha256=digest))
 
 
 def _named(export: Export) -> str:

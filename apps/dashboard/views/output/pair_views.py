@@ -8,8 +8,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, tell_refusal, wants_fragment
+from apps.dashboard.chrome.number_formats import count_words
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, tell_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
@@ -41,10 +43,19 @@ FLAG_WORDS: dict[Flag, str] = {
 }
 
 
-@allow(GET=Permission.READ)
-def pair_set_list(request: PageRequest) -> HttpResponse:
-    page = page_by_id(PairSet.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
-    return answer(request, "pairs/list.html", {"page": page}, part="pair_sets")
+pair_set_list = list_view(
+    PairSet.objects.select_related("collection", "created_by"), "pairs/list.html", part="pair_sets"
+)
+pair_set_cancel = action_view(Permission.PAIR, cancel_pair_set, PairSet, "pair_set", page="pair_set_detail")
+pair_set_delete = action_view(
+    Permission.PAIR,
+    delete_pair_set,
+    PairSet.objects.select_related("collection"),
+    "pair_set",
+    page="pair_set_detail",
+    then="pair_set_list",
+    said="{0.title} is deleted.",
+)
 
 
 @allow(GET=Permission.PAIR, POST=Permission.PAIR)
@@ -176,12 +187,6 @@ def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
 
 
 @allow(POST=Permission.PAIR)
-def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    pair_set, page = get_object_or_404(PairSet, pk=pk), reverse("dashboard:pair_set_detail", args=[pk])
-    return carry_out(request, lambda: cancel_pair_set(pair_set=pair_set, user=request.user), then=page)
-
-
-@allow(POST=Permission.PAIR)
 def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Accept, reject or undo the selected pairs, then show the filtered table again."""
     pair_set, form = get_object_or_404(PairSet, pk=pk), MarkedForm(request.POST)
@@ -209,22 +214,9 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
         return redirect("dashboard:pair_set_detail", pk=pk)
     with tell_refusal(request):
         queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
-        pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
-        messages.success(request, f"This queue holds {pairs}.")
+        messages.success(request, f"This queue holds {count_words(queue.item_count, 'pair', 'pairs')}.")
         return redirect("dashboard:queue_detail", pk=queue.pk)
     return redirect("dashboard:pair_set_detail", pk=pk)
-
-
-@allow(POST=Permission.PAIR)
-def pair_set_delete(request: PageRequest, pk: int) -> HttpResponse:
-    pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
-    return carry_out(
-        request,
-        lambda: delete_pair_set(pair_set=pair_set, user=request.user),
-        said=f"{pair_set.title} is deleted.",
-        then="dashboard:pair_set_list",
-        refused=reverse("dashboard:pair_set_detail", args=[pk]),
-    )
 
 
 @allow(GET=Permission.READ)

@@ -2,12 +2,12 @@
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.histogram import draw_histogram
-from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, wants_fragment
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.reverification_forms import ReverificationForm
 from apps.rollouts.models import Reverification
@@ -22,29 +22,32 @@ from apps.rollouts.search.keyset_pages import page_by_id
 SHOWN = {"changed": {"changed": True}, "failed": {"new_reward__isnull": True}, "all": {}}
 
 
-@allow(GET=Permission.READ)
-def reverification_list(request: PageRequest) -> HttpResponse:
-    page = page_by_id(Reverification.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
-    return answer(request, "reverifications/list.html", {"page": page}, part="reverifications")
+_ROWS = Reverification.objects.select_related("collection", "created_by")
+
+reverification_list = list_view(_ROWS, "reverifications/list.html", part="reverifications")
+reverification_apply = action_view(
+    Permission.COLLECT, apply_reverification, _ROWS, "reverification", page="reverification_detail"
+)
+reverification_cancel = action_view(
+    Permission.COLLECT, cancel_reverification, _ROWS, "reverification", page="reverification_detail"
+)
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
 def reverification_create(request: PageRequest) -> HttpResponse:
-    if request.method != "POST":
-        given = {name: request.GET[name] for name in ("collection", "error_kind") if name in request.GET}
-        return render(request, "reverifications/create.html", {"form": ReverificationForm(initial=given)})
-    form = ReverificationForm(request.POST)
+    given = {name: request.GET[name] for name in ("collection", "error_kind") if name in request.GET}
+    form = ReverificationForm(posted(request), initial=given)
     if form.is_valid():
         with show_errors(form):
             queued = queue_reverification(form.order, user=request.user)
             return redirect("dashboard:reverification_detail", pk=queued.pk)
-    return render(request, "reverifications/create.html", {"form": form}, status=422)
+    return render(request, "reverifications/create.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 @allow(GET=Permission.READ)
 def reverification_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Show the reverification. The page polls its live part until the worker has finished."""
-    reverification = _reverification(pk)
+    reverification = get_object_or_404(_ROWS, pk=pk)
     shown = request.GET.get("show", "changed")
     shown = shown if shown in SHOWN else "changed"
     rewards = reverification.rewards.filter(**SHOWN[shown]).select_related("rollout__task")
@@ -64,21 +67,3 @@ def reverification_detail(request: PageRequest, pk: int) -> HttpResponse:
 def _example(reverification: Reverification, kind: str) -> str:
     failed = reverification.rewards.filter(error_kind=kind).order_by("pk")
     return failed.values_list("error_message", flat=True).first() or ""
-
-
-@allow(POST=Permission.COLLECT)
-def reverification_apply(request: PageRequest, pk: int) -> HttpResponse:
-    reverification, page = _reverification(pk), reverse("dashboard:reverification_detail", args=[pk])
-    return carry_out(request, lambda: apply_reverification(reverification=reverification, user=request.user), then=page)
-
-
-@allow(POST=Permission.COLLECT)
-def reverification_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    reverification, page = _reverification(pk), reverse("dashboard:reverification_detail", args=[pk])
-    return carry_out(
-        request, lambda: cancel_reverification(reverification=reverification, user=request.user), then=page
-    )
-
-
-def _reverification(pk: int) -> Reverification:
-    return get_object_or_404(Reverification.objects.select_related("collection", "created_by"), pk=pk)

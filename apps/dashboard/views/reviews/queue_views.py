@@ -1,23 +1,25 @@
-"""Queues: list, create, and the page of a queue with its figures."""
+"""Queues and rubrics: list, create, edit, and the page of a queue with its figures."""
 
 from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, wants_fragment
+from apps.dashboard.chrome.number_formats import count_words
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm
+from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm, RubricForm
 from apps.dashboard.views.reviews.work_views import queues_for
 from apps.reviews.agreement.queue_agreement import read_agreed, read_disputed, read_progress
 from apps.reviews.agreement.queue_figures import read_figures
-from apps.reviews.models import Queue, Review
+from apps.reviews.models import Queue, Review, Rubric
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.queues.queue_items import Item, fill_queue
 from apps.reviews.queues.waiting_items import count_lapsed, read_waiting
+from apps.reviews.reviews.rubric_changes import delete_rubric, is_used, save_rubric
 from apps.rollouts.search.keyset_pages import page_by_id
 
 _STATES = {
@@ -65,10 +67,9 @@ def queue_create(request: PageRequest) -> HttpResponse:
 
 
 def _describe_items(queue: Queue, items: list[Item], given: list[int]) -> str:
-    said = f"{queue.item_count:,} item{'' if queue.item_count == 1 else 's'} to review."
-    left = len(set(given) - {rollout for _, item in items for rollout in item})
-    if left:
-        rollouts = "1 rollout is" if left == 1 else f"{left:,} rollouts are"
+    said = f"{count_words(queue.item_count, 'item', 'items')} to review."
+    if left := len(set(given) - {rollout for _, item in items for rollout in item}):
+        rollouts = count_words(left, "rollout is", "rollouts are")
         said += f" {rollouts} in no item: not completed, or without another rollout of the task."
     return said
 
@@ -87,18 +88,6 @@ def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
     stored = Queue.objects.get(pk=pk)
     has_reviews = stored.reviews.submitted().exists()
     return answer_form(request, "queues/edit.html", {"form": form, "queue": stored, "has_reviews": has_reviews})
-
-
-@allow(POST=Permission.LEAD)
-def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
-    queue = get_object_or_404(Queue, pk=pk)
-    return carry_out(
-        request,
-        lambda: delete_queue(queue=queue, user=request.user),
-        said=f"“{queue.name}” is deleted.",
-        then="dashboard:queue_list",
-        refused=reverse("dashboard:queue_edit", args=[pk]),
-    )
 
 
 @allow(GET=Permission.READ)
@@ -123,15 +112,36 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
     return answer(request, "queues/detail.html", context, part="progress")
 
 
-@allow(POST=Permission.LEAD)
-def queue_close(request: PageRequest, pk: int) -> HttpResponse:
-    close_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
-    messages.success(request, "Closed. No more items are assigned.")
-    return redirect("dashboard:queue_detail", pk=pk)
+queue_delete = action_view(
+    Permission.LEAD, delete_queue, Queue, "queue", page="queue_edit", then="queue_list", said="“{0.name}” is deleted."
+)
+queue_close = action_view(
+    Permission.LEAD, close_queue, Queue, "queue", page="queue_detail", said="Closed. No more items are assigned."
+)
+queue_open = action_view(Permission.LEAD, open_queue, Queue, "queue", page="queue_detail", said="Reopened.")
 
 
-@allow(POST=Permission.LEAD)
-def queue_open(request: PageRequest, pk: int) -> HttpResponse:
-    open_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
-    messages.success(request, "Reopened.")
-    return redirect("dashboard:queue_detail", pk=pk)
+rubric_list = list_view(Rubric.objects.select_related("created_by"), "rubrics/list.html", part="rubrics")
+rubric_delete = action_view(
+    Permission.LEAD,
+    delete_rubric,
+    Rubric,
+    "rubric",
+    page="rubric_edit",
+    then="rubric_list",
+    said="“{0.name}” is deleted.",
+)
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rubric_edit(request: PageRequest, slug: str = "") -> HttpResponse:
+    """Edit the rubric, or create one."""
+    rubric = get_object_or_404(Rubric, slug=slug) if slug else Rubric(created_by=request.user)
+    used = bool(slug) and is_used(rubric)
+    form = RubricForm(posted(request), instance=rubric, keeps_criteria=used)
+    if form.is_valid():
+        with show_errors(form):
+            save_rubric(rubric=rubric, user=request.user)
+            messages.success(request, "Changed." if slug else f"“{rubric.name}” can be used in queues and on traces.")
+            return go(request, "dashboard:rubric_list")
+    return answer_form(request, "rubrics/form.html", {"form": form, "rubric": rubric if slug else None, "used": used})

@@ -10,6 +10,7 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import carry_out
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.review_forms import FlagForm, OverrideForm, ScoreForm, read_posted_answer
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
 from apps.reviews.comments.commenting import resolve_comment
@@ -35,11 +36,9 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     return carry_out(request, lambda: raise_flag(**given), said="Flagged.", then=_back(pk))
 
 
-@allow(POST=Permission.COMMENT)
-def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
-    flag = get_object_or_404(Flag, pk=pk)
-    page = _back(flag.rollout_id)
-    return carry_out(request, lambda: withdraw_flag(flag=flag, user=request.user), said="Flag withdrawn.", then=page)
+flag_withdraw = action_view(
+    Permission.COMMENT, withdraw_flag, Flag, "flag", page=lambda flag: _back(flag.rollout_id), said="Flag withdrawn."
+)
 
 
 @allow(POST=Permission.LEAD)
@@ -53,12 +52,14 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
     return carry_out(request, lambda: override_reward(**given), said=said, then=_back(pk))
 
 
-@allow(POST=Permission.LEAD)
-def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
-    override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
-    page = _back(override.rollout_id)
-    said = "Override withdrawn. The reward of the verifier counts again."
-    return carry_out(request, lambda: withdraw_override(override=override, user=request.user), said=said, then=page)
+override_withdraw = action_view(
+    Permission.LEAD,
+    withdraw_override,
+    RewardOverride.objects.select_related("rollout"),
+    "override",
+    page=lambda override: _back(override.rollout_id),
+    said="Override withdrawn. The reward of the verifier counts again.",
+)
 
 
 @allow(POST=Permission.COMMENT)

@@ -5,20 +5,24 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.views.rollouts.rollout_table_views import back_of, go_back
+from apps.gym.request_refusals import Refusal
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.steering.controls import resolve_flag
 from apps.rollouts.steering.rollout_deletion import MAX_IDS, queue_rollout_deletion
 
-_NONE = "Select rollouts first."
+
+class SelectionRefused(Refusal):
+    """Raised if the selected rollouts do not belong to one collection."""
 
 
 @allow(POST=Permission.READ)
@@ -39,39 +43,33 @@ def selected_queue(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def selected_export(request: PageRequest) -> HttpResponse:
     """List the formats for an export of the selected rollouts."""
-    collection = _their_collection(request)
-    if collection is None:
-        return go_back(request)
-    chosen = {"collection": collection.pk, "rollouts": " ".join(str(pk) for pk in _marked(request))}
-    return redirect(f"{reverse('dashboard:export_create')}?{urlencode(chosen)}")
+    with tell_refusal(request):
+        collection, ids = _one_collection(request)
+        chosen = {"collection": collection.pk, "rollouts": " ".join(map(str, ids))}
+        return redirect(f"{reverse('dashboard:export_create')}?{urlencode(chosen)}")
+    return go_back(request)
 
 
 @allow(POST=Permission.COLLECT)
 def selected_verify_again(request: PageRequest) -> HttpResponse:
-    ids, collection = _marked(request), _their_collection(request)
-    if collection is None:
-        return go_back(request)
     with tell_refusal(request):
-        reverification = queue_reverification(
-            ReverificationOrder(collection=collection, filters={"ids": ids}), user=request.user
-        )
-        return redirect("dashboard:reverification_detail", pk=reverification.pk)
+        collection, ids = _one_collection(request)
+        order = ReverificationOrder(collection=collection, filters={"ids": ids})
+        return redirect("dashboard:reverification_detail", pk=queue_reverification(order, user=request.user).pk)
     return go_back(request)
 
 
 @allow(POST=Permission.COLLECT)
 def selected_delete(request: PageRequest) -> HttpResponse:
     """Confirm the deletion of the selected rollouts on a page of its own."""
-    ids, collection = _marked(request), _their_collection(request)
-    if collection is None:
-        return go_back(request)
-    if "confirmed" not in request.POST:
+    with tell_refusal(request):
+        collection, ids = _one_collection(request)
+        if "confirmed" in request.POST:
+            deletion = queue_rollout_deletion(collection=collection, chosen={"ids": ids}, user=request.user)
+            return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
         there = Rollout.objects.filter(pk__in=ids, collection=collection).order_by("pk").values_list("pk", flat=True)
         context = {"collection": collection, "ids": list(there), "back": back_of(request)}
         return render(request, "rollouts/delete_marked.html", context)
-    with tell_refusal(request):
-        deletion = queue_rollout_deletion(collection=collection, chosen={"ids": ids}, user=request.user)
-        return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
     return go_back(request)
 
 
@@ -80,7 +78,7 @@ def selected_resolve_flags(request: PageRequest) -> HttpResponse:
     flagged = list(Rollout.objects.filter(pk__in=_marked(request), flagged=True))
     for rollout in flagged:
         resolve_flag(rollout=rollout, user=request.user)
-    messages.success(request, f"{'1 flag is' if len(flagged) == 1 else f'{len(flagged)} flags are'} resolved.")
+    messages.success(request, f"{count_words(len(flagged), 'flag is', 'flags are')} resolved.")
     return go_back(request)
 
 
@@ -88,11 +86,11 @@ def _marked(request: PageRequest) -> list[int]:
     return [pk for pk in map(read_number, request.POST.getlist("r")[:MAX_IDS]) if pk is not None]
 
 
-def _their_collection(request: PageRequest) -> Collection | None:
-    """Return the collection of all selected rollouts; None, with a message, if there is not exactly one."""
-    found = Counter(Rollout.objects.filter(pk__in=_marked(request)).values_list("collection_id", flat=True))
-    if len(found) == 1:
-        return Collection.objects.present().select_related("environment").filter(pk__in=found).first()
-    several = f"These rollouts are of {len(found)} collections: select rollouts of one collection."
-    messages.error(request, several if found else _NONE)
-    return None
+def _one_collection(request: PageRequest) -> tuple[Collection, list[int]]:
+    """Return the collection of all selected rollouts, and their ids. Raise SelectionRefused unless there is one."""
+    ids = _marked(request)
+    found = Counter(Rollout.objects.filter(pk__in=ids).values_list("collection_id", flat=True))
+    if len(found) != 1:
+        several = f"These rollouts are of {len(found)} collections: select rollouts of one collection."
+        raise SelectionRefused(several if found else "Select rollouts first.")
+    return get_object_or_404(Collection.objects.present().select_related("environment"), pk__in=found), ids

@@ -1,6 +1,6 @@
 """Parts of a trace: chunks of steps, the outline, one step, one text, one image, search results."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from django.core.handlers.asgi import ASGIRequest
@@ -74,24 +74,31 @@ def attempt_context(request: PageRequest, rollout: Rollout, attempt: int) -> dic
 @vary_on_headers("HX-Request")
 def rollout_steps(request: PageRequest, pk: int) -> HttpResponse:
     """Return the chunk with event `from` as a fragment for the page, or on a page of its own."""
-    rollout, attempt = find_attempt(request, pk)
-    first = read_place(request, "from") or 0
-    if not wants_fragment(request):
-        return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}?attempt={attempt}&step={first}#e{first}")
-    chunk = or_404(open_chunk(rollout, attempt, first), "no such event in this attempt")
-    context = attempt_context(request, rollout, attempt)
-    return render(request, "rollouts/_chunk.html", {**context, "chunk": chunk})
+    return _answer_part(request, pk, open_chunk, "rollouts/_chunk.html", name="chunk", anchor="e")
 
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def rollout_outline(request: PageRequest, pk: int) -> HttpResponse:
+    return _answer_part(request, pk, open_outline, "rollouts/_outline.html", name="page", anchor="o")
+
+
+def _answer_part(
+    request: PageRequest,
+    pk: int,
+    open_part: Callable[[Rollout, int, int], Found | None],
+    template: str,
+    *,
+    name: str,
+    anchor: str,
+) -> HttpResponse:
     rollout, attempt = find_attempt(request, pk)
     first = read_place(request, "from") or 0
     if not wants_fragment(request):
-        return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}?attempt={attempt}&step={first}#o{first}")
-    page = or_404(open_outline(rollout, attempt, first), "no such event in this attempt")
-    return render(request, "rollouts/_outline.html", {"rollout": rollout, "attempt": attempt, "page": page})
+        page = reverse("dashboard:rollout_detail", args=[pk])
+        return redirect(f"{page}?attempt={attempt}&step={first}#{anchor}{first}")
+    part = or_404(open_part(rollout, attempt, first), "no such event in this attempt")
+    return render(request, template, {**attempt_context(request, rollout, attempt), name: part})
 
 
 @allow(GET=Permission.READ)

@@ -12,8 +12,9 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.rollout_forms import CommentForm
+from apps.dashboard.forms.review_forms import CommentForm
 from apps.dashboard.live.followed_attempt import Mark, read_news, read_parts
 from apps.dashboard.reviewing.rollout_reviews import read_judgement
 from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
@@ -35,17 +36,13 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     """
     rollout = find_rollout(pk)
     if wants_fragment(request):
-        return _news(request, rollout)
+        seen = Mark.parse(request.GET.get("seen", "")) or Mark("", -1, 0)
+        parts = read_news(rollout, request.user, seen)
+        if parts is None:
+            return HttpResponse(status=NOT_CHANGED)
+        return render(request, "rollouts/_rollout_live.html", parts)
     context = read_parts(rollout, request.user, read_attempt(request, rollout), step=read_place(request, "step"))
     return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
-
-
-def _news(request: PageRequest, rollout: Rollout) -> HttpResponse:
-    seen = Mark.parse(request.GET.get("seen", "")) or Mark("", -1, 0)
-    parts = read_news(rollout, request.user, seen)
-    if parts is None:
-        return HttpResponse(status=NOT_CHANGED)
-    return render(request, "rollouts/_rollout_live.html", parts)
 
 
 @allow(POST=Permission.COMMENT)
@@ -60,11 +57,14 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
     return _page(request, rollout, read_parts(rollout, request.user, rollout.attempt) | {"form": form}, status=422)
 
 
-@allow(POST=Permission.EXPORT)
-def rollout_resolve_flag(request: PageRequest, pk: int) -> HttpResponse:
-    resolve_flag(rollout=find_rollout(pk), user=request.user)
-    messages.success(request, "Flag resolved. Exports include this rollout again.")
-    return redirect("dashboard:rollout_detail", pk=pk)
+rollout_resolve_flag = action_view(
+    Permission.EXPORT,
+    resolve_flag,
+    Rollout,
+    "rollout",
+    page="rollout_detail",
+    said="Flag resolved. Exports include this rollout again.",
+)
 
 
 def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, status: int = 200) -> HttpResponse:

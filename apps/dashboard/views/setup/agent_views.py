@@ -9,16 +9,16 @@ from apps.accounts.permissions import Permission, allow
 from apps.agents.agent_changes import find_errors, save_agent
 from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.agent_forms import AgentForm
 from apps.dashboard.forms.fields import add_found, show_errors
 
 _SHOWN_COLLECTIONS = 10
 
 
-@allow(GET=Permission.READ)
-def agent_list(request: HttpRequest) -> HttpResponse:
-    agents = Agent.objects.annotate(collection_count=Count("collections"))
-    return answer(request, "agents/list.html", {"agents": agents}, part="rows")
+agent_list = list_view(
+    Agent.objects.annotate(collection_count=Count("collections")), "agents/list.html", part="rows", name="agents"
+)
 
 
 @allow(GET=Permission.READ)
@@ -28,7 +28,10 @@ def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
     return answer(request, "agents/detail.html", {"agent": agent, "collections": collections}, part="facts")
 
 
-def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def agent_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """Edit the agent, or create one."""
+    agent = get_object_or_404(Agent, slug=slug) if slug else Agent()
     form = AgentForm(posted(request), instance=agent)
     if form.is_valid():
         with show_errors(form):
@@ -39,13 +42,3 @@ def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
         # Show the errors that saving would raise, too.
         add_found(form, find_errors(form.instance))
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
-
-
-@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
-def agent_create(request: HttpRequest) -> HttpResponse:
-    return _edit(request, Agent())
-
-
-@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
-def agent_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    return _edit(request, get_object_or_404(Agent, slug=slug))

@@ -4,23 +4,23 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import answer, answer_form, answer_health, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.environment_forms import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import CHOOSE, VerifierForm, typed
-from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
+from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
 from apps.dashboard.overview.environment_tools import list_tools
 from apps.dashboard.traces.bodies import pretty
 from apps.environments.environment_changes import save_environment
 from apps.environments.environment_health import probe_environment
 from apps.environments.models import Environment
 from apps.environments.verifier_cases import find_cases
-from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
+from apps.gym.judging.prompts import DEFAULT_RUBRICS
 from apps.gym.judging.scale import read_settings
 from apps.gym.verifiers.registry import VERIFIERS
 from apps.gym.written.registry import find_environment
@@ -29,22 +29,14 @@ _SHOWN_COLLECTIONS = 10
 _NO_VERIFIER = "Verifier from the server or the task row"
 
 
-@allow(GET=Permission.READ)
-def environment_list(request: HttpRequest) -> HttpResponse:
-    environments = Environment.objects.select_related("breaker").annotate(
+environment_list = list_view(
+    Environment.objects.select_related("breaker").annotate(
         dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
-    )
-    return answer(request, "environments/list.html", {"environments": environments}, part="rows")
-
-
-def _answer_health(request: HttpRequest, environment: Environment) -> HttpResponse:
-    """Return the health card alone, which updates while the server is unhealthy."""
-    may_check = user_may(request.user, Permission.CONFIGURE)
-    check_url = reverse("dashboard:environment_check", args=[environment.slug])
-    context = {"checked": environment, "check_url": check_url, "may_check": may_check, "detail_url": request.path}
-    response = render(request, "_health.html", context)
-    response["Vary"] = "HX-Request, HX-Target, Cookie"
-    return response
+    ),
+    "environments/list.html",
+    part="rows",
+    name="environments",
+)
 
 
 @allow(GET=Permission.READ)
@@ -53,7 +45,8 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     if targets_breaker(request):
         return answer_breaker(request, environment)
     if request.headers.get("HX-Target") == "health":
-        return _answer_health(request, environment)
+        may_check = user_may(request.user, Permission.CONFIGURE)
+        return answer_health(request, environment, "environment", may_check=may_check)
     builtin = find_environment(environment.builtin)
     judge = read_settings(environment.judge_settings) if environment.judge_model else None
     context = {
@@ -72,7 +65,11 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     return answer(request, "environments/detail.html", context, part="facts")
 
 
-def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def environment_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """Edit the environment, or create one."""
+    environment = get_object_or_404(Environment, slug=slug) if slug else Environment()
     form = EnvironmentForm(posted(request), instance=environment)
     verifier = VerifierForm(posted(request), given=environment.verifier, none=_NO_VERIFIER)
     if CHOOSE in request.POST:
@@ -94,19 +91,7 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
     return answer_form(request, "environments/form.html", context)
 
 
-@sensitive_post_parameters("api_key")
-@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
-def environment_create(request: HttpRequest) -> HttpResponse:
-    return _edit(request, Environment())
-
-
-@sensitive_post_parameters("api_key")
-@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
-def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    return _edit(request, get_object_or_404(Environment, slug=slug))
-
-
 @allow(POST=Permission.CONFIGURE)
 def environment_check(request: HttpRequest, slug: str) -> HttpResponse:
     checked = probe_environment(environment=get_object_or_404(Environment, slug=slug))
-    return answer_health(request, checked, "dashboard:environment_detail")
+    return answer_health(request, checked, "environment")

@@ -9,7 +9,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.manual_attempt_forms import BEGIN, VERIFY, PlayForm
+from apps.dashboard.forms.trial_forms import BEGIN, VERIFY, PlayForm
 from apps.dashboard.overview.environment_tools import list_tools
 from apps.dashboard.traces.card_building import show_events
 from apps.environments.manual_attempts import play_session, suggest_row

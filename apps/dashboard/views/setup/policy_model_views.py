@@ -10,12 +10,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
-from apps.dashboard.chrome.page_answers import answer, answer_form, answer_health, go, posted, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
+from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.fields import add_found, show_errors
-from apps.dashboard.forms.model_trial_forms import TryForm
-from apps.dashboard.forms.policy_model_forms import PolicyModelForm
-from apps.dashboard.forms.version_forms import VersionFilterForm
-from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
+from apps.dashboard.forms.policy_model_forms import PolicyModelForm, VersionFilterForm
+from apps.dashboard.forms.trial_forms import TryForm
+from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
 from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.installation_redactor import show_extras
@@ -29,10 +29,12 @@ _SHOWN_COLLECTIONS = 10
 _SHOWN_VERSIONS = 60
 
 
-@allow(GET=Permission.READ)
-def model_list(request: HttpRequest) -> HttpResponse:
-    policy_models = PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections"))
-    return answer(request, "models/list.html", {"policy_models": policy_models}, part="rows")
+model_list = list_view(
+    PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections")),
+    "models/list.html",
+    part="rows",
+    name="policy_models",
+)
 
 
 @allow(GET=Permission.READ)
@@ -57,7 +59,11 @@ def _versions(request: HttpRequest, policy_model: PolicyModel) -> dict[str, Any]
     return {"version_filter": chosen, "chart": chart, "version_count": len(rewards), "kept": kept}
 
 
-def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """Edit the policy model, or create one."""
+    policy_model = get_object_or_404(PolicyModel, slug=slug) if slug else PolicyModel()
     form = PolicyModelForm(posted(request), instance=policy_model)
     if form.is_valid():
         with show_errors(form):
@@ -70,22 +76,10 @@ def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
 
 
-@sensitive_post_parameters("api_key")
-@allow(GET=Permission.MODELS, POST=Permission.MODELS)
-def model_create(request: HttpRequest) -> HttpResponse:
-    return _edit(request, PolicyModel())
-
-
-@sensitive_post_parameters("api_key")
-@allow(GET=Permission.MODELS, POST=Permission.MODELS)
-def model_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    return _edit(request, get_object_or_404(PolicyModel, slug=slug))
-
-
 @allow(POST=Permission.MODELS)
 def model_check(request: HttpRequest, slug: str) -> HttpResponse:
     checked = probe_policy_model(policy_model=get_object_or_404(PolicyModel, slug=slug))
-    return answer_health(request, checked, "dashboard:model_detail")
+    return answer_health(request, checked, "model")
 
 
 @allow(GET=Permission.MODELS, POST=Permission.MODELS)

@@ -20,10 +20,9 @@ def deal(dice: random.Random, rounds: int) -> tuple[list[list[str]], int]:
     while True:
         dealt = [_deal_round(dice) for _ in range(rounds)]
         target = _play_all(dealt, basic_strategy)
-        if target > 0 and _chance(dealt, target) <= _BY_CHANCE:
-            always = (_play_all(dealt, player) for player in _SIMPLE)
-            if max(always) < target:
-                return dealt, target
+        is_rare = target > 0 and _chance(dealt, target) <= _BY_CHANCE
+        if is_rare and all(_play_all(dealt, player) < target for player in _SIMPLE):
+            return dealt, target
 
 
 _Decide = Callable[[list[str], str], Action]

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from apps.gym.arithmetic import CalculationError, evaluate
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, unknown_tool
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Tool
 from apps.gym.verifiers.math.numeric import Numeric
@@ -33,12 +33,9 @@ class Calculator(BuiltinEnvironment):
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
 
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        if name != "calculator":
-            raise unknown_tool(name, self.tools)
-        expression = arguments.get("expression")
-        if not isinstance(expression, str) or len(arguments) != 1:
-            raise ToolRefused("bad_arguments", 'the calculator takes one argument, {"expression": "text"}')
+    def calculator(self, arguments: dict[str, Any]) -> str:
+        wanted = 'the calculator takes one argument, {"expression": "text"}'
+        expression = read_only_text(arguments, "expression", wanted)
         try:
             result = evaluate(expression)
         except CalculationError as error:

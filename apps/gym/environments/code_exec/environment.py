@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from apps.gym.code_blocks import find_block
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, unknown_tool
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
@@ -200,12 +200,8 @@ class CodeExec(BuiltinEnvironment):
     needs: ClassVar[frozenset[str]] = frozenset({"hidden_tests"})
     quick: ClassVar[bool] = False
 
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        if name != "run_python":
-            raise unknown_tool(name, self.tools)
-        code = arguments.get("code")
-        if not isinstance(code, str) or len(arguments) != 1:
-            raise ToolRefused("bad_arguments", 'run_python takes one argument, {"code": "text"}')
+    def run_python(self, arguments: dict[str, Any]) -> str:
+        code = read_only_text(arguments, "code", 'run_python takes one argument, {"code": "text"}')
         if len(code) > MAX_CODE:
             raise ToolRefused("too_large", f"a program can have at most {MAX_CODE:,} characters")
         try:

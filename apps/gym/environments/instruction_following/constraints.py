@@ -5,7 +5,7 @@ No fixed text may satisfy all tasks. For some constraints a fixed text satisfies
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 TOPICS = {
@@ -32,10 +32,14 @@ TOPICS = {
 }
 """Topics, each with a related word."""
 KEYWORDS = (
-    "anchor basket candle curtain drawer engine feather garden harvest island kettle ladder market needle orchard "
-    "pepper quarry ribbon saddle tunnel valley window"
-)
-FORBIDDEN = "very really amazing because however important beautiful perfect finally simply often people"
+    "anchor", "basket", "candle", "curtain", "drawer", "engine", "feather", "garden", "harvest", "island",
+    "kettle", "ladder", "market", "needle", "orchard", "pepper", "quarry", "ribbon", "saddle", "tunnel",
+    "valley", "window",
+)  # fmt: skip
+FORBIDDEN = (
+    "very", "really", "amazing", "because", "however", "important", "beautiful", "perfect", "finally",
+    "simply", "often", "people",
+)  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 STARTS = tuple(
     f"{day_of} {day} {time}"
@@ -68,8 +72,37 @@ class Asked(NamedTuple):
     chance: float = 1.0
 
 
-def _words(listed: str) -> list[str]:
-    return listed.split()
+Maker = Callable[[random.Random, str], Asked]
+"""Draw a constraint for a topic."""
+
+
+def _kind(
+    about: set[str],
+    text: str,
+    check: str,
+    argument: str = "",
+    options: Sequence[Any] = (),
+    *,
+    exact: bool = False,
+    **given: Any,
+) -> Maker:
+    """Return a maker whose constraint has one check, with one of the options as argument and in the text.
+
+    With `exact`, a fixed text satisfies only one of the options.
+    """
+
+    def make(dice: random.Random, topic: str) -> Asked:
+        if not options:
+            return Asked(about, text, [(check, given)])
+        drawn = dice.choice(options)
+        return Asked(
+            about,
+            text.format(drawn),
+            [(check, {argument: drawn, **given})],
+            chance=1 / len(options) if exact else 1.0,
+        )
+
+    return make
 
 
 def _exactly(name: str, given: dict[str, Any], count: str, number: int) -> list[Check]:
@@ -78,12 +111,6 @@ def _exactly(name: str, given: dict[str, Any], count: str, number: int) -> list[
         (name, {**given, count: number, "relation": "at least"}),
         (name, {**given, count: number + 1, "relation": "less than"}),
     ]
-
-
-def _least_words(dice: random.Random, topic: str) -> Asked:
-    least = dice.randrange(30, 161, 5)
-    checks: list[Check] = [("length_constraints:number_words", {"num_words": least, "relation": "at least"})]
-    return Asked({"length"}, f"Use at least {least} words.", checks)
 
 
 def _some_words(dice: random.Random, topic: str) -> Asked:
@@ -97,12 +124,6 @@ def _some_words(dice: random.Random, topic: str) -> Asked:
     return Asked({"length"}, told, checks, chance=(WINDOW // starts.step + 1) / len(starts))
 
 
-def _least_sentences(dice: random.Random, topic: str) -> Asked:
-    least = dice.randint(3, 12)
-    checks: list[Check] = [("length_constraints:number_sentences", {"num_sentences": least, "relation": "at least"})]
-    return Asked({"length"}, f"Write at least {least} sentences.", checks)
-
-
 def _all_sentences(dice: random.Random, topic: str) -> Asked:
     counts = range(6, 21)
     count = dice.choice(counts)
@@ -113,108 +134,104 @@ def _all_sentences(dice: random.Random, topic: str) -> Asked:
 
 
 def _keywords(dice: random.Random, topic: str) -> Asked:
-    words = [TOPICS[topic], *dice.sample(_words(KEYWORDS), 2)]
+    words = [TOPICS[topic], *dice.sample(KEYWORDS, 2)]
     return Asked({"keywords"}, f"Use the words {', '.join(words)}.", [("keywords:existence", {"keywords": words})])
 
 
 def _frequency(dice: random.Random, topic: str) -> Asked:
-    word, counts = dice.choice(_words(KEYWORDS)), range(2, 7)
+    word, counts = dice.choice(KEYWORDS), range(2, 7)
     count = dice.choice(counts)
     checks = _exactly("keywords:frequency", {"keyword": word}, "frequency", count)
     return Asked({"keywords"}, f"Use the word {word} exactly {count} times.", checks, chance=1 / len(counts))
 
 
 def _forbidden(dice: random.Random, topic: str) -> Asked:
-    words = dice.sample(_words(FORBIDDEN), 3)
+    words = dice.sample(FORBIDDEN, 3)
     told = f"Do not use any of the words {', '.join(words)}."
     return Asked({"forbidden"}, told, [("keywords:forbidden_words", {"forbidden_words": words})])
 
 
-def _bullets(dice: random.Random, topic: str) -> Asked:
-    counts = range(2, 10)
-    count = dice.choice(counts)
-    told = f"Include exactly {count} bullet points, in Markdown: each a line that begins with an asterisk and a space."
-    checks: list[Check] = [("detectable_format:number_bullet_lists", {"num_bullets": count})]
-    return Asked({"bullets"}, told, checks, chance=1 / len(counts))
-
-
-def _paragraphs(dice: random.Random, topic: str) -> Asked:
-    counts = range(2, 7)
-    count = dice.choice(counts)
-    told = f"Write {count} paragraphs, with a line of three asterisks between each two."
-    checks: list[Check] = [("length_constraints:number_paragraphs", {"num_paragraphs": count})]
-    return Asked({"paragraphs"}, told, checks, chance=1 / len(counts))
-
-
-def _highlights(dice: random.Random, topic: str) -> Asked:
-    count = dice.randint(2, 4)
-    told = f"Highlight at least {count} passages with Markdown, as in *a highlighted passage*."
-    return Asked({"highlights"}, told, [("detectable_format:number_highlighted_sections", {"num_highlights": count})])
-
-
-def _placeholders(dice: random.Random, topic: str) -> Asked:
-    count = dice.randint(2, 4)
-    told = f"Leave at least {count} placeholders in square brackets, such as [name]."
-    return Asked({"placeholders"}, told, [("detectable_content:number_placeholders", {"num_placeholders": count})])
-
-
-def _title(dice: random.Random, topic: str) -> Asked:
-    told = "Give it a title, in double angle brackets, on its first line."
-    return Asked({"opening", "title"}, told, [("detectable_format:title", {})])
-
-
-def _start(dice: random.Random, topic: str) -> Asked:
-    phrase = dice.choice(STARTS)
-    checks: list[Check] = [("startend:start_checker", {"start_phrase": phrase})]
-    return Asked({"opening"}, f'Begin with the words "{phrase}".', checks, chance=1 / len(STARTS))
-
-
-def _end(dice: random.Random, topic: str) -> Asked:
-    phrase = dice.choice(ENDS)
-    checks: list[Check] = [("startend:end_checker", {"end_phrase": phrase})]
-    told = f'End with the sentence "{phrase}", and nothing after it.'
-    return Asked({"end"}, told, checks, chance=1 / len(ENDS))
-
-
-def _postscript(dice: random.Random, topic: str) -> Asked:
-    told = "Add a postscript after the text, which begins with P.S."
-    # A fixed ending excludes a postscript.
-    return Asked({"end", "postscript"}, told, [("detectable_content:postscript", {"postscript_marker": "P.S."})])
-
-
-def _capitals(dice: random.Random, topic: str) -> Asked:
-    count = dice.randint(3, 8)
-    checks: list[Check] = [
-        ("change_case:capital_word_frequency", {"capital_frequency": count, "capital_relation": "at least"})
-    ]
-    return Asked({"capitals"}, f"Write at least {count} words in capital letters only.", checks)
-
-
-def _no_comma(dice: random.Random, topic: str) -> Asked:
-    return Asked({"commas"}, "Use no comma.", [("punctuation:no_comma", {})])
-
-
-def _quotation(dice: random.Random, topic: str) -> Asked:
-    return Asked({"quotation"}, "Put the whole reply into double quotation marks.", [("startend:quotation", {})])
-
-
-MAKERS: tuple[Callable[[random.Random, str], Asked], ...] = (
-    _least_words,
+MAKERS: tuple[Maker, ...] = (
+    _kind(
+        {"length"},
+        "Use at least {} words.",
+        "length_constraints:number_words",
+        "num_words",
+        range(30, 161, 5),
+        relation="at least",
+    ),
     _some_words,
-    _least_sentences,
+    _kind(
+        {"length"},
+        "Write at least {} sentences.",
+        "length_constraints:number_sentences",
+        "num_sentences",
+        range(3, 13),
+        relation="at least",
+    ),
     _all_sentences,
     _keywords,
     _frequency,
     _forbidden,
-    _bullets,
-    _paragraphs,
-    _highlights,
-    _placeholders,
-    _title,
-    _start,
-    _end,
-    _postscript,
-    _capitals,
-    _no_comma,
-    _quotation,
+    _kind(
+        {"bullets"},
+        "Include exactly {} bullet points, in Markdown: each a line that begins with an asterisk and a space.",
+        "detectable_format:number_bullet_lists",
+        "num_bullets",
+        range(2, 10),
+        exact=True,
+    ),
+    _kind(
+        {"paragraphs"},
+        "Write {} paragraphs, with a line of three asterisks between each two.",
+        "length_constraints:number_paragraphs",
+        "num_paragraphs",
+        range(2, 7),
+        exact=True,
+    ),
+    _kind(
+        {"highlights"},
+        "Highlight at least {} passages with Markdown, as in *a highlighted passage*.",
+        "detectable_format:number_highlighted_sections",
+        "num_highlights",
+        range(2, 5),
+    ),
+    _kind(
+        {"placeholders"},
+        "Leave at least {} placeholders in square brackets, such as [name].",
+        "detectable_content:number_placeholders",
+        "num_placeholders",
+        range(2, 5),
+    ),
+    _kind(
+        {"opening", "title"},
+        "Give it a title, in double angle brackets, on its first line.",
+        "detectable_format:title",
+    ),
+    _kind({"opening"}, 'Begin with the words "{}".', "startend:start_checker", "start_phrase", STARTS, exact=True),
+    _kind(
+        {"end"},
+        'End with the sentence "{}", and nothing after it.',
+        "startend:end_checker",
+        "end_phrase",
+        ENDS,
+        exact=True,
+    ),
+    _kind(
+        # A fixed ending excludes a postscript.
+        {"end", "postscript"},
+        "Add a postscript after the text, which begins with P.S.",
+        "detectable_content:postscript",
+        postscript_marker="P.S.",
+    ),
+    _kind(
+        {"capitals"},
+        "Write at least {} words in capital letters only.",
+        "change_case:capital_word_frequency",
+        "capital_frequency",
+        range(3, 9),
+        capital_relation="at least",
+    ),
+    _kind({"commas"}, "Use no comma.", "punctuation:no_comma"),
+    _kind({"quotation"}, "Put the whole reply into double quotation marks.", "startend:quotation"),
 )

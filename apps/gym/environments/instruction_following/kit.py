@@ -53,10 +53,9 @@ def _choose(dice: random.Random, topic: str, count: int) -> list[Asked]:
 
 
 _TASKS = 80
-_ALL = tuple(KEYWORDS.split())
 _LONG = Plan(
     title=True,
-    words=(*_ALL, *TOPICS.values()),
+    words=(*KEYWORDS, *TOPICS.values()),
     highlights=4,
     placeholders=4,
     capitals=8,
@@ -78,7 +77,7 @@ _CHANGES: dict[str, Sequence[object]] = {
     "highlights": (0, 4),
     "placeholders": (0, 4),
     "capitals": (0, 8),
-    "words": ((), tuple(TOPICS.values()), *((*_ALL * times, *TOPICS.values()) for times in (1, 3, 5))),
+    "words": ((), tuple(TOPICS.values()), *((*KEYWORDS * times, *TOPICS.values()) for times in (1, 3, 5))),
 }
 
 
@@ -96,22 +95,19 @@ class _Payer:
     """Compute the mean reward of one text over tasks. Tasks share most constraints, so each is checked once."""
 
     def __init__(self, rows: list[TaskRow]) -> None:
-        self._checks: list[Check] = []
-        self._tasks: list[list[int]] = []
-        places: dict[str, int] = {}
+        self._checks: dict[str, Check] = {}
+        self._tasks: list[list[str]] = []
         for row in rows:
-            checks = list(zip(row["instruction_id_list"], row["kwargs"], strict=True))
-            for check in checks:
-                if places.setdefault(str(check), len(places)) == len(self._checks):
-                    self._checks.append(check)
-            self._tasks.append([places[str(check)] for check in checks])
+            named = {str(check): check for check in _checks_of(row)}
+            self._checks |= named
+            self._tasks.append(list(named))
 
     def pay(self, text: str) -> tuple[float, float]:
         """Return the mean reward, then the mean share of satisfied constraints as a tie-breaker."""
         if not is_varied(text):
             return 0.0, 0.0
-        met = [CONSTRAINTS[name].follows(text, given) for name, given in self._checks]
-        parts = [sum(met[place] for place in task) / len(task) for task in self._tasks]
+        met = {key: CONSTRAINTS[name].follows(text, given) for key, (name, given) in self._checks.items()}
+        parts = [sum(met[key] for key in task) / len(task) for task in self._tasks]
         return sum(part == 1.0 for part in parts) / len(parts), sum(parts) / len(parts)
 
 
@@ -128,12 +124,8 @@ def _climb(plan: Plan, payer: _Payer) -> str:
     return write_text(plan)
 
 
-def _solve(seen: Seen) -> Move:
-    return Move(text=_text_for(seen.row))
-
-
-def _text_for(row: TaskRow) -> str:
-    return write_answer(list(zip(row["instruction_id_list"], row["kwargs"], strict=True)))
+def _checks_of(row: TaskRow) -> list[Check]:
+    return list(zip(row["instruction_id_list"], row["kwargs"], strict=True))
 
 
 def _guess(seen: Seen) -> Move:
@@ -148,7 +140,7 @@ def _cases() -> list[Case]:
         "kwargs": [{}, {"num_words": 60, "relation": "at least"}, {"end_phrase": "Thank you."}],
     }
     in_parts = {**row, "grading_mode": "fraction"}
-    text = _text_for(row)
+    text = write_answer(_checks_of(row))
     padded = f"{'bread ' * 80}Thank you."
     return [
         Case(name="all of them", kind="full reward", row=row, play=say(text), reward=1.0),
@@ -159,4 +151,9 @@ def _cases() -> list[Case]:
     ]
 
 
-KIT = Kit(make_task=make_task, solve=_solve, guess=_guess, cases=_cases)
+KIT = Kit(
+    make_task=make_task,
+    solve=lambda seen: Move(text=write_answer(_checks_of(seen.row))),
+    guess=_guess,
+    cases=_cases,
+)

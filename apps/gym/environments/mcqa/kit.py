@@ -29,10 +29,6 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
     }
 
 
-def _solve(seen: Seen) -> Move:
-    return Move(text=f"\\boxed{{{seen.row['expected_answer']}}}")
-
-
 def _guess(seen: Seen) -> Move:
     return Move(text=f"\\boxed{{{seen.dice.choice(list(read_options(seen.row['options'], 'options')))}}}")
 
@@ -51,4 +47,9 @@ def _cases() -> list[Case]:
     ]
 
 
-KIT = Kit(make_task=make_task, solve=_solve, guess=_guess, cases=_cases)
+KIT = Kit(
+    make_task=make_task,
+    solve=lambda seen: Move(text=f"\\boxed{{{seen.row['expected_answer']}}}"),
+    guess=_guess,
+    cases=_cases,
+)

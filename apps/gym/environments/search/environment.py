@@ -6,7 +6,7 @@ import threading
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, unknown_tool
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
 from apps.gym.environments.search.world import Document, write_documents
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
@@ -117,13 +117,6 @@ class Search(BuiltinEnvironment):
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer", "expected_sources"})
     find_problem = staticmethod(find_problem)
 
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        if name == "search":
-            return self._search(arguments)
-        if name == "read_document":
-            return self._read(arguments)
-        raise unknown_tool(name, self.tools)
-
     def verify(self, response: dict[str, Any]) -> Reward:
         expected, wanted = self.row.get("expected_answer"), self.row.get("expected_sources")
         if not isinstance(expected, str) or not isinstance(wanted, list) or not wanted:
@@ -147,7 +140,7 @@ class Search(BuiltinEnvironment):
             details={"extracted_answer": excerpt(answer), "expected_answer": expected},
         )
 
-    def _search(self, arguments: dict[str, Any]) -> str:
+    def search(self, arguments: dict[str, Any]) -> str:
         query, limit = arguments.get("query"), arguments.get("limit", _USUAL_LIMIT)
         if not isinstance(query, str) or set(arguments) - {"query", "limit"}:
             raise ToolRefused("bad_arguments", 'search takes {"query": "words"} and, if wanted, a "limit"')
@@ -156,10 +149,8 @@ class Search(BuiltinEnvironment):
         found = find_documents(query, limit=limit)
         return dump_json([{"id": one.id, "title": one.title, "excerpt": shown} for one, shown in found])
 
-    def _read(self, arguments: dict[str, Any]) -> str:
-        place = arguments.get("id")
-        if not isinstance(place, str) or len(arguments) != 1:
-            raise ToolRefused("bad_arguments", 'read_document takes one argument, {"id": "t12"}')
+    def read_document(self, arguments: dict[str, Any]) -> str:
+        place = read_only_text(arguments, "id", 'read_document takes one argument, {"id": "t12"}')
         document = write_documents().get(place)
         if document is None:
             raise ToolRefused("not_found", f"there is no entry {cut(place, 40)!r}; the search gives ids")

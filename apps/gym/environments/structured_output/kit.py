@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.environments.structured_output.texts import ASIDES, MAKERS
-from apps.gym.environments.task_generation import LEVELS, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import LEVELS, Case, Difficulty, Kit, Move, ask, say
 from apps.gym.traces.items import TaskRow, dump_json
 
 
@@ -23,10 +23,6 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
         f"the text. Reply with the JSON alone.\n\n{schema}"
     )
     return {"responses_create_params": ask(prompt), "schema_str": schema, "expected_output": text.value}
-
-
-def _guess(seen: Seen) -> Move:
-    return Move(text=dump_json(_make_up(orjson.loads(seen.row["schema_str"]), seen.dice)))
 
 
 def _make_up(schema: dict[str, Any], dice: random.Random) -> Any:
@@ -65,6 +61,6 @@ def _cases() -> list[Case]:
 KIT = Kit(
     make_task=make_task,
     solve=lambda seen: Move(text=dump_json(seen.row["expected_output"])),
-    guess=_guess,
+    guess=lambda seen: Move(text=dump_json(_make_up(orjson.loads(seen.row["schema_str"]), seen.dice))),
     cases=_cases,
 )

@@ -4,6 +4,7 @@ import random
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 from apps.gym.environments.task_generation import LEVELS, Call, Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.environments.text_to_sql.databases.protocol import Database, Question
@@ -21,7 +22,7 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
     while True:
         name, level = dice.choice(sorted(DATABASES)), LEVELS[difficulty]
         database = DATABASES[name]
-        question = dice.choice(database.questions[level])(dice)
+        question = dice.choice(database.questions[level]).draw(dice)
         seed = random.Random(question.text).randrange(SEEDS)
         if next(find_doubts(name, seed, question), None) is None:
             return {
@@ -39,8 +40,8 @@ def find_doubts(name: str, seed: int, question: Question) -> Iterator[str]:
     It may have no rows, its visible rows may be right elsewhere too, or a wrong query may return the right rows on
     every database.
     """
-    connections = [_open(name, number) for number in (seed, *HIDDEN)]
-    try:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(_open(name, number))) for number in (seed, *HIDDEN)]
         right = [_run(connection, question.sql) for connection in connections]
         shown, *hidden = right
         if not shown.rows or all(value in (None, 0) for value in shown.rows[0]):
@@ -53,9 +54,6 @@ def find_doubts(name: str, seed: int, question: Question) -> Iterator[str]:
                 for connection, wanted in zip(connections, right, strict=True)
             ):
                 yield mutant
-    finally:
-        for connection in connections:
-            connection.close()
 
 
 def _open(name: str, number: int) -> sqlite3.Connection:

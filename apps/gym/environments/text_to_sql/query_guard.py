@@ -8,6 +8,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from apps.gym.redaction.shortening import cut
@@ -67,8 +68,7 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
         raise QueryRefused(f"the query has {len(query):,} characters; at most {LONGEST_QUERY:,} are read")
     if _EXPLAINS.match(query):
         raise QueryRefused("how a query is run is not told, for it depends on the machine: give one SELECT")
-    connection, clockless = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection, closing(sqlite3.connect(":memory:")) as clockless:
         connection.deserialize(database)
         watch = _guard(connection, clockless)
         try:
@@ -80,9 +80,6 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
             raise QueryRefused(watch.told or _tell(problem)) from None
         columns = [str(column[0]) for column in cursor.description]
         return Table(columns, [tuple(map(_plain, row)) for row in rows[:most_rows]], len(rows) > most_rows)
-    finally:
-        connection.close()
-        clockless.close()
 
 
 class _Watch:

@@ -40,10 +40,8 @@ class Questions:
             return None
         self.asked += 1
         reply = reply[-_HEARD:]
-        if (guess := read_guess(reply)) is not None:
-            self.guess = guess
-            return None
-        if self.asked > self.most:
+        self.guess = read_guess(reply)
+        if self.is_over():
             return None
         answer = self._answer(reply)
         left = self.most - self.asked

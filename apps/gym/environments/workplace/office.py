@@ -1,6 +1,7 @@
 """The state of one attempt: four small tables, and the operations of the tools on them."""
 
 import re
+from functools import partialmethod
 from typing import Any
 from zlib import crc32
 
@@ -50,9 +51,6 @@ class Office:
             _address(changes["email"])
         return self._change("contacts", id, changes)
 
-    def delete_contact(self, id: str) -> Record:
-        return self._remove("contacts", id)
-
     # ── e-mail ──
 
     def search_emails(self, query: str = "", sender: str = "", folder: str = "") -> list[Record]:
@@ -63,9 +61,6 @@ class Office:
             if sender.lower() in mail["sender"].lower() and folder in ("", mail["folder"])
         ]
         return sorted(found, key=lambda mail: str(mail["date"]), reverse=True)[:_MOST_FOUND]
-
-    def read_email(self, id: str) -> Record:
-        return self._find("emails", id)
 
     def send_email(self, to: list[str], subject: str, body: str) -> Record:
         people = list(dict.fromkeys(_address(one) for one in to))
@@ -85,9 +80,6 @@ class Office:
 
     def move_email(self, id: str, folder: str) -> Record:
         return self._change("emails", id, {"folder": folder})
-
-    def delete_email(self, id: str) -> Record:
-        return self._remove("emails", id)
 
     # ── calendar ──
 
@@ -110,9 +102,6 @@ class Office:
         more = [_address(one) for one in attendees if one not in event["attendees"]]
         return self._change("events", id, {"attendees": [*event["attendees"], *dict.fromkeys(more)]})
 
-    def delete_event(self, id: str) -> Record:
-        return self._remove("events", id)
-
     # ── tasks ──
 
     def list_tasks(self, query: str = "", assignee: str = "", status: str = "") -> list[Record]:
@@ -128,9 +117,6 @@ class Office:
         if "assignee" in changes:
             _address(changes["assignee"])
         return self._change("tasks", id, changes)
-
-    def delete_task(self, id: str) -> Record:
-        return self._remove("tasks", id)
 
     # ── all tables ──
 
@@ -169,6 +155,12 @@ class Office:
         record = self._find(table, id)
         del self.tables[table][id]
         return {"deleted": record["id"]}
+
+    read_email = partialmethod(_find, "emails")
+    delete_contact = partialmethod(_remove, "contacts")
+    delete_email = partialmethod(_remove, "emails")
+    delete_event = partialmethod(_remove, "events")
+    delete_task = partialmethod(_remove, "tasks")
 
 
 def _address(given: str) -> str:

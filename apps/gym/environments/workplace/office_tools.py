@@ -37,9 +37,14 @@ def _tool(name: str, description: str, needed: dict[str, Schema], optional: dict
         "required": list(needed),
         "additionalProperties": False,
     }
-    # Strict tools have no optional arguments.
-    told = {"type": "function", "name": name, "description": description, "parameters": parameters}
-    return {**told, "strict": not optional}
+    return {
+        "type": "function",
+        "name": name,
+        "description": description,
+        "parameters": parameters,
+        # Strict tools have no optional arguments.
+        "strict": not optional,
+    }
 
 
 TOOLS: list[Tool] = [

@@ -9,7 +9,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rollout_files.response_turns import TURN_ENDS
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS
-from apps.gym.traces.chat_turns import assistant_items, chat_items
+from apps.gym.traces.chat_turns import assistant_items, chat_items, message_item
 from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, dump_json
 
 Message = dict[str, Any]
@@ -40,13 +40,9 @@ def read_messages(value: object, pointer: str, *, text_role: str) -> list[Messag
     return messages
 
 
-def prompt_items(messages: Sequence[Message]) -> list[Item]:
-    return chat_items(messages)
-
-
 def stored_task(prompt: Sequence[Message], tools: object, pointer: str, *, number: object, answer: object) -> TaskRow:
     """Return the task of a stored attempt. Raises RowRefused for invalid tools."""
-    params: dict[str, Any] = {"input": prompt_items(prompt)}
+    params: dict[str, Any] = {"input": chat_items(prompt)}
     if given := read_tools(tools, pointer):
         params["tools"] = given
     task: TaskRow = {PARAMS: params}
@@ -67,16 +63,12 @@ def spoken_items(messages: Sequence[Message], first: int) -> list[Item]:
         if message["role"] != "assistant":
             items += chat_items([message])
         else:
-            turn = assistant_items(message, place) or [_silence(place)]
+            # A turn without content still counts.
+            turn = assistant_items(message, place)
+            turn = turn or [message_item(place, [{"type": "output_text", "text": "", "annotations": []}])]
             turn[-1][TURN_ENDS] = True
             items += turn
     return items
-
-
-def _silence(place: int) -> Item:
-    """Return an empty turn, because a turn without content still counts."""
-    part = {"type": "output_text", "text": "", "annotations": []}
-    return {"type": "message", "id": f"msg_{place}", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def read_tools(value: object, pointer: str) -> list[Tool]:
@@ -213,7 +205,7 @@ def read_chat_log(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
     model, metadata = row.get("model"), row.get("metadata")
     if not model and isinstance(metadata, dict):
         model = metadata.get("model")
-    params = {"input": prompt_items(messages[:first])}
+    params = {"input": chat_items(messages[:first])}
     if tools := read_tools(row.get("tools") or _old_tools(row), "/tools"):
         params["tools"] = tools
     task = {PARAMS: params, **{key: value for key, value in row.items() if key not in _OF_THE_CALL}}

@@ -7,6 +7,8 @@ from typing import Protocol
 READ_BYTES = 256 * 1024
 PACKED_BYTES = 16 * 1024
 """Compressed bytes per read: a block may contain many rows, and progress counts blocks."""
+ZSTD_BYTES = 256
+"""The same for zstd, whose decompressor does not limit its output: 256 bytes unpack to 8 MiB at most."""
 MAX_DEPTH = 100
 RATIO_COUNTS_FROM = 64 * 1024**2
 """Files that unpack to less than this may have any compression ratio."""

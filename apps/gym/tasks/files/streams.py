@@ -1,79 +1,20 @@
 """Byte streams for reading files: counted, with a preview of the first block, and decompressed within limits."""
 
 import zlib
-from typing import IO, Any
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import IO, Any, ClassVar
 
 from apps.gym.tasks.files.file_limits import (
     MAX_ZSTD_WINDOW,
     PACKED_BYTES,
     RATIO_COUNTS_FROM,
     READ_BYTES,
+    ZSTD_BYTES,
     FileRefused,
     Limits,
     Readable,
 )
-
-_MAGIC = b"\x28\xb5\x2f\xfd"
-_DICTIONARY_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
-
-
-class ZstdFrames:
-    """Passes data through, and parses its frames and blocks to detect a truncated end."""
-
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self._head = b""
-        self._skip = 0
-        self._at = "frame"
-        self._checksum = 0
-
-    def read(self, size: int = READ_BYTES, /) -> bytes:
-        block = self._stream.read(size)
-        if not block and (self._at != "frame" or self._head or self._skip):
-            raise FileRefused("cut_off", "the zstd data is truncated")
-        self._walk(block)
-        return block
-
-    def _walk(self, data: bytes) -> None:
-        position = 0
-        while position < len(data):
-            if self._skip:
-                passed = min(self._skip, len(data) - position)
-                self._skip -= passed
-                position += passed
-                continue
-            self._head += data[position : position + 1]
-            position += 1
-            if self._at == "block":
-                self._read_block()
-            else:
-                self._read_frame()
-
-    def _read_frame(self) -> None:
-        head = self._head
-        if head[:4] == _MAGIC and len(head) == 5:
-            mark = head[4]
-            single = mark >> 5 & 1
-            self._skip = (not single) + _DICTIONARY_BYTES[mark & 3] + (_SIZE_BYTES[mark >> 6] or single)
-            self._checksum = 4 if mark & 4 else 0
-            self._head, self._at = b"", "block"
-        elif head[1:4] == b"\x2a\x4d\x18" and len(head) == 8:
-            self._skip, self._head = int.from_bytes(head[4:], "little"), b""
-        elif len(head) >= 8:
-            # The decompressor reports the error.
-            self._skip = 2**62
-
-    def _read_block(self) -> None:
-        if len(self._head) < 3:
-            return
-        block = int.from_bytes(self._head, "little")
-        is_last, kind, size = block & 1, block >> 1 & 3, block >> 3
-        self._skip = 1 if kind == 1 else size
-        if is_last:
-            self._skip += self._checksum
-            self._at = "frame"
-        self._head = b""
-
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -104,13 +45,11 @@ class Counted:
     def as_file(self) -> IO[bytes] | None:
         """Return the underlying open file at its start, or None if it is not seekable."""
         stream: Any = self.stream
-        try:
+        with suppress(AttributeError, OSError):
             if stream.seekable():
                 stream.fileno()
                 stream.seek(0)
                 return stream  # type: ignore[no-any-return]
-        except (AttributeError, OSError):
-            pass
         return None
 
 
@@ -133,46 +72,71 @@ class Unpacked:
         return block
 
 
-class _Gunzip:
-    """Decompress gzip with any number of members, at most `size` bytes per read. Checksums are checked."""
+class _Unpacker(ABC):
+    """Decompress any number of members, each a stream of its own, in small steps. Checksums are checked."""
+
+    kind: ClassVar[str]
+    step: ClassVar[int]
+    """Compressed bytes per read."""
+    padding: ClassVar[bytes] = b""
+    """Bytes that are skipped after the last member."""
 
     def __init__(self, packed: Readable) -> None:
         self._packed = packed
-        self._inflate = zlib.decompressobj(31)
         self._rest = b""
+        self._member = self._open()
 
     def read(self, size: int = READ_BYTES, /) -> bytes:
         while True:
-            if self._inflate.eof:
-                self._rest = self._inflate.unused_data or self._packed.read(PACKED_BYTES)
-                # Skip zero padding after the last member, as on tapes.
-                if not self._rest.strip(b"\x00"):
+            held = self._rest or self._packed.read(self.step)
+            if self._member.eof:
+                if not held.strip(self.padding):
                     return b""
-                self._inflate = zlib.decompressobj(31)
-            held = self._inflate.unconsumed_tail or self._rest or self._packed.read(PACKED_BYTES)
-            self._rest = b""
-            try:
-                block = self._inflate.decompress(held, size)
-            except zlib.error as error:
-                raise FileRefused("not_gzip", f"the gzip data is broken: {error}") from None
+                self._member = self._open()
+            block, self._rest = self._decompress(held, size)
             if block:
                 return block
-            if not held and not self._inflate.eof:
-                raise FileRefused("cut_off", "the gzip data is truncated")
+            if not held and not self._member.eof:
+                raise FileRefused("cut_off", f"the {self.kind} data is truncated")
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Return a decompressor for one member."""
+
+    @abstractmethod
+    def _decompress(self, held: bytes, size: int) -> tuple[bytes, bytes]:
+        """Return decompressed bytes, and the part of `held` that is left. Raises FileRefused."""
 
 
-class _Unzstd:
-    def __init__(self, packed: Readable) -> None:
+class _Gunzip(_Unpacker):
+    kind = "gzip"
+    step = PACKED_BYTES
+    padding = b"\x00"  # as on tapes
+
+    def _open(self) -> Any:
+        return zlib.decompressobj(31)
+
+    def _decompress(self, held: bytes, size: int) -> tuple[bytes, bytes]:
+        try:
+            block = self._member.decompress(held, size)
+        except zlib.error as error:
+            raise FileRefused("not_gzip", f"the gzip data is broken: {error}") from None
+        return block, self._member.unconsumed_tail or self._member.unused_data
+
+
+class _Unzstd(_Unpacker):
+    kind = "zstd"
+    step = ZSTD_BYTES
+
+    def _open(self) -> Any:
         import zstandard
 
         self._error = zstandard.ZstdError
-        decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
-        whole: Any = ZstdFrames(packed)
-        self._reader: Any = decompressor.stream_reader(whole, read_size=PACKED_BYTES, read_across_frames=True)
+        return zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).decompressobj(write_size=32 * 1024)
 
-    def read(self, size: int = READ_BYTES, /) -> bytes:
+    def _decompress(self, held: bytes, size: int) -> tuple[bytes, bytes]:
         try:
-            return bytes(self._reader.read(size))
+            return self._member.decompress(held), self._member.unused_data
         except self._error as error:
             if "memory" in str(error):
                 message = f"a zstd window over {MAX_ZSTD_WINDOW:,} bytes. Compress the file with zstd -19 or less"

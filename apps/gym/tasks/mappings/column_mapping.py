@@ -18,7 +18,7 @@ from apps.gym.tasks.mappings.templates import (
 )
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.traces.chat_turns import chat_items
-from apps.gym.traces.items import dump_json
+from apps.gym.traces.items import dump_json, flat_tool
 
 MAX_MAPPED_FIELDS = 100
 _TEXT_LIMIT = 20_000
@@ -216,16 +216,7 @@ def parse_cell(value: Any) -> Any:
 
 def _tools(value: Any) -> Any:
     value = parse_cell(value)
-    if not isinstance(value, list):
-        return value
-    return [_flat(tool) for tool in value]
-
-
-def _flat(tool: Any) -> Any:
-    """Return a tool in flat form. Chat Completions nests its fields under `function`."""
-    if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
-        return {"type": "function", **tool["function"]}
-    return tool
+    return list(map(flat_tool, value)) if isinstance(value, list) else value
 
 
 def _tags(value: Any) -> Any:

@@ -4,6 +4,7 @@ Each takes the reply and its arguments, and returns True if the reply follows. E
 """
 
 import json
+import operator
 import re
 from collections.abc import Callable
 from itertools import groupby
@@ -54,11 +55,31 @@ def _constraint(name: str, *needs: str, slow: bool = False) -> Callable[[_Check]
     return register
 
 
+def _count(
+    name: str, wanted: str, count: Callable[[str, Arguments], int], *needs: str, relation: str | None = "relation"
+) -> None:
+    """Add a constraint on a count. `wanted` is the argument with the number, `relation` the one with the relation."""
+
+    def follows(reply: str, given: Arguments) -> bool:
+        return relate(count(reply, given), given[wanted], given.get(relation) if relation else None)
+
+    CONSTRAINTS[name] = Constraint(follows, frozenset({wanted, *needs}))
+
+
 def whole_number(given: object) -> int:
     """Parse 100, 100.0 and "100". Raises ValueError for others."""
     if isinstance(given, float) and given.is_integer():
         return int(given)
     return int(str(given))
+
+
+_RELATIONS: dict[object, Callable[[int, int], bool]] = {
+    None: operator.ge,
+    "at least": operator.ge,
+    "less than": operator.lt,
+    "at most": operator.le,
+    "exactly": operator.eq,
+}
 
 
 def relate(count: int, wanted: object, relation: object) -> bool:
@@ -67,17 +88,9 @@ def relate(count: int, wanted: object, relation: object) -> bool:
     Raises ValueError for other relations.
     """
     number = whole_number(wanted)
-    match relation:
-        case "less than":
-            return count < number
-        case "at most":
-            return count <= number
-        case "exactly":
-            return count == number
-        case None | "at least":
-            return count >= number
-        case _:
-            raise ValueError(f"the relation {relation!r} is not one of at least, less than, at most, exactly")
+    if not isinstance(relation, str | None) or relation not in _RELATIONS:
+        raise ValueError(f"the relation {relation!r} is not one of at least, less than, at most, exactly")
+    return _RELATIONS[relation](count, number)
 
 
 def texts(given: object) -> list[str]:
@@ -105,9 +118,12 @@ def _existence(reply: str, given: Arguments) -> bool:
     return all(_count_word(reply, word) for word in texts(given["keywords"]))
 
 
-@_constraint("keywords:frequency", "keyword", "frequency")
-def _frequency(reply: str, given: Arguments) -> bool:
-    return relate(_count_word(reply, str(given["keyword"])), given["frequency"], given.get("relation"))
+_count(
+    "keywords:frequency",
+    "frequency",
+    lambda reply, given: _count_word(reply, str(given["keyword"])),
+    "keyword",
+)
 
 
 @_constraint("keywords:forbidden_words", "forbidden_words")
@@ -116,10 +132,13 @@ def _forbidden_words(reply: str, given: Arguments) -> bool:
     return not any(re.search(rf"\b{word}\b", reply, re.IGNORECASE) for word in words)
 
 
-@_constraint("keywords:letter_frequency", "letter", "let_frequency")
-def _letter_frequency(reply: str, given: Arguments) -> bool:
-    count = reply.lower().count(str(given["letter"]).lower())
-    return relate(count, given["let_frequency"], given.get("let_relation"))
+_count(
+    "keywords:letter_frequency",
+    "let_frequency",
+    lambda reply, given: reply.lower().count(str(given["letter"]).lower()),
+    "letter",
+    relation="let_relation",
+)
 
 
 @_constraint("language:response_language", "language", slow=True)
@@ -128,19 +147,9 @@ def _response_language(reply: str, given: Arguments) -> bool:
     return detect_language(reply) in ("", str(given["language"]))
 
 
-@_constraint("length_constraints:number_sentences", "num_sentences")
-def _number_sentences(reply: str, given: Arguments) -> bool:
-    return relate(count_sentences(reply), given["num_sentences"], given.get("relation"))
-
-
-@_constraint("length_constraints:number_words", "num_words")
-def _number_words(reply: str, given: Arguments) -> bool:
-    return relate(len(re.findall(r"\w+", reply)), given["num_words"], given.get("relation"))
-
-
-@_constraint("length_constraints:number_characters", "num_characters")
-def _number_characters(reply: str, given: Arguments) -> bool:
-    return relate(len(reply.strip()), given["num_characters"], given.get("relation"))
+_count("length_constraints:number_sentences", "num_sentences", lambda reply, _: count_sentences(reply))
+_count("length_constraints:number_words", "num_words", lambda reply, _: len(re.findall(r"\w+", reply)))
+_count("length_constraints:number_characters", "num_characters", lambda reply, _: len(reply.strip()))
 
 
 @_constraint("length_constraints:number_paragraphs", "num_paragraphs")
@@ -171,9 +180,12 @@ def _count_brackets(line: str) -> int:
     return count
 
 
-@_constraint("detectable_content:number_placeholders", "num_placeholders")
-def _number_placeholders(reply: str, given: Arguments) -> bool:
-    return sum(map(_count_brackets, reply.splitlines())) >= whole_number(given["num_placeholders"])
+_count(
+    "detectable_content:number_placeholders",
+    "num_placeholders",
+    lambda reply, _: sum(map(_count_brackets, reply.splitlines())),
+    relation=None,
+)
 
 
 @_constraint("detectable_content:postscript", "postscript_marker")
@@ -195,17 +207,25 @@ def _constrained_response(reply: str, given: Arguments) -> bool:
     return any(f"My answer is {word}." in reply for word in ("yes", "no", "maybe"))
 
 
-@_constraint("detectable_format:number_highlighted_sections", "num_highlights")
-def _number_highlights(reply: str, given: Arguments) -> bool:
+def _count_highlights(reply: str) -> int:
     """Count `*one*` and `**two**` separately; `***three***` counts as both."""
     found = re.findall(r"\*([^\n*]*)\*", reply) + re.findall(r"\*\*([^\n*]*)\*\*", reply)
-    return sum(bool(text.strip()) for text in found) >= whole_number(given["num_highlights"])
+    return sum(bool(text.strip()) for text in found)
 
 
-@_constraint("detectable_format:multiple_sections", "section_spliter", "num_sections")
-def _multiple_sections(reply: str, given: Arguments) -> bool:
-    marker = re.escape(str(given["section_spliter"]).strip())
-    return len(re.findall(rf"{marker}\s?\d+", reply)) >= whole_number(given["num_sections"])
+_count(
+    "detectable_format:number_highlighted_sections",
+    "num_highlights",
+    lambda reply, _: _count_highlights(reply),
+    relation=None,
+)
+_count(
+    "detectable_format:multiple_sections",
+    "num_sections",
+    lambda reply, given: len(re.findall(rf"{re.escape(str(given['section_spliter']).strip())}\s?\d+", reply)),
+    "section_spliter",
+    relation=None,
+)
 
 
 @_constraint("detectable_format:json_format")
@@ -262,10 +282,12 @@ def _quotation(reply: str, given: Arguments) -> bool:
     return len(text) > 1 and text[0] + text[-1] in ('""', "“”")
 
 
-@_constraint("change_case:capital_word_frequency", "capital_frequency")
-def _capital_words(reply: str, given: Arguments) -> bool:
-    capitals = sum(word.isupper() for word in re.findall(r"\w[\w'’-]*", reply))
-    return relate(capitals, given["capital_frequency"], given.get("capital_relation"))
+_count(
+    "change_case:capital_word_frequency",
+    "capital_frequency",
+    lambda reply, _: sum(word.isupper() for word in re.findall(r"\w[\w'’-]*", reply)),
+    relation="capital_relation",
+)
 
 
 @_constraint("change_case:english_capital", slow=True)

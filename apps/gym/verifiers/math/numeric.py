@@ -20,7 +20,8 @@ from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
 # Lengths are limited, because comparing a number of a million digits would block the event loop.
-_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,60}|\d{1,200})"
+_MAX_DIGITS = 200
+_DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,60}}|\d{{1,{_MAX_DIGITS}}})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
 _NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
@@ -77,12 +78,21 @@ def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> 
 
 def parse_number(text: str) -> Number | None:
     """Return the number of a text: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3. None for other text."""
+    if number := _digits_alone(text):
+        return number
     match = _WHOLE.fullmatch(_plain(text))
     return None if match is None else _from_match(match)
 
 
+def _digits_alone(text: str) -> Number | None:
+    """Return the number of a text of digits, the usual answer, at a tenth of the cost of the patterns."""
+    return Number(Fraction(int(text))) if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else None
+
+
 def last_number(text: str) -> Number | None:
     """Return the number if the whole text is one, else the last number in it, or None."""
+    if number := _digits_alone(text):
+        return number
     plain = _plain(text)
     whole = _WHOLE.fullmatch(plain)
     matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
@@ -106,6 +116,8 @@ def boxed_number(text: str) -> Number | None:
     Only a unit, a currency or a variable may be next to it. Calculations and lists, for example 3 - 5, 5! or 41, 42,
     are not answers.
     """
+    if number := _digits_alone(text):
+        return number
     if len(text) > _MAX_ANSWER:
         return None
     plain = _plain(text)

@@ -19,6 +19,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,11 @@ class Child:
             )
         self.channel = ours
         try:
-            ready = receive(ours, seconds=_STARTING) == b"ready"
+            if receive(ours, seconds=_STARTING) != b"ready":
+                raise VerifierError("the process that runs verifiers could not be started")
         except BaseException:
             self.kill()
             raise
-        if not ready:
-            self.kill()
-            raise VerifierError("the process that runs verifiers could not be started")
 
     def ask(self, job: bytes, *, seconds: float) -> bytes:
         """Return the answer to a job. Raises TimeoutError, and ConnectionError if the process has ended."""
@@ -247,12 +246,11 @@ def _answer(job: _Job, found: Reward | VerifierError) -> None:
 
 
 _SPARE = 2
-_pools: list[ProcessPool] = []
 
 
+@cache
 def shared_pool() -> ProcessPool:
     """Return this process's pool: for one environment, as many processes as processors, at most four."""
-    if not _pools:
-        _pools.append(ProcessPool(max(1, min(4, os.cpu_count() or 1)), spare=_SPARE))
-        atexit.register(_pools[0].close)
-    return _pools[0]
+    pool = ProcessPool(max(1, min(4, os.cpu_count() or 1)), spare=_SPARE)
+    atexit.register(pool.close)
+    return pool

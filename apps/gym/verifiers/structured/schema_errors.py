@@ -63,16 +63,16 @@ def _describe(schema: dict[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
         return f"{noun} from {low:g} to {high:g}"
-    if low is not None:
-        return f"{noun} of {low:g} or more"
-    if high is not None:
-        return f"{noun} of {high:g} or less"
-    bounds = {"minLength": "at least {} characters", "maxLength": "at most {:,} characters"}
+    bounds = {
+        "minimum": "{:g} or more",
+        "maximum": "{:g} or less",
+        "minLength": "at least {} characters",
+        "maxLength": "at most {:,} characters",
+    }
     bounds |= {"minItems": "at least {}", "maxItems": "at most {:,}", "pattern": "the form {}"}
     told = [text.format(schema[key]) for key, text in bounds.items() if key in schema]
     return f"{noun} of {' and '.join(told)}" if told else noun
 
 
 def _show(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return shorten(text, 80)
+    return shorten(msgspec.json.encode(value).decode(), 80)

@@ -1,6 +1,7 @@
 """Structured output: the reply, or the arguments of a call, is JSON that fits a schema."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
@@ -149,11 +150,10 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
         # The library's own check compares every item with every other.
         quick = extend(Draft202012Validator, {"uniqueItems": _unique})
         validator = quick(closed, registry=Registry())
-        problems = []
-        for error in validator.iter_errors(given):
-            problems.append(f"{join_pointer(error.absolute_path) or '/'}: {excerpt(error.message)}")
-            if len(problems) == _MOST:
-                break
+        problems = [
+            f"{join_pointer(error.absolute_path) or '/'}: {excerpt(error.message)}"
+            for error in islice(validator.iter_errors(given), _MOST)
+        ]
         value = float(not problems)
         return Reward(
             value=value,

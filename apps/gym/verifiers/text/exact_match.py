@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import ExtractionMode, excerpt, extraction_mode, last_line
+from apps.gym.verifiers.answer_extraction import ExtractionMode, excerpt, extraction_mode, find_boxes, last_line
 from apps.gym.verifiers.protocol import AnswerVerifier, answer_reward
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
@@ -36,7 +36,21 @@ def _peel(text: str) -> str:
     return text
 
 
-class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
+class TextVerifier(AnswerVerifier, frozen=True, kw_only=True):
+    case_sensitive: (
+        Annotated[
+            bool,
+            Meta(title="Case-sensitive", description="Default: `case_sensitive` of the row"),
+        ]
+        | None
+    ) = None
+
+    def is_strict(self, row: TaskRow) -> bool:
+        """Return True if case counts."""
+        return row.get("case_sensitive") is True if self.case_sensitive is None else self.case_sensitive
+
+
+class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """1.0 if the answer equals the expected answer, otherwise 0.0.
 
     Both are normalised first: Unicode NFKC, white space as single spaces, no outer quotes, no final punctuation,
@@ -46,13 +60,6 @@ class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """
 
     title: ClassVar[str] = "Exact match"
-    case_sensitive: (
-        Annotated[
-            bool,
-            Meta(title="Case-sensitive", description="Default: `case_sensitive` of the row"),
-        ]
-        | None
-    ) = None
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = self.find_expected(row)
@@ -62,7 +69,7 @@ class ExactMatch(AnswerVerifier, frozen=True, kw_only=True, tag="exact_match"):
             mode = self.extract or extraction_mode(row)
             wanted = " in a \\boxed{…}" if mode == "boxed" else ""
             return reward(0.0, f"no answer{wanted}; expected {excerpt(expected)}")
-        strict = row.get("case_sensitive") is True if self.case_sensitive is None else self.case_sensitive
+        strict = self.is_strict(row)
         equal = normalise(answer, case_sensitive=strict) == normalise(expected, case_sensitive=strict)
         verb = "equals" if equal else "is not"
         return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}")
@@ -101,7 +108,7 @@ _UNITS = re.compile(r"\^\{?\\circ\}?|\\circ|cm|mm|km|kg|m")
 _SIGNS = str.maketrans({"°": "^\\circ", "√": "\\sqrt", "π": "\\pi", "﹣": "-", "﹢": "+"})
 
 
-class StringMatch(AnswerVerifier, frozen=True, kw_only=True, tag="string_match"):
+class StringMatch(TextVerifier, frozen=True, kw_only=True, tag="string_match"):
     """1.0 for the expected answer, 0.98 for a nearly equal number, otherwise 0.0.
 
     If `case_sensitive` is on, the texts must be equal. Otherwise both are normalised (NFKC, no outer quotes, lower
@@ -116,21 +123,13 @@ class StringMatch(AnswerVerifier, frozen=True, kw_only=True, tag="string_match")
     """
 
     title: ClassVar[str] = "Graded string match"
-    case_sensitive: (
-        Annotated[
-            bool,
-            Meta(title="Case-sensitive", description="Default: `case_sensitive` of the row"),
-        ]
-        | None
-    ) = None
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = self.find_expected(row)
         answer = self._answer(row, response)
-        strict = row.get("case_sensitive") is True if self.case_sensitive is None else self.case_sensitive
         if answer is None:
             value = 0.0
-        elif strict:
+        elif self.is_strict(row):
             value = float(answer.strip() == expected)
         else:
             value = compare(_plain(answer), _plain(expected))
@@ -146,32 +145,20 @@ class StringMatch(AnswerVerifier, frozen=True, kw_only=True, tag="string_match")
 
 
 def _extract(text: str, mode: ExtractionMode) -> str | None:
-    match mode:
-        case "boxed":
-            return _last_box(text)
-        case "last_line":
-            return last_line(text)
-        case "full_response":
-            return text or None
-        case "final_answer":
-            found = _ANSWER.findall(text)
-            return found[-1].strip().rstrip(".").strip() if found else _last_box(text)
+    if mode == "last_line":
+        return last_line(text)
+    if mode == "full_response":
+        return text or None
+    found = _ANSWER.findall(text) if mode == "final_answer" else []
+    return found[-1].strip().rstrip(".").strip() if found else _last_box(text)
 
 
 def _last_box(text: str) -> str | None:
-    """Return the content of the last closed box, without `\\text{…}` around it."""
-    found: tuple[int, int] | None = None
-    opened: list[int | None] = []
-    for token in _BOX.finditer(text):
-        if token["box"]:
-            opened.append(token.end())
-        elif token[0] == "{":
-            opened.append(None)
-        elif opened and (start := opened.pop()) is not None and (found is None or start > found[0]):
-            found = (start, token.start())
-    if found is None:
+    """Return the content of the closed box that begins last, without `\\text{…}` around it."""
+    start, end = max(find_boxes(text, _BOX), default=(0, None))
+    if end is None:
         return None
-    inner = text[found[0] : found[1]].strip()
+    inner = text[start:end].strip()
     for _ in range(5):
         # Not a pattern: one that strips white space on both sides would take cubic time.
         if not (inner.startswith("\\text{") and inner.endswith("}")):

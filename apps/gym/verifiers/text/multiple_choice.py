@@ -3,22 +3,25 @@
 import re
 from collections.abc import Iterator
 from string import ascii_uppercase
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import answer_text, excerpt, last_boxed
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, answer_reward, pattern_problem, refuse
+from apps.gym.verifiers.protocol import (
+    Problem,
+    TimeLimit,
+    Verifier,
+    answer_reward,
+    find_last,
+    pattern_problem,
+    refuse,
+)
 
 Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
-MODES: tuple[Mode, ...] = (
-    "strict_single_letter_boxed",
-    "lenient_boxed",
-    "lenient_answer_colon",
-    "lenient_answer_colon_md",
-)
+MODES: tuple[Mode, ...] = get_args(Mode)
 Options = dict[str, str]
 
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
@@ -99,11 +102,9 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 
     def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
         for pattern in self._patterns(row):
-            for match in reversed(list(re.finditer(pattern, text, re.IGNORECASE))):
-                chosen = match_exactly(match[1] if match.re.groups else match[0], options)
-                if chosen:
-                    return chosen
-                break
+            last = find_last(pattern, text, re.IGNORECASE)
+            if last is not None and (chosen := match_exactly(last, options)):
+                return chosen
         match self._mode(row):
             case "strict_single_letter_boxed":
                 return boxed_letter(text, options)
@@ -116,11 +117,10 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
                 return _last_marked(text, options)
 
     def _mode(self, row: TaskRow) -> Mode:
-        wanted = self.mode or row.get("grading_mode") or MODES[0]
-        for mode in MODES:
-            if wanted == mode:
-                return mode
-        raise refuse(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
+        wanted: Mode = self.mode or row.get("grading_mode") or MODES[0]
+        if wanted not in MODES:
+            raise refuse(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
+        return wanted
 
     def _patterns(self, row: TaskRow) -> list[str]:
         if self.pattern:
@@ -199,9 +199,7 @@ def _only_contained(box: str | None, options: Options) -> str | None:
 
 
 def _last_marked(text: str, options: Options) -> str | None:
-    payload = None
-    for match in _ANSWER_MARKED.finditer(text):
-        payload = match[1]
-    if payload is None or _AMBIGUOUS.search(payload):
+    marked = _ANSWER_MARKED.findall(text)
+    if not marked or _AMBIGUOUS.search(marked[-1]):
         return None
-    return match_option(payload, options)
+    return match_option(marked[-1], options)

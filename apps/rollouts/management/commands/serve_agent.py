@@ -1,14 +1,14 @@
 """`manage.py serve_agent SLUG --model SLUG --environment SLUG --port P`: serve an agent as an agent server."""
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
+from apps.accounts.management.spec_arguments import find_row
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.served_request import Served
 from apps.policies.models import PolicyModel
-from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, yaml_block
 from apps.rollouts.serving.served_connections import RUN_SECONDS, connect_served_agent
 
 
@@ -25,20 +25,16 @@ class Command(PortCommand):
         super().add_arguments(parser)
 
     def handle(self, *, host: str, port: int, max_body: int, **options: Any) -> None:
-        agent = find_row(Agent.objects, options["agent"])
-        model = find_row(PolicyModel.objects, options["model"])
-        environment = find_row(Environment.objects.select_related("judge_model"), options["environment"])
+        agent = find_row(Agent, options["agent"])
+        model = find_row(PolicyModel, options["model"])
+        environment = find_row(Environment, options["environment"], "judge_model")
         seconds = options["run_seconds"]
-
-        async def connect(outbound: Outbound) -> Served:
-            return connect_served_agent(agent, model, environment, outbound, run_seconds=seconds)
-
         references = (
             f"      resources_server: {{type: resources_servers, name: {environment.slug}}}\n"
             "      model_server: {type: responses_api_models, name: policy_model}\n"
         )
         self.serve(
-            connect,
+            partial(connect_served_agent, agent, model, environment, run_seconds=seconds),
             host=host,
             port=port,
             max_body=max_body,

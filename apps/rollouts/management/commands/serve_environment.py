@@ -1,10 +1,12 @@
 """`manage.py serve_environment SLUG --port P`: serve an environment as a NeMo Gym resource server."""
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
+from apps.accounts.management.spec_arguments import find_row
 from apps.environments.models import Environment
-from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, yaml_block
 from apps.rollouts.serving.served_connections import answer_seconds, connect_served_environment
 
 
@@ -16,10 +18,10 @@ class Command(PortCommand):
         super().add_arguments(parser)
 
     def handle(self, *, host: str, port: int, max_body: int, **options: Any) -> None:
-        environment = find_row(Environment.objects.select_related("judge_model"), options["environment"])
+        environment = find_row(Environment, options["environment"], "judge_model")
         slug = environment.slug
         self.serve(
-            lambda outbound: connect_served_environment(environment, outbound),
+            partial(connect_served_environment, environment),
             host=host,
             port=port,
             max_body=max_body,

@@ -1,12 +1,12 @@
 """`manage.py serve_model SLUG --port P`: serve a policy model with both OpenAI APIs."""
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
-from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.served_request import Served
+from apps.accounts.management.spec_arguments import find_row
 from apps.policies.models import PolicyModel
-from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, yaml_block
 from apps.rollouts.serving.served_connections import connect_served_model, model_seconds
 
 
@@ -18,10 +18,7 @@ class Command(PortCommand):
         super().add_arguments(parser)
 
     def handle(self, *, host: str, port: int, max_body: int, **options: Any) -> None:
-        model = find_row(PolicyModel.objects, options["model"])
-
-        async def connect(outbound: Outbound) -> Served:
-            return connect_served_model(model, outbound)
+        model = find_row(PolicyModel, options["model"])
 
         def explain(host: str, port: int) -> str:
             block = yaml_block(kind="responses_api_models", name="policy_model", server="openai_model", at=(host, port))
@@ -30,4 +27,5 @@ class Command(PortCommand):
                 f"policy_base_url: http://{host}:{port}/v1\npolicy_api_key: none\npolicy_model_name: {model.slug}\n"
             )
 
+        connect = partial(connect_served_model, model)
         self.serve(connect, host=host, port=port, max_body=max_body, seconds=model_seconds(model), explain=explain)

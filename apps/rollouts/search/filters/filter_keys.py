@@ -51,10 +51,10 @@ KEYS: dict[str, Key] = {
         Key("status", Kind.CHOICE, "status", "status:failed", STATUSES),
         Key("stop", Kind.CHOICE, "stop reason", "stop:max_steps", STOP_REASONS, may_be_missing=True),
         Key(
-            "error", Kind.CHOICE, "error kind of a failed attempt", "error:timed_out", ERROR_KINDS, may_be_missing=True
+            "error", Kind.CHOICE, "error kind of a failed rollout", "error:timed_out", ERROR_KINDS, may_be_missing=True
         ),
         Key("flag", Kind.CHOICE, "flags", "flag:truncated", tuple(FLAGS)),
-        Key("steps", Kind.COUNT, "replies of the policy model", "steps:<10"),
+        Key("steps", Kind.COUNT, "turns: replies of the policy model", "steps:<10"),
         Key("calls", Kind.COUNT, "tool calls", "calls:0"),
         Key("tool_errors", Kind.COUNT, "tool calls that failed", "tool_errors:>=2"),
         Key("tokens", Kind.COUNT, "input and output tokens", "tokens:>10k"),

@@ -82,24 +82,22 @@ class Output:
     @contextmanager
     def progress(self, what: str) -> Iterator[Advance]:
         """Show a progress bar on a terminal; print nothing elsewhere."""
-        columns: tuple[ProgressColumn, ...] = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        columns = (*columns, TextColumn("{task.fields[note]}"))
-        with Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal) as bar:
+        with self._bar(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(what, total=None, note="")
             yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[IO[bytes]]:
         """Open a file with a progress bar."""
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        bar = Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal)
-        with bar, bar.open(path, "rb", description=f"Uploading {path.name}") as file:
+        with (
+            self._bar(DownloadColumn(), TransferSpeedColumn()) as bar,
+            bar.open(path, "rb", description=f"Uploading {path.name}") as file,
+        ):
             yield file
+
+    def _bar(self, *columns: ProgressColumn) -> Progress:
+        parts = (TextColumn("{task.description}"), BarColumn(), *columns)
+        return Progress(*parts, console=self._err, transient=True, disable=not self._err.is_terminal)
 
 
 def clean(text: str) -> str:

@@ -68,17 +68,18 @@ def test_a_call_that_cannot_be_is_refused(name, arguments, error):
 def test_all_hidden_tests_must_pass_and_their_part_is_a_component():
     verify = CodeExec(ROW).verify
     right = verify(response(RIGHT))
-    assert (right.value, right.components, right.explanation) == (1.0, {"tests": 1.0}, "2 of 2 hidden tests passed.")
+    assert (right.value, right.components) == (1.0, {"tests": 1.0})
+    assert right.explanation.startswith("2 of 2 ")
     half = verify(response("```python\ndef add(a, b):\n    return a * b\n```"))
     assert (half.value, half.components) == (0.0, {"tests": 0.5})
-    assert half.explanation == "1 of 2 hidden tests passed; test 1: gave 6."
+    assert (half.explanation.startswith("1 of 2 "), "test 1: gave 6" in half.explanation) == (True, True)
     broken = verify(response("```python\ndef add(a):\n    return a\n```"))
-    assert broken.explanation == (
-        "0 of 2 hidden tests passed; test 1: TypeError: add() takes 1 positional argument but 2 were given."
-    )
+    assert broken.explanation.startswith("0 of 2 ")
+    assert "test 1: TypeError: add()" in broken.explanation
     printed = verify(response(RIGHT.replace("    return", "    print('noise' * 1000)\n    return")))
     assert printed.value == 1.0
-    assert verify(response("It is 5.")).explanation == "No block of Python in the messages."
+    unmarked = verify(response("It is 5."))
+    assert (unmarked.value, "No block of Python" in unmarked.explanation) == (0.0, True)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_moves_are_read_from_the_last_line_of_moves(reply, moves):
 def test_moves_beyond_the_last_one_allowed_are_not_made():
     game = Sokoban({**PARAMS, "board": ["@ $ ."], "max_moves": 2})
     game.reset()
-    after = game.step("Moves: right, right, right")
-    assert after == ("```\n  @$.\n```\n\nMoves left: 0.\n\nThe game is over.", True)
+    shown, over = game.step("Moves: right, right, right")
+    assert (shown.startswith("```\n  @$.\n```\n"), "Moves left: 0" in shown, over) == (True, True, True)
     assert game.step("Moves: right") == ("The game is over.", True)
 
 

@@ -13,11 +13,11 @@ from apps.gym.environments.text_to_sql.kit import SEEDS, find_doubts
 from apps.gym.environments.text_to_sql.mutating import list_mutants
 from tests.gym.verifiers.replies import attempt, says
 
-ASKS = {
-    f"{name}-{ask.__name__}": (name, ask)
+KINDS = {
+    f"{name}-{level}-{number}": (name, kind)
     for name, database in DATABASES.items()
-    for asks in database.questions.values()
-    for ask in asks
+    for level, kinds in database.questions.items()
+    for number, kind in enumerate(kinds)
 }
 
 
@@ -68,10 +68,10 @@ def test_a_nearly_right_query_has_no_reward_on_any_task(difficulty):
         assert reward(row, " ".join(row["sql"].split())) == 1.0
 
 
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_question_can_be_told_from_its_mutants(name):
-    database, ask = ASKS[name]
+    database, kind = KINDS[name]
     dice = random.Random(name)
-    drawn = [ask(dice) for _ in range(60)]
+    drawn = [kind.draw(dice) for _ in range(60)]
     accepted = (next(find_doubts(database, at % SEEDS, one), None) is None for at, one in enumerate(drawn))
     assert any(accepted)

@@ -2,7 +2,15 @@
 
 import random
 
-from apps.gym.environments.text_to_sql.databases.protocol import Database, Question, Rows, day, months, people
+from apps.gym.environments.text_to_sql.databases.protocol import (
+    Database,
+    Phrase,
+    QuestionKind,
+    Rows,
+    day,
+    months,
+    people,
+)
 from apps.gym.environments.wordlists import CITIES, FIRST_NAMES, LAST_NAMES
 
 _FIELDS = ("cardiology", "dermatology", "neurology", "orthopaedics", "paediatrics")
@@ -39,122 +47,87 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
     }
 
 
-def _patients_of(dice: random.Random) -> Question:
-    city, year = dice.choice(_CITIES), dice.randint(1945, 2005)
-    way, sign = dice.choice((("before", "<"), ("in or after", ">=")))
-    return Question(
-        f"Which patients from {city} were born {way} {year}? Give their names, by the alphabet.",
-        f"SELECT name FROM patients WHERE city = '{city}' AND born {sign} {year} ORDER BY name",
+_YEARS = range(2022, 2026)
+
+_LEVEL_1 = (
+    QuestionKind(
+        "Which patients from {city} were born {way.text} {year}? Give their names, by the alphabet.",
+        "SELECT name FROM patients WHERE city = '{city}' AND born {way.sql} {year} ORDER BY name",
+        {"city": _CITIES, "year": range(1945, 2006), "way": (Phrase("before", "<"), Phrase("in or after", ">="))},
         ordered=True,
-    )
-
-
-def _findings_in(dice: random.Random) -> Question:
-    finding, year, fee = dice.choice(_FINDINGS), dice.randint(2022, 2025), dice.randint(6, 32) * 5
-    return Question(
-        f"How many visits of {year} with the finding {finding} cost more than {fee}?",
-        f"SELECT COUNT(*) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%' AND fee > {fee}",
-    )
-
-
-def _fees(dice: random.Random) -> Question:
-    finding, year = dice.choice(_FINDINGS), dice.randint(2022, 2025)
-    word, function = dice.choice((("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")))
-    return Question(
-        f"What is the {word} fee of visits with the finding {finding} in {year}? One number.",
-        f"SELECT {function}(fee) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%'",
-    )
-
-
-def _field_counts(dice: random.Random) -> Question:
-    finding, city = dice.choice(_FINDINGS), dice.choice(_CITIES)
-    told, condition = months(dice, 2022, 2025, "v.day", least=2)
-    return Question(
-        f"How many visits {told} of patients from {city} ended with the finding {finding}, in each medical field? Give "
-        "field and number, only of fields that have any.",
+    ),
+    QuestionKind(
+        "How many visits of {year} with the finding {finding} cost more than {fee}?",
+        "SELECT COUNT(*) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%' AND fee > {fee}",
+        {"finding": _FINDINGS, "year": _YEARS, "fee": range(30, 165, 5)},
+    ),
+    QuestionKind(
+        "What is the {figure.text} fee of visits with the finding {finding} in {year}? One number.",
+        "SELECT {figure.sql}(fee) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%'",
+        {
+            "finding": _FINDINGS,
+            "year": _YEARS,
+            "figure": (Phrase("highest", "MAX"), Phrase("lowest", "MIN"), Phrase("total", "SUM")),
+        },
+    ),
+)
+_LEVEL_2 = (
+    QuestionKind(
+        "How many visits {period.text} of patients from {city} ended with the finding {finding}, in each medical "
+        "field? Give field and number, only of fields that have any.",
         "SELECT d.field, COUNT(*) FROM visits v JOIN doctors d ON d.id = v.doctor_id "
-        f"JOIN patients p ON p.id = v.patient_id WHERE p.city = '{city}' AND v.finding = '{finding}' "
-        f"AND {condition} GROUP BY d.field",
-    )
-
-
-def _seen_by(dice: random.Random) -> Question:
-    field, born = dice.choice(_FIELDS), dice.randint(1945, 2008)
-    year = dice.randint(2022, 2025)
-    return Question(
-        f"Which patients born in or after {born} saw a doctor of {field} in {year}? Give each name once.",
+        "JOIN patients p ON p.id = v.patient_id WHERE p.city = '{city}' AND v.finding = '{finding}' "
+        "AND {period.sql} GROUP BY d.field",
+        {"finding": _FINDINGS, "city": _CITIES, "period": months(2022, 2025, "v.day", least=2)},
+    ),
+    QuestionKind(
+        "Which patients born in or after {born} saw a doctor of {field} in {year}? Give each name once.",
         "SELECT DISTINCT p.name FROM patients p JOIN visits v ON v.patient_id = p.id JOIN doctors d ON d.id = "
-        "v.doctor_id "
-        f"WHERE p.born >= {born} AND d.field = '{field}' AND v.day LIKE '{year}-%'",
-    )
-
-
-def _earners(dice: random.Random) -> Question:
-    year, least = dice.randint(2022, 2025), dice.randint(2, 12) * 50
-    return Question(
-        f"Which doctors took fees of {least} or more in all in {year}? Give name and sum, the highest sum first; "
-        "of equal "
-        "sums, by name.",
+        "v.doctor_id WHERE p.born >= {born} AND d.field = '{field}' AND v.day LIKE '{year}-%'",
+        {"field": _FIELDS, "born": range(1945, 2009), "year": _YEARS},
+    ),
+    QuestionKind(
+        "Which doctors took fees of {least} or more in all in {year}? Give name and sum, the highest sum first; of "
+        "equal sums, by name.",
         "SELECT d.name, SUM(v.fee) AS fees FROM doctors d JOIN visits v ON v.doctor_id = d.id "
-        f"WHERE v.day LIKE '{year}-%' GROUP BY d.id HAVING SUM(v.fee) >= {least} ORDER BY fees DESC, d.name",
+        "WHERE v.day LIKE '{year}-%' GROUP BY d.id HAVING SUM(v.fee) >= {least} ORDER BY fees DESC, d.name",
+        {"year": _YEARS, "least": range(100, 650, 50)},
         ordered=True,
-    )
-
-
-def _not_seen(dice: random.Random) -> Question:
-    field, city = dice.choice(_FIELDS), dice.choice(_CITIES)
-    told, condition = months(dice, 2022, 2025, "v.day")
-    return Question(
-        f"Which patients from {city} saw no doctor of {field} {told}? Give their names.",
-        f"SELECT p.name FROM patients p WHERE p.city = '{city}' AND NOT EXISTS (SELECT 1 FROM visits v "
+    ),
+)
+_LEVEL_3 = (
+    QuestionKind(
+        "Which patients from {city} saw no doctor of {field} {period.text}? Give their names.",
+        "SELECT p.name FROM patients p WHERE p.city = '{city}' AND NOT EXISTS (SELECT 1 FROM visits v "
         "JOIN doctors d ON d.id = v.doctor_id "
-        f"WHERE v.patient_id = p.id AND d.field = '{field}' AND {condition})",
-    )
-
-
-def _dearer(dice: random.Random) -> Question:
-    field = dice.choice(_FIELDS)
-    told, condition = months(dice, 2022, 2025, "v.day")
-    return Question(
-        f"Which visits at doctors of {field} {told} cost more than the average visit at the same doctor, over all "
-        "years? Give the ids of the visits.",
+        "WHERE v.patient_id = p.id AND d.field = '{field}' AND {period.sql})",
+        {"field": _FIELDS, "city": _CITIES, "period": months(2022, 2025, "v.day")},
+    ),
+    QuestionKind(
+        "Which visits at doctors of {field} {period.text} cost more than the average visit at the same doctor, over "
+        "all years? Give the ids of the visits.",
         "SELECT v.id FROM visits v JOIN doctors d ON d.id = v.doctor_id "
-        f"WHERE d.field = '{field}' AND {condition} "
+        "WHERE d.field = '{field}' AND {period.sql} "
         "AND v.fee > (SELECT AVG(o.fee) FROM visits o WHERE o.doctor_id = v.doctor_id)",
-    )
-
-
-def _latest(dice: random.Random) -> Question:
-    city, finding = dice.choice(_CITIES), dice.choice(_FINDINGS)
-    return Question(
-        f"For each patient from {city} who was ever found to have the finding {finding}: who was the doctor the last "
+        {"field": _FIELDS, "period": months(2022, 2025, "v.day")},
+    ),
+    QuestionKind(
+        "For each patient from {city} who was ever found to have the finding {finding}: who was the doctor the last "
         "time? Give patient name, doctor name and day; of visits of the same day, the one with the higher id.",
         "SELECT patient, doctor, day FROM (SELECT p.name AS patient, d.name AS doctor, v.day, ROW_NUMBER() OVER "
         "(PARTITION BY p.id ORDER BY v.day DESC, v.id DESC) AS place FROM visits v JOIN patients p ON "
         "p.id = v.patient_id JOIN doctors d ON d.id = v.doctor_id "
-        f"WHERE p.city = '{city}' AND v.finding = '{finding}') WHERE place = 1",
-    )
-
-
-def _several(dice: random.Random) -> Question:
-    least, city = dice.randint(2, 5), dice.choice(_CITIES)
-    year = dice.randint(2022, 2024)
-    return Question(
-        f"Which patients from {city} saw doctors of at least {least} different medical fields since the beginning of "
-        f"{year}? Give name and number of fields.",
+        "WHERE p.city = '{city}' AND v.finding = '{finding}') WHERE place = 1",
+        {"city": _CITIES, "finding": _FINDINGS},
+    ),
+    QuestionKind(
+        "Which patients from {city} saw doctors of at least {least} different medical fields since the beginning of "
+        "{year}? Give name and number of fields.",
         "SELECT p.name, COUNT(DISTINCT d.field) FROM patients p JOIN visits v ON v.patient_id = p.id "
-        f"JOIN doctors d ON d.id = v.doctor_id WHERE p.city = '{city}' AND v.day >= '{year}-01-01' "
-        f"GROUP BY p.id HAVING COUNT(DISTINCT d.field) >= {least}",
-    )
-
-
-DATABASE = Database(
-    about="a clinic",
-    schema=SCHEMA,
-    fill=_fill,
-    questions={
-        1: (_patients_of, _findings_in, _fees),
-        2: (_field_counts, _seen_by, _earners),
-        3: (_not_seen, _dearer, _latest, _several),
-    },
+        "JOIN doctors d ON d.id = v.doctor_id WHERE p.city = '{city}' AND v.day >= '{year}-01-01' "
+        "GROUP BY p.id HAVING COUNT(DISTINCT d.field) >= {least}",
+        {"least": range(2, 6), "city": _CITIES, "year": range(2022, 2025)},
+    ),
 )
+
+DATABASE = Database(about="a clinic", schema=SCHEMA, fill=_fill, questions={1: _LEVEL_1, 2: _LEVEL_2, 3: _LEVEL_3})

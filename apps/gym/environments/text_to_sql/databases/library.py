@@ -2,7 +2,15 @@
 
 import random
 
-from apps.gym.environments.text_to_sql.databases.protocol import Database, Question, Rows, day, months, people
+from apps.gym.environments.text_to_sql.databases.protocol import (
+    Database,
+    Phrase,
+    QuestionKind,
+    Rows,
+    day,
+    months,
+    people,
+)
 from apps.gym.environments.wordlists import CITIES, FIRST_NAMES, LAST_NAMES
 
 _COUNTRIES = ("Chile", "Egypt", "Finland", "India", "Japan")
@@ -44,109 +52,79 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
     }
 
 
-def _books_of(dice: random.Random) -> Question:
-    genre, first = dice.choice(_GENRES), dice.randint(1981, 2015)
-    return Question(
-        f"Which books of the genre {genre} came out after {first}? Give title and year, the oldest first; of one "
-        "year, by "
-        "title.",
-        f"SELECT title, year FROM books WHERE genre = '{genre}' AND year > {first} ORDER BY year, title",
+_YEARS = range(2022, 2025)
+
+_LEVEL_1 = (
+    QuestionKind(
+        "Which books of the genre {genre} came out after {first}? Give title and year, the oldest first; of one year, "
+        "by title.",
+        "SELECT title, year FROM books WHERE genre = '{genre}' AND year > {first} ORDER BY year, title",
+        {"genre": _GENRES, "first": range(1981, 2016)},
         ordered=True,
-    )
-
-
-def _authors_of(dice: random.Random) -> Question:
-    country, born = dice.choice(_COUNTRIES), dice.randint(1930, 1975)
-    way, sign = dice.choice((("before", "<"), ("after", ">")))
-    return Question(
-        f"Which authors from {country} were born {way} {born}? Give their names.",
-        f"SELECT name FROM authors WHERE country = '{country}' AND born {sign} {born}",
-    )
-
-
-def _out(dice: random.Random) -> Question:
-    year, month = dice.randint(2022, 2024), dice.randint(1, 9)
-    return Question(
-        f"How many loans that began on or after {year}-{month:02}-01 have not been returned?",
-        f"SELECT COUNT(*) FROM loans WHERE lent_on >= '{year}-{month:02}-01' AND returned_on IS NULL",
-    )
-
-
-def _genre_counts(dice: random.Random) -> Question:
-    country, first = dice.choice(_COUNTRIES), dice.randint(1981, 2010)
-    return Question(
-        f"How many books of each genre since {first}, that year included, are by authors from {country}? Give "
-        "genre and "
-        "number, only of genres that have any.",
+    ),
+    QuestionKind(
+        "Which authors from {country} were born {way.text} {born}? Give their names.",
+        "SELECT name FROM authors WHERE country = '{country}' AND born {way.sql} {born}",
+        {
+            "country": _COUNTRIES,
+            "born": range(1930, 1976),
+            "way": (Phrase("before", "<"), Phrase("after", ">")),
+        },
+    ),
+    QuestionKind(
+        "How many loans that began on or after {year}-{month:02}-01 have not been returned?",
+        "SELECT COUNT(*) FROM loans WHERE lent_on >= '{year}-{month:02}-01' AND returned_on IS NULL",
+        {"year": _YEARS, "month": range(1, 10)},
+    ),
+)
+_LEVEL_2 = (
+    QuestionKind(
+        "How many books of each genre since {first}, that year included, are by authors from {country}? Give genre "
+        "and number, only of genres that have any.",
         "SELECT b.genre, COUNT(*) FROM books b JOIN authors a ON a.id = b.author_id "
-        f"WHERE a.country = '{country}' AND b.year >= {first} GROUP BY b.genre",
-    )
-
-
-def _readers(dice: random.Random) -> Question:
-    city, genre = dice.choice(_CITIES), dice.choice(_GENRES)
-    year = dice.randint(2022, 2024)
-    return Question(
-        f"Which members from {city} borrowed a book of the genre {genre} in {year}? Give each name once.",
+        "WHERE a.country = '{country}' AND b.year >= {first} GROUP BY b.genre",
+        {"country": _COUNTRIES, "first": range(1981, 2011)},
+    ),
+    QuestionKind(
+        "Which members from {city} borrowed a book of the genre {genre} in {year}? Give each name once.",
         "SELECT DISTINCT m.name FROM members m JOIN loans l ON l.member_id = m.id JOIN books b ON b.id = l.book_id "
-        f"WHERE m.city = '{city}' AND b.genre = '{genre}' AND l.lent_on LIKE '{year}-%'",
-    )
-
-
-def _popular(dice: random.Random) -> Question:
-    least, city, year = dice.randint(2, 4), dice.choice(_CITIES), dice.randint(1981, 2010)
-    return Question(
-        f"Which books that came out after {year} were lent at least {least} times to members from {city}? Give "
-        "title and "
-        "number of loans.",
+        "WHERE m.city = '{city}' AND b.genre = '{genre}' AND l.lent_on LIKE '{year}-%'",
+        {"city": _CITIES, "genre": _GENRES, "year": _YEARS},
+    ),
+    QuestionKind(
+        "Which books that came out after {year} were lent at least {least} times to members from {city}? Give title "
+        "and number of loans.",
         "SELECT b.title, COUNT(*) FROM books b JOIN loans l ON l.book_id = b.id JOIN members m ON m.id = l.member_id "
-        f"WHERE m.city = '{city}' AND b.year > {year} GROUP BY b.id HAVING COUNT(*) >= {least}",
-    )
-
-
-def _never_lent(dice: random.Random) -> Question:
-    genre, country = dice.choice(_GENRES), dice.choice(_COUNTRIES)
-    told, condition = months(dice, 2022, 2024, "l.lent_on")
-    return Question(
-        f"Which books that are of the genre {genre} or by an author from {country} were not lent {told}? Give their "
-        "titles.",
+        "WHERE m.city = '{city}' AND b.year > {year} GROUP BY b.id HAVING COUNT(*) >= {least}",
+        {"least": range(2, 5), "city": _CITIES, "year": range(1981, 2011)},
+    ),
+)
+_LEVEL_3 = (
+    QuestionKind(
+        "Which books that are of the genre {genre} or by an author from {country} were not lent {period.text}? Give "
+        "their titles.",
         "SELECT b.title FROM books b JOIN authors a ON a.id = b.author_id "
-        f"WHERE (b.genre = '{genre}' OR a.country = '{country}') AND NOT EXISTS "
-        f"(SELECT 1 FROM loans l WHERE l.book_id = b.id AND {condition})",
-    )
-
-
-def _first_loan(dice: random.Random) -> Question:
-    city, genre = dice.choice(_CITIES), dice.choice(_GENRES)
-    return Question(
-        f"For each member from {city} who ever borrowed a book of the genre {genre}: which was the first of them? Give "
+        "WHERE (b.genre = '{genre}' OR a.country = '{country}') AND NOT EXISTS "
+        "(SELECT 1 FROM loans l WHERE l.book_id = b.id AND {period.sql})",
+        {"genre": _GENRES, "country": _COUNTRIES, "period": months(2022, 2024, "l.lent_on")},
+    ),
+    QuestionKind(
+        "For each member from {city} who ever borrowed a book of the genre {genre}: which was the first of them? Give "
         "member name, title and day; of loans of the same day, the one with the lower id.",
         "SELECT name, title, lent_on FROM (SELECT m.name, b.title, l.lent_on, ROW_NUMBER() OVER "
         "(PARTITION BY m.id ORDER BY l.lent_on, l.id) AS place FROM members m JOIN loans l ON l.member_id = m.id "
-        f"JOIN books b ON b.id = l.book_id WHERE m.city = '{city}' AND b.genre = '{genre}') WHERE place = 1",
-    )
-
-
-def _above_average(dice: random.Random) -> Question:
-    country = dice.choice(_COUNTRIES)
-    told, condition = months(dice, 2022, 2024, "l.lent_on", least=3)
-    return Question(
-        f"Which authors from {country} have books that were lent more often {told} than books of all authors were on "
-        "average? Average over all books, those without a loan too. Give each author's name once.",
+        "JOIN books b ON b.id = l.book_id WHERE m.city = '{city}' AND b.genre = '{genre}') WHERE place = 1",
+        {"city": _CITIES, "genre": _GENRES},
+    ),
+    QuestionKind(
+        "Which authors from {country} have books that were lent more often {period.text} than books of all authors "
+        "were on average? Average over all books, those without a loan too. Give each author's name once.",
         "WITH lent AS (SELECT b.id, b.author_id, COUNT(l.id) AS times FROM books b LEFT JOIN loans l ON "
-        f"l.book_id = b.id AND {condition} GROUP BY b.id) SELECT DISTINCT a.name FROM authors a "
-        f"JOIN lent ON lent.author_id = a.id WHERE a.country = '{country}' "
+        "l.book_id = b.id AND {period.sql} GROUP BY b.id) SELECT DISTINCT a.name FROM authors a "
+        "JOIN lent ON lent.author_id = a.id WHERE a.country = '{country}' "
         "AND lent.times > (SELECT AVG(times) FROM lent)",
-    )
-
-
-DATABASE = Database(
-    about="a library",
-    schema=SCHEMA,
-    fill=_fill,
-    questions={
-        1: (_books_of, _authors_of, _out),
-        2: (_genre_counts, _readers, _popular),
-        3: (_never_lent, _first_loan, _above_average),
-    },
+        {"country": _COUNTRIES, "period": months(2022, 2024, "l.lent_on", least=3)},
+    ),
 )
+
+DATABASE = Database(about="a library", schema=SCHEMA, fill=_fill, questions={1: _LEVEL_1, 2: _LEVEL_2, 3: _LEVEL_3})

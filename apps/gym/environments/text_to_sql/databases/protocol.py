@@ -2,7 +2,7 @@
 
 import random
 from calendar import monthrange
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 Rows = list[tuple[object, ...]]
@@ -17,7 +17,29 @@ class Question(NamedTuple):
     ordered: bool = False
 
 
-Asks = Callable[[random.Random], Question]
+class Phrase(NamedTuple):
+    """A value that has one wording in the question and another in the query."""
+
+    text: str
+    sql: str
+
+
+class QuestionKind(NamedTuple):
+    """Question and query with placeholders, which are filled with random values.
+
+    `draws` has the options of each value, or a function that draws it. The values are drawn in this order.
+    """
+
+    text: str
+    sql: str
+    draws: dict[str, Sequence[object] | Callable[[random.Random], object]]
+    ordered: bool = False
+
+    def draw(self, dice: random.Random) -> Question:
+        drawn = {
+            name: options(dice) if callable(options) else dice.choice(options) for name, options in self.draws.items()
+        }
+        return Question(self.text.format(**drawn), self.sql.format(**drawn), self.ordered)
 
 
 class Database(NamedTuple):
@@ -26,7 +48,7 @@ class Database(NamedTuple):
     about: str
     schema: str
     fill: Callable[[random.Random], dict[str, Rows]]
-    questions: dict[int, tuple[Asks, ...]]
+    questions: dict[int, tuple[QuestionKind, ...]]
 
 
 def day(dice: random.Random, first: int, last: int) -> str:
@@ -56,11 +78,15 @@ def people(dice: random.Random, firsts: list[str], lasts: list[str], count: int)
     return dice.sample([f"{first} {last}" for first in firsts for last in lasts], count)
 
 
-def months(dice: random.Random, first: int, last: int, column: str, *, least: int = 1) -> tuple[str, str]:
-    """Return a period of at least `least` quarters of one year, in words and as a condition."""
-    year, end = dice.randint(first, last), dice.choice(_ENDS[least - 1 :])
-    begin = dice.randrange(1, end - 3 * (least - 1), 3)
-    return (
-        f"from month {begin} to month {end} of {year}",
-        f"{column} BETWEEN '{first_day(year, begin)}' AND '{last_day(year, end)}'",
-    )
+def months(first: int, last: int, column: str, *, least: int = 1) -> Callable[[random.Random], Phrase]:
+    """Return a function that draws a period of at least `least` quarters of one year."""
+
+    def draw(dice: random.Random) -> Phrase:
+        year, end = dice.randint(first, last), dice.choice(_ENDS[least - 1 :])
+        begin = dice.randrange(1, end - 3 * (least - 1), 3)
+        return Phrase(
+            f"from month {begin} to month {end} of {year}",
+            f"{column} BETWEEN '{first_day(year, begin)}' AND '{last_day(year, end)}'",
+        )
+
+    return draw

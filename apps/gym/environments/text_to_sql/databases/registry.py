@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+from contextlib import closing
 from functools import lru_cache
 
 from apps.gym.environments.text_to_sql.databases import clinic, library, shop
@@ -20,13 +21,10 @@ _KEPT = 96
 def build_database(name: str, seed: int) -> bytes:
     """Return the serialised database. The same seed gives the same bytes."""
     database = DATABASES[name]
-    connection = sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(database.schema)
         for table, rows in database.fill(random.Random(f"{name}/{seed}")).items():
             places = ", ".join("?" * len(rows[0]))
             connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
         connection.commit()
         return connection.serialize()
-    finally:
-        connection.close()

@@ -1,11 +1,14 @@
-"""The overview: running collections, results and failures; for an empty installation, the first steps."""
+"""The overview, background work, and search across all pages."""
 
 from django.db.models import Sum
 from django.http import HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
+from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import answer
+from apps.dashboard.chrome.activity_items import read_happening
+from apps.dashboard.chrome.finder_entries import MOST_LETTERS, find_everything
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.overview.disk_use import read_disk
 from apps.dashboard.overview.first_steps import read_steps
@@ -47,3 +50,21 @@ def home(request: PageRequest) -> HttpResponse:
         ],
     }
     return answer(request, "home/home.html", context, part="overview")
+
+
+@allow(GET=Permission.READ)
+def activity(request: PageRequest) -> HttpResponse:
+    """Show background work. htmx gets the status bar, and 286 to stop polling if nothing is in progress."""
+    happening = read_happening()
+    status = POLL_ENDED if wants_fragment(request) and not happening.tasks else 200
+    return answer(request, "activity/activity.html", {"happening": happening}, part="menu", status=status)
+
+
+@allow(GET=Permission.MEMBER)
+@vary_on_headers("HX-Request", "Cookie")
+def find(request: PageRequest) -> HttpResponse:
+    """Show search results as a page; the palette requests only the options."""
+    text = request.GET.get("q", "")[:MOST_LETTERS]
+    context = {"text": text, "groups": find_everything(request.user, text), "most_letters": MOST_LETTERS}
+    name = "_options" if wants_fragment(request) else "find"
+    return render(request, f"finding/{name}.html", context)

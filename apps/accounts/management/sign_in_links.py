@@ -2,15 +2,27 @@
 
 from argparse import ArgumentParser
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from apps.accounts.return_page import find_page
 
+LOCAL_URL = "http://127.0.0.1:8000"
+
+
+def default_base_url() -> str:
+    """Return the first of GYMWEB_TRUSTED_ORIGINS without a wildcard, else the address of a local site."""
+    return next((origin for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin), LOCAL_URL)
+
 
 def add_link_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="base URL of the server")
+    parser.add_argument(
+        "--base-url",
+        default=default_base_url(),
+        help=f"base URL of the site, by default the first of GYMWEB_TRUSTED_ORIGINS, else {LOCAL_URL}",
+    )
     parser.add_argument("--next", default="", metavar="PATH", help="the page that the link opens, for example /queues/")
 
 

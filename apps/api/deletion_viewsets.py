@@ -1,4 +1,4 @@
-"""Progress and results of deletions of collections and rollouts."""
+"""Progress and results of deletions of datasets, versions, collections and rollouts."""
 
 from http import HTTPStatus
 from typing import Any, get_args
@@ -15,8 +15,17 @@ from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import CollectionDeletion
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS
+from apps.tasks.models import Deletion
 
 ERROR_KINDS = get_args(ErrorKind)
+
+
+class DeletionSerializer(serializers.ModelSerializer[Deletion]):
+    dataset = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+
+    class Meta:
+        model = Deletion
+        fields = ["id", "dataset", "name", "whole", "state", "total", "deleted", "message", "created_at"]
 
 
 class CollectionDeletionSerializer(serializers.ModelSerializer[CollectionDeletion]):
@@ -44,10 +53,19 @@ class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
     q = serializers.CharField(required=False, max_length=MAX_LENGTH, help_text="A rollout filter, as in `?q=`.")
 
 
-def answer_deletion(deletion: CollectionDeletion) -> Response:
+def answer_deletion(deletion: Deletion | CollectionDeletion) -> Response:
     """Return 202 with the URL to poll for progress."""
-    address = {"Location": f"/api/v1/collection-deletions/{deletion.pk}/"}
-    return Response(CollectionDeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
+    if isinstance(deletion, Deletion):
+        route, shown = "deletions", DeletionSerializer(deletion).data
+    else:
+        route, shown = "collection-deletions", CollectionDeletionSerializer(deletion).data
+    return Response(shown, status=HTTPStatus.ACCEPTED, headers={"Location": f"/api/v1/{route}/{deletion.pk}/"})
+
+
+class DeletionViewSet(RowViewSet):
+    queryset = Deletion.objects.select_related("dataset")
+    serializer_class = DeletionSerializer
+    permissions = {"list": Permission.READ_TASKS, "retrieve": Permission.READ_TASKS}
 
 
 class CollectionDeletionViewSet(RowViewSet):

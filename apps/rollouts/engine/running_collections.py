@@ -1,0 +1,73 @@
+"""Read all running collections with their limits in one statement. Claims choose from them."""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from apps.rollouts.engine.collection_limits import Budget
+
+# Raw SQL, because compiling the ORM query takes longer than running it. `most_lost` is ordered like the index of queued
+# rows, so that the query planner uses this index. With EXISTS it would scan finished rows, of which a collection may
+# have hundreds of thousands.
+_SQL = """
+    SELECT c.id, c.concurrency, c.policy_model_id, m.concurrency, m.worker_group,
+        c.environment_id, e.concurrency, e.worker_group, e.judge_model_id, j.concurrency,
+        e.adapter, e.health, e.health_checked_at,
+        (SELECT queued.lost FROM rollouts_rollout queued
+            WHERE queued.collection_id = c.id AND queued.status = 'queued'
+            ORDER BY queued.lost DESC, queued.id DESC LIMIT 1) AS most_lost,
+        c.max_tokens, c.max_cost, c.input_tokens, c.output_tokens, c.judge_tokens, c.cost, c.completed
+    FROM rollouts_collection c
+    JOIN policies_policymodel m ON m.id = c.policy_model_id
+    JOIN environments_environment e ON e.id = c.environment_id
+    LEFT JOIN policies_policymodel j ON j.id = e.judge_model_id
+    WHERE c.state = 'running' ORDER BY c.priority, c.id
+"""
+
+
+class RunningCollection(NamedTuple):
+    """A running collection with the limits of its model, environment and judge.
+
+    `most_lost` is the highest number of workers lost by one of its queued rollouts; None without queued rollouts.
+    """
+
+    pk: int
+    concurrency: int | None
+    model: int
+    of_model: int
+    model_group: str
+    environment: int
+    of_environment: int
+    environment_group: str
+    judge: int | None
+    of_judge: int | None
+    adapter: str
+    health: str
+    checked_at: datetime | None
+    most_lost: int | None
+    budget: Budget
+
+    @property
+    def group(self) -> str:
+        return self.model_group or self.environment_group
+
+    def is_claimable_by(self, group: str) -> bool:
+        """Return True if it has queued rollouts that workers of this group may run; see `usable_by`."""
+        groups = {self.model_group, self.environment_group, ""}
+        return self.most_lost is not None and groups == {group, ""}
+
+
+def read_running() -> list[RunningCollection]:
+    """Return the running collections of all worker groups, most urgent first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL)
+        return [_running(row) for row in cursor.fetchall()]
+
+
+def _running(row: tuple[Any, ...]) -> RunningCollection:
+    fields, (checked_at, most_lost), budget = row[:12], row[12:14], Budget(*row[14:])
+    # SQLite returns naive datetimes, which are in UTC.
+    if checked_at is not None and checked_at.tzinfo is None:
+        checked_at = checked_at.replace(tzinfo=UTC)
+    return RunningCollection(*fields, checked_at, most_lost, budget)  # type: ignore[call-arg]

@@ -1,0 +1,28 @@
+"""Ranges of tasks within a collection: figures are counted in ranges, which together cover all tasks."""
+
+from typing import NamedTuple
+
+from apps.rollouts.models import LAST_SPAN, SPAN_BITS, Collection, Rollout, RolloutQuerySet
+
+
+class TaskRange(NamedTuple):
+    """Rollouts of a collection whose task ids are from `first` to `last`: the parameters of IN_RANGE."""
+
+    collection: int
+    first: int
+    last: int
+
+    @classmethod
+    def of_spans(cls, collection_id: int, first: int, last: int) -> "TaskRange":
+        return cls(collection_id, first << SPAN_BITS, ((last + 1) << SPAN_BITS) - 1)
+
+    def rollouts(self) -> RolloutQuerySet:
+        return Rollout.objects.filter(collection=self.collection, task__gte=self.first, task__lte=self.last)
+
+
+IN_RANGE = "r.collection_id = %s AND r.task_id BETWEEN %s AND %s"
+"""SQL condition of rollouts `r`."""
+
+
+def whole(collection: Collection) -> TaskRange:
+    return TaskRange.of_spans(collection.pk, 0, LAST_SPAN)

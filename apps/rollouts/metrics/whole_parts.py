@@ -1,0 +1,54 @@
+"""Count the rollouts of a range of tasks: everything that the figures of a whole collection are computed from."""
+
+import msgspec
+from django.db import connection
+from django.db.models import Count, FloatField, Sum
+from django.db.models.functions import Cast
+
+from apps.rollouts.metrics.distributions import Distribution, distribute
+from apps.rollouts.metrics.label_figures import Part, read_parts
+from apps.rollouts.metrics.labels import all_under_one
+from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
+
+_TOOLS = {
+    "sqlite": f"""
+        SELECT part.key, COUNT(*), SUM(part.value->>0), SUM(part.value->>1), SUM(part.value->>2)
+        FROM rollouts_rollout r, json_each(r.tools) AS part
+        WHERE {IN_RANGE} AND r.status = 'completed' GROUP BY part.key
+    """,  # noqa: S608
+    "postgresql": f"""
+        SELECT part.key, COUNT(*), SUM((part.value->>0)::bigint)::bigint, SUM((part.value->>1)::bigint)::bigint,
+            SUM((part.value->>2)::float8)
+        FROM rollouts_rollout r, jsonb_each(r.tools) AS part
+        WHERE {IN_RANGE} AND r.status = 'completed' GROUP BY part.key
+    """,  # noqa: S608
+}
+
+
+class WholePart(msgspec.Struct, array_like=True):
+    """Counts of the rollouts of some tasks, whatever their label.
+
+    `tools` has rollouts, calls, errors and seconds by tool. `lengths` are the output tokens of rewarded rollouts, with
+    the sums of their rewards.
+    """
+
+    part: Part
+    tools: dict[str, tuple[int, int, int, float]]
+    lengths: Distribution
+
+
+def read_whole_part(tasks: TaskRange) -> WholePart:
+    labels = all_under_one()
+    (part,) = read_parts(tasks, labels).values()
+    return WholePart(part, _read_tools(tasks), _read_lengths(tasks))
+
+
+def _read_lengths(tasks: TaskRange) -> Distribution:
+    rows = tasks.rollouts().rewarded().order_by().values_list("output_tokens")
+    return distribute(rows.annotate(count=Count("id"), total=Sum(Cast("reward", FloatField()))))
+
+
+def _read_tools(tasks: TaskRange) -> dict[str, tuple[int, int, int, float]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_TOOLS[connection.vendor], [*tasks])
+        return {name: tuple(sums) for name, *sums in cursor.fetchall()}

@@ -1,0 +1,140 @@
+"""Workers on PostgreSQL reserve slots of limits: exact for all together, without a lock that all claims share."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.deadlines import DEADLINE
+from tests.faults.installation import Installation, wait_until
+
+pytestmark = pytest.mark.slow
+MODEL_LIMIT, ENVIRONMENT_LIMIT, OWN_LIMIT = 5, 7, 3
+
+
+@pytest.fixture
+def planned(cluster: Installation) -> Installation:
+    """Two collections with one model, one with a model and an environment of its own; no worker runs."""
+    endpoint = {"base_url": "http://127.0.0.1:9/v1"}
+    shared = {"model": "small", "environment": "shared"}
+    cluster.ids = cluster.plan(
+        models={"small": {**endpoint, "concurrency": MODEL_LIMIT}, "other": endpoint},
+        environments={"shared": {**endpoint, "concurrency": ENVIRONMENT_LIMIT}, "apart": endpoint},
+        collections={
+            "first": {"faults": [""] * 20, **shared},
+            "second": {"faults": [""] * 20, **shared, "concurrency": OWN_LIMIT},
+            "third": {"faults": [""] * 20, "model": "other", "environment": "apart"},
+        },
+    )
+    return cluster
+
+
+@pytest.fixture
+def connection(planned: Installation) -> Iterator[Any]:
+    with planned.connection() as connection:
+        yield connection
+
+
+def worker(connection: Any, state: str = "active") -> int:
+    columns = 'host, pid, "group", seats, busy, backlog, trouble, refuses, meters, state, started_at, heartbeat_at'
+    sql = f"""INSERT INTO rollouts_worker ({columns}, lease_expires_at)
+        VALUES ('h', 1, '', 64, 0, 0, '', '{{}}', '{{}}', %s, now(), now(), now() + interval '1 hour') RETURNING id"""
+    return int(connection.execute(sql, [state]).fetchone()[0])
+
+
+def reserve(connection: Any, one: int, collection: int, wanted: int, asked: int = 0, room: int | None = None) -> int:
+    sql = "SELECT rollouts_reserve(%s, %s, %s, %s, %s)"
+    return int(connection.execute(sql, [one, collection, wanted, asked, room]).fetchone()[0])
+
+
+def elsewhere(connection: Any, one: int, running: dict[int, int]) -> dict[int, int]:
+    """Give back what exceeds `running`; return the slots of other workers by collection."""
+    sql = "SELECT * FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])"
+    return dict(connection.execute(sql, [one, list(running), list(running.values())]).fetchall())
+
+
+def test_the_smallest_limit_counts_the_reservations_of_all_workers(planned, connection):
+    one, other = worker(connection), worker(connection)
+    first, second, third = planned.ids["first"], planned.ids["second"], planned.ids["third"]
+    assert reserve(connection, one, second, 64) == OWN_LIMIT
+    assert reserve(connection, other, second, 64) == 0
+    assert reserve(connection, other, first, 64, asked=1) == MODEL_LIMIT - OWN_LIMIT - 1
+    assert reserve(connection, other, first, 64) == 1
+    assert reserve(connection, other, third, 64, room=2) == 2
+    assert elsewhere(connection, one, {second: OWN_LIMIT}) == {first: 2, third: 2}
+
+
+def test_a_worker_gives_back_what_it_does_not_run(planned, connection):
+    one, other, first = worker(connection), worker(connection), planned.ids["first"]
+    assert reserve(connection, one, first, 64) == MODEL_LIMIT
+    elsewhere(connection, one, {first: 2})
+    assert reserve(connection, other, first, 64) == MODEL_LIMIT - 2
+    elsewhere(connection, one, {first: 64})
+    assert elsewhere(connection, other, {first: 3}) == {first: 2}
+
+
+@pytest.mark.parametrize("state", ["lost", "stopped"])
+def test_a_worker_without_a_lease_holds_nothing(planned, connection, state):
+    gone, heir, first = worker(connection), worker(connection), planned.ids["first"]
+    assert reserve(connection, gone, first, 64) == MODEL_LIMIT
+    connection.execute("UPDATE rollouts_worker SET state = %s WHERE id = %s", [state, gone])
+    assert reserve(connection, heir, first, 64) == MODEL_LIMIT
+
+
+def test_a_paused_collection_gets_no_slots(planned, connection):
+    first = planned.ids["first"]
+    connection.execute("UPDATE rollouts_collection SET state = 'paused', pause_reason = 'asked' WHERE id = %s", [first])
+    assert reserve(connection, worker(connection), first, 64) == 0
+
+
+def test_only_claims_that_share_a_limit_wait_for_each_other(planned, connection):
+    one, other = worker(connection), worker(connection)
+    first, second, third = planned.ids["first"], planned.ids["second"], planned.ids["third"]
+    granted: list[int] = []
+
+    def reserve_later() -> None:
+        with planned.connection() as own:
+            granted.append(reserve(own, other, second, 64))
+
+    waiting = threading.Thread(target=reserve_later)
+    with psycopg.connect(planned.database_url) as open_one:
+        assert reserve(open_one, one, first, 4) == 4
+        assert reserve(connection, other, third, 64) == 64
+        waiting.start()
+        locks = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        wait_until(lambda: planned.number(locks) == 1, DEADLINE, "it waits for the lock")
+        assert not granted
+    waiting.join(DEADLINE)
+    assert granted == [MODEL_LIMIT - 4]
+
+
+def test_many_workers_at_once_never_reserve_more_than_the_limit(planned, connection):
+    first, second = planned.ids["first"], planned.ids["second"]
+    workers, rounds = 8, 100
+    ids = [worker(connection) for _ in range(workers)]
+    most, done = [0], threading.Event()
+    total = "SELECT COALESCE(SUM(slots), 0) FROM rollouts_reservation WHERE collection_id IN (%s, %s)"
+
+    def work(one: int) -> None:
+        with planned.connection() as own:
+            for number in range(rounds):
+                collection = second if (one + number) % 3 == 0 else first
+                granted = reserve(own, one, collection, 1 + number % 4)
+                elsewhere(own, one, {collection: granted - number % 2} if granted else {})
+
+    def watch() -> None:
+        with planned.connection() as own:
+            while not done.is_set():
+                most[0] = max(most[0], int(own.execute(total, [first, second]).fetchone()[0]))
+
+    threads = [threading.Thread(target=work, args=[one]) for one in ids]
+    watching = threading.Thread(target=watch)
+    for thread in [watching, *threads]:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    done.set()
+    watching.join(DEADLINE)
+    assert 0 < most[0] <= MODEL_LIMIT
