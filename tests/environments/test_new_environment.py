@@ -36,7 +36,8 @@ def test_the_chapter_is_typed_as_it_stands_and_a_collection_has_the_rewards_that
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
     var = tmp_path / "var"
     environment = {**kept, "HOME": str(tmp_path), "GYMWEB_VAR": str(var), "PYTHONDONTWRITEBYTECODE": "1"}
-    (scaffold,), (test,), commands = (block.splitlines() for block in blocks("sh"))
+    (scaffold,), (install, test), commands = (block.splitlines() for block in blocks("sh"))
+    assert install == ".venv/bin/pip install pytest"  # not run: it would fetch, and these tests have pytest
     assert str(tmp_path / "environments" / "parcels" / "parcels.py") in run(scaffold, environment)
     # What was written runs as it is, before anything is filled in.
     assert " passed" in run(test, environment)
