@@ -12,17 +12,16 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
+from apps.gym.loop.attempt_driver import SessionDriver
 from apps.gym.resources.protocol import ResourceServer, Session, Stepped
-from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.tasks.prompt_templates import PromptTemplate
 from apps.gym.traces.events import (
     EnvironmentTurn,
-    JudgeCall,
     ModelCall,
     Prompt,
     SessionOpened,
     ToolResult,
     TraceUnion,
-    Verification,
 )
 from apps.gym.traces.items import (
     Item,
@@ -109,8 +108,8 @@ def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any
     return {**harness.sampling, **own, "seed": seed}
 
 
-class Attempt:
-    """One attempt at one task. Iterate `events()` once."""
+class Attempt(SessionDriver):
+    """One attempt at one task by the built-in agent. Iterate `events()` once."""
 
     def __init__(
         self,
@@ -124,46 +123,20 @@ class Attempt:
         name: str = "",
     ) -> None:
         """Prepare an attempt. `elapsed` returns seconds since the attempt began, excluding waits for flow control."""
-        self.row = row
-        self.server = server
+        super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
         self.policy = policy
         self.harness = harness
-        self.seed = seed
-        self.elapsed = elapsed
         self.name = name
         self.conversation: list[Item] = []
-        self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
         self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
         self._ids = b""  # packed ids of the last call with tokens
         self._done = False  # set when the environment ends the attempt
-        self._judged: Session | None = None
-        self._verify_began = 0.0
 
-    async def events(self) -> AsyncIterator[TraceUnion]:
-        """Yield every event in order. Raises a GymError if something outside the attempt failed."""
-        self.row = ask_as_planned(self.harness.prompt, self.row)
-        session = await self.server.seed_session(self.row, seed=self.seed)
-        self._judged = session
-        try:
-            async for event in self._attempt(session):
-                self.trace.append(event)
-                self.conversation.extend(event.new_items())
-                yield event
-        finally:
-            await session.close()
-
-    def take_judge_calls(self) -> list[JudgeCall]:
-        """Return the judge calls that were not reported yet.
-
-        Consumers of `events()` call this when they stop early, to count the cost of judge calls without a verdict.
-        """
-        calls = self._judged.judge_calls if self._judged else []
-        self._judged = None
-        for call in calls:
-            call.at += self._verify_began
-        return calls
+    def _note(self, event: TraceUnion) -> None:
+        self.trace.append(event)
+        self.conversation.extend(event.new_items())
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
@@ -205,7 +178,8 @@ class Attempt:
                     yield EnvironmentTurn(items=observations, at=began, duration=self.elapsed() - began)
             if stop_reason is None and steps >= self.harness.max_steps:
                 stop_reason = "max_steps"
-        async for verdict in self._verify(session, stop_reason):
+        response = bare_response(self.trace, self.row, self._tool_names, stop_reason)
+        async for verdict in self._verify(session, response, stop_reason):
             yield verdict
 
     def _reached_limit(self, tokens: int) -> StopReason | None:
@@ -283,23 +257,6 @@ class Attempt:
             output, error = answer.text, answer.error
         return ToolResult(
             call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
-        )
-
-    async def _verify(self, session: Session, stop_reason: StopReason) -> AsyncIterator[TraceUnion]:
-        """Yield the judge calls, then the verification."""
-        began = self._verify_began = self.elapsed()
-        reward = await session.verify(bare_response(self.trace, self.row, self._tool_names, stop_reason))
-        duration = self.elapsed() - began
-        for call in self.take_judge_calls():
-            yield call
-        yield Verification(
-            reward=reward.value,
-            components=reward.components,
-            explanation=reward.explanation,
-            details=reward.details,
-            stop_reason=stop_reason,
-            at=began,
-            duration=duration,
         )
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from apps.gym.calls.time_limits import TimeLimit, stopped_clocks
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.loop.agent_loop import Attempt, Harness
+from apps.gym.loop.attempt_driver import AttemptDriver
 from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
@@ -130,8 +132,14 @@ class Listener(Protocol):
         ...
 
 
-async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener: Listener) -> End:
-    """Run the attempt and report every event. Raises only CancelledError."""
+Drive = Callable[[Callable[[], float]], AttemptDriver]
+"""Return the driver of an attempt, given the clock of the attempt (see SessionDriver)."""
+
+
+async def run_rollout(
+    *, claim: Claim, row: TaskRow, setting: Setting, listener: Listener, drive: Drive | None = None
+) -> End:
+    """Run the attempt and report every event. Raises only CancelledError. Without `drive`, the built-in agent runs."""
     began = time.perf_counter()
     tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
 
@@ -139,15 +147,19 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener:
         # Not the clock of the loop: uvloop's counts whole milliseconds.
         return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
 
-    attempt = Attempt(
-        row=row,
-        server=setting.server,
-        policy=setting.policy,
-        harness=setting.harness,
-        seed=claim.seed,
-        elapsed=elapsed,
-        name=str(claim.rollout_id),
-    )
+    attempt: AttemptDriver
+    if drive is None:
+        attempt = Attempt(
+            row=row,
+            server=setting.server,
+            policy=setting.policy,
+            harness=setting.harness,
+            seed=claim.seed,
+            elapsed=elapsed,
+            name=str(claim.rollout_id),
+        )
+    else:
+        attempt = drive(elapsed)
     failure: GymError
     try:
         async with limit:

@@ -1,0 +1,90 @@
+"""What makes the events of one attempt: our own agent loop, or an agent that runs elsewhere.
+
+A driver yields events in order and stores nothing. Its consumer stores them, and enforces the time limit of the
+attempt.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.traces.events import JudgeCall, TraceUnion, Verification
+from apps.gym.traces.items import TaskRow
+
+
+class AttemptDriver(Protocol):
+    """One attempt at one task. Iterate `events()` once."""
+
+    def events(self) -> AsyncIterator[TraceUnion]:
+        """Yield every event in order. Raises a GymError if something outside the attempt failed."""
+        ...
+
+    def take_judge_calls(self) -> list[JudgeCall]:
+        """Return the judge calls that were not reported yet.
+
+        Consumers of `events()` call this when they stop early, to count the cost of judge calls without a verdict.
+        """
+        ...
+
+
+class SessionDriver(ABC):
+    """A driver that opens a session at a resource server, and has it verify the attempt at the end."""
+
+    def __init__(
+        self, *, row: TaskRow, server: ResourceServer, prompt: PromptTemplate, seed: int, elapsed: Callable[[], float]
+    ) -> None:
+        """Prepare an attempt. `elapsed` returns seconds since the attempt began, excluding waits for flow control."""
+        self.row = row
+        self.server = server
+        self.seed = seed
+        self.elapsed = elapsed
+        self.trace: list[TraceUnion] = []
+        self._prompt = prompt
+        self._judged: Session | None = None
+        self._verify_began = 0.0
+
+    async def events(self) -> AsyncIterator[TraceUnion]:
+        """Yield every event in order; see AttemptDriver."""
+        self.row = ask_as_planned(self._prompt, self.row)
+        session = await self.server.seed_session(self.row, seed=self.seed)
+        self._judged = session
+        try:
+            async for event in self._attempt(session):
+                self._note(event)
+                yield event
+        finally:
+            await session.close()
+
+    def take_judge_calls(self) -> list[JudgeCall]:
+        """Return the judge calls that were not reported yet; see AttemptDriver."""
+        calls = self._judged.judge_calls if self._judged else []
+        self._judged = None
+        for call in calls:
+            call.at += self._verify_began
+        return calls
+
+    @abstractmethod
+    def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
+        """Yield the events of the attempt, from the opened session to the verification."""
+
+    def _note(self, event: TraceUnion) -> None:
+        self.trace.append(event)
+
+    async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> AsyncIterator[TraceUnion]:
+        """Yield the judge calls, then the verification. `response` is a Responses object of the whole attempt."""
+        began = self._verify_began = self.elapsed()
+        reward = await session.verify(response)
+        duration = self.elapsed() - began
+        for call in self.take_judge_calls():
+            yield call
+        yield Verification(
+            reward=reward.value,
+            components=reward.components,
+            explanation=reward.explanation,
+            details=reward.details,
+            stop_reason=stop_reason,
+            at=began,
+            duration=duration,
+        )
