@@ -119,7 +119,7 @@ GOOD = pack_tokens(captured([1, 2, 3], [4]), before=uint32(1, 2))
         (GOOD[: HEADER_BYTES - 1], uint32(1, 2)),
         (GOOD[:-1], uint32(1, 2)),
         (GOOD + b"\0", uint32(1, 2)),
-        (b"\2" + GOOD[1:], uint32(1, 2)),
+        (b"\3" + GOOD[1:], uint32(1, 2)),
         (GOOD[:1] + b"\5" + GOOD[2:], uint32(1, 2)),
         (GOOD, uint32(1)),
     ],

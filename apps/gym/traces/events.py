@@ -1,14 +1,18 @@
 """Trace events of a rollout in order, as one tagged union.
 
-Items are stored once. The conversation is the concatenation of `items` over the events; a model call stores only its
-number of input items (`seen`).
+Items are stored once. In a trace of the built-in loop, the conversation is the concatenation of `items` over the
+events; a model call stores only its number of input items (`seen`). In a captured trace, the calls form a graph: each
+call names its parent and stores the items that its request adds. apps.gym.traces.graph reads both.
 """
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from apps.gym.traces.items import Item, TokenUsage, Tool
+
+RootReason = Literal["", "first", "subagent", "compaction", "rewritten", "auxiliary"]
+"""Why a captured call has no parent; empty if it has one. See apps.gym.traces.parents."""
 
 
 class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -49,6 +53,13 @@ class ModelCall(Event, tag="model_call"):
     `tokens` are its token ids and logprobs, packed by apps.gym.traces.tokens, and stored next to the payload.
     `tokens_note` is the reason for missing tokens. `server_finish_reason` is the endpoint's own finish reason,
     if the wire format does not define it.
+
+    The fields from `call` on are those of captured calls. Calls are numbered from 1 at arrival; `call` is 0 in traces
+    of the built-in loop. The request is the first `kept` items of the parent's conversation (its request and reply),
+    then `items_in`. `tools_in` are the offered tools, if they differ from those of the parent, or for a root from those
+    of the session. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
+    call with the same request. `served` is False if the client did not receive the whole reply. `ambiguous` is True if
+    several calls could be the parent. `wire` names the API of the client, `notes` what its request lost on the way.
     """
 
     seen: int
@@ -63,6 +74,19 @@ class ModelCall(Event, tag="model_call"):
     retries: int = 0
     tokens_note: str = ""
     tokens: bytes | None = None
+    call: int = 0
+    parent: int = 0
+    kept: int = 0
+    items_in: list[Item] = []
+    tools_in: list[Tool] | None = None
+    lineage: int = 0
+    root_reason: RootReason = ""
+    spawned_by: int = 0
+    retry_of: int = 0
+    served: bool = True
+    ambiguous: bool = False
+    wire: str = ""
+    notes: list[str] = []
 
     def new_items(self) -> list[Item]:
         return self.items
@@ -125,6 +149,22 @@ class JudgeCall(Event, tag="judge_call"):
     problem: str = ""
 
 
+class AgentEnd(Event, tag="agent_end"):
+    """A foreign agent ended its attempt by the command `finish` or `fail`.
+
+    `call` is the captured call whose reply is the answer, 0 if the agent names none. `kind` and `message` are those of
+    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command.
+    """
+
+    command: Literal["finish", "fail"]
+    answer: str = ""
+    artifacts: dict[str, Any] = {}
+    call: int = 0
+    kind: str = ""
+    message: str = ""
+    sha256: str = ""
+
+
 class ErrorRaised(Event, tag="error"):
     """The error that ended the attempt without a reward."""
 
@@ -132,7 +172,17 @@ class ErrorRaised(Event, tag="error"):
     message: str
 
 
-TraceUnion = SessionOpened | Prompt | ModelCall | ToolResult | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
+TraceUnion = (
+    SessionOpened
+    | Prompt
+    | ModelCall
+    | ToolResult
+    | EnvironmentTurn
+    | JudgeCall
+    | Verification
+    | AgentEnd
+    | ErrorRaised
+)
 
 # Cached: a dict lookup is ten times as fast as reading `__struct_config__`.
 _KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(TraceUnion)}
@@ -163,5 +213,5 @@ def event_kind(event: TraceUnion) -> str:
 
 
 def conversation(events: list[TraceUnion]) -> list[Item]:
-    """Return the whole conversation in order: the prompt, then every item of the attempt."""
+    """Return the conversation of a line in order: the prompt, then every item of the attempt."""
     return [item for event in events for item in event.new_items()]

@@ -1,4 +1,4 @@
-"""Join the captured calls of an attempt into sequences for training.
+"""Join the captured calls of a line into sequences for training; graph_segments does so for a graph.
 
 Every token that the model read or wrote occurs once.
 
@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from apps.gym.traces.events import ModelCall, TraceUnion
-from apps.gym.traces.tokens import TokenShape, read_shape, unpack_tokens
+from apps.gym.traces.tokens import TokenShape, read_shape, unpack_next
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ def check_prefixes(stored: Sequence[bytes | None]) -> TokenFigures:
         captured += 1
         generated += shape.generated
         if before is not None and shape.shared < before[1].total:
-            breaks.append(_break(call, shape, *before))
+            breaks.append(find_break(call, shape, *before))
         before = call, shape
     segments = len(breaks) + bool(captured)
     return TokenFigures(
@@ -118,7 +118,7 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
     for call, packed in enumerate(stored, start=1):
         if packed is None:
             continue
-        capture = unpack_tokens(packed, before=before)
+        capture = unpack_next(packed, before=before)
         fields = capture.fields()
         prompt: list[int] = fields["prompt_token_ids"]
         if segments and capture.prompt.startswith(before):
@@ -156,7 +156,7 @@ def count_spoken(events: Iterable[TraceUnion]) -> tuple[int, int]:
     return len(spoken), sum(spoken)
 
 
-def _break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:
+def find_break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:
     within: Literal["reply", "prompt", "again"] = "reply" if shape.shared >= before.prompt else "prompt"
     if shape.prompt == shape.shared == before.prompt:
         within = "again"

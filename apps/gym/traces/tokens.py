@@ -2,16 +2,17 @@
 
 Layout of the stored bytes of one call, little-endian:
 
-    uint8  version (1)
+    uint8  version: 1 in a line of calls, 2 in a graph
     uint8  bytes per logprob: 4 if all are exact as float32 (as vLLM sends them), else 8
-    uint16 0
+    uint16 0 in version 1; in version 2 the number of the call whose ids come before, 0 for none
     uint32 shared: number of ids that the prompt shares with the ids before it
     uint32 rest: number of further prompt ids
     uint32 generated: number of generated ids and logprobs
     uint32 × rest, uint32 × generated, float × generated
 
-The ids before a prompt are the prompt and generation of the previous call with tokens. Conversations only grow, so
-each turn stores only its new ids. `shared` is smaller if the chat template renders an old turn differently.
+The ids before a prompt are the prompt and generation of the previous call with tokens; in a graph, of the nearest
+ancestor with tokens, see graph_tokens. Conversations only grow, so each turn stores only its new ids. `shared` is
+smaller if the chat template renders an old turn differently.
 """
 
 import struct
@@ -26,6 +27,9 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.traces.events import ModelCall, TraceUnion
 
 VERSION = 1
+GRAPH_VERSION = 2
+LAST_BASE = 65_535
+"""The highest number of a call that version 2 can name."""
 _HEADER = struct.Struct("<BBHIII")
 HEADER_BYTES = _HEADER.size
 _ID_BYTES = 4
@@ -100,13 +104,16 @@ def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: S
     )
 
 
-def pack_tokens(capture: TokenCapture, *, before: bytes) -> bytes:
-    """Return the bytes to store for a call; `before` are the ids of the previous call, empty for the first."""
+def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None) -> bytes:
+    """Return the bytes to store for a call; `before` are the ids of the previous call, empty for the first.
+
+    In a graph, `base` is the number of the call with these ids, 0 for none; in a line it is None.
+    """
     shared = _shared_bytes(capture.prompt, before)
     header = _HEADER.pack(
-        VERSION,
+        VERSION if base is None else GRAPH_VERSION,
         capture.logprob_bytes,
-        0,
+        base or 0,
         shared // _ID_BYTES,
         (len(capture.prompt) - shared) // _ID_BYTES,
         len(capture.generation) // _ID_BYTES,
@@ -115,7 +122,7 @@ def pack_tokens(capture: TokenCapture, *, before: bytes) -> bytes:
 
 
 def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
-    """Return what `pack_tokens` packed with the same `before`. Raises TokensUnreadable."""
+    """Return what `pack_tokens` packed with the same `before`, in a line or a graph. Raises TokensUnreadable."""
     logprob_bytes, (shared, rest, generated) = _read_header(stored)
     if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
         raise TokensUnreadable("the packed tokens have the wrong length")
@@ -131,6 +138,26 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     )
 
 
+def unpack_next(stored: bytes, *, before: bytes) -> TokenCapture:
+    """Return the capture of a call in a line. Raises TokensUnreadable, also for tokens of a graph."""
+    if read_base(stored) is not None:
+        raise TokensUnreadable("the packed tokens belong to a graph of calls")
+    return unpack_tokens(stored, before=before)
+
+
+def read_base(stored: bytes) -> int | None:
+    """Return the number of the call whose ids come before, 0 for none, and None for tokens of a line."""
+    _read_header(stored)
+    version, _, base, *_ = _HEADER.unpack_from(stored)
+    return base if version == GRAPH_VERSION else None
+
+
+def repack_in_line(stored: bytes) -> bytes:
+    """Return tokens of a graph as those of a line in which the named call is the previous one with tokens."""
+    _, logprob_bytes, _, *counts = _HEADER.unpack_from(stored)
+    return _HEADER.pack(VERSION, logprob_bytes, 0, *counts) + stored[HEADER_BYTES:]
+
+
 def read_shape(stored: bytes) -> TokenShape:
     """Return the numbers of tokens, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
     return _read_header(stored)[1]
@@ -143,7 +170,7 @@ def count_tokens(stored: bytes) -> tuple[int, int]:
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the events, with the token fields on the last item of each turn that has tokens.
+    """Return the events of a line, with the token fields on the last item of each turn that has tokens.
 
     Raises TokensUnreadable.
 
@@ -153,7 +180,7 @@ def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
     before = b""
     for event in events:
         if isinstance(event, ModelCall) and event.tokens is not None:
-            capture = unpack_tokens(event.tokens, before=before)
+            capture = unpack_next(event.tokens, before=before)
             before = capture.ids
             said = event.items or [{"type": "message", "role": "assistant", "content": []}]
             items = [*said[:-1], said[-1] | capture.fields()]
@@ -166,7 +193,7 @@ def _read_header(stored: bytes) -> tuple[int, TokenShape]:
     if len(stored) < HEADER_BYTES:
         raise TokensUnreadable("the packed tokens are cut short")
     version, logprob_bytes, _, shared, rest, generated = _HEADER.unpack_from(stored)
-    if version != VERSION or logprob_bytes not in _LOGPROB_CODES:
+    if version not in (VERSION, GRAPH_VERSION) or logprob_bytes not in _LOGPROB_CODES:
         raise TokensUnreadable(f"the packed tokens are of version {version}, which is not supported")
     return logprob_bytes, TokenShape(shared, rest, generated)
 

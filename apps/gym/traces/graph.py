@@ -1,0 +1,264 @@
+"""The only reader of the order of a trace: calls with their parents, and each path as a line of events.
+
+A trace of the built-in loop is a line: each call answers the whole conversation so far. Calls that were captured from a
+foreign agent form a graph. Every path from a root to a call projects to a line of events, as the built-in loop would
+have written it, so responses, messages, segments, verifiers and exporters only know lines.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from apps.gym.traces.events import (
+    AgentEnd,
+    EnvironmentTurn,
+    ModelCall,
+    Prompt,
+    RootReason,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+)
+from apps.gym.traces.graph_tokens import GraphTokens
+from apps.gym.traces.items import Item, Tool, function_calls, item_type
+
+Numbered = tuple[int, TraceUnion]
+"""The number of a stored event, and the event. An event made from a request has the number of its call."""
+
+
+class Lineage(NamedTuple):
+    """The calls that continue one conversation. `spawned_by` is the call whose tool call started it, 0 if unknown."""
+
+    number: int
+    calls: list[int]
+    root_reason: RootReason
+    spawned_by: int
+
+
+class TraceGraph:
+    """The calls of an attempt by number: of a line from 1 in their order, of a graph as captured.
+
+    `seqs` are the numbers of the events, by default their positions.
+    """
+
+    def __init__(self, events: Sequence[TraceUnion], seqs: Sequence[int] | None = None) -> None:
+        self.events = list(events)
+        self.seqs = list(range(len(self.events)) if seqs is None else seqs)
+        found = [
+            (event, seq) for event, seq in zip(self.events, self.seqs, strict=True) if isinstance(event, ModelCall)
+        ]
+        self.is_line = not any(event.call for event, _ in found)
+        if self.is_line:
+            numbered = dict(enumerate(found, start=1))
+        else:
+            numbered = {one[0].call: one for one in sorted(found, key=lambda one: one[0].call) if one[0].call}
+        self.calls: dict[int, ModelCall] = {number: event for number, (event, _) in numbered.items()}
+        self.seq_of: dict[int, int] = {number: seq for number, (_, seq) in numbered.items()}
+        self._tokens = GraphTokens(self)
+
+    def parent(self, call: int) -> int:
+        """Return the number of the parent; 0 for a root, and if the parent is not stored."""
+        parent = call - 1 if self.is_line else self.calls[call].parent
+        return parent if parent in self.calls and parent < call else 0
+
+    def path(self, call: int) -> list[int]:
+        """Return the numbers of the calls from the root to this call."""
+        found = [call]
+        while parent := self.parent(found[-1]):
+            found.append(parent)
+        return found[::-1]
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """Return the calls without superseded retries and replies that the client did not receive.
+
+        A call that another call extends was received. Of several calls with equal requests, those that are extended
+        are kept, else the last one that was served.
+        """
+        extended = {self.parent(call) for call in self.calls}
+        groups: dict[int, list[int]] = defaultdict(list)
+        for call, event in self.calls.items():
+            groups[event.retry_of or call].append(call)
+        kept: set[int] = set()
+        for calls in groups.values():
+            served = [call for call in calls if self.calls[call].served]
+            kept.update([call for call in calls if call in extended] or served[-1:])
+        return frozenset(kept)
+
+    @cached_property
+    def leaves(self) -> list[int]:
+        """Return the kept calls that no kept call extends, in order."""
+        extended = {self.parent(call) for call in self.kept}
+        return sorted(self.kept - extended)
+
+    @cached_property
+    def lineages(self) -> list[Lineage]:
+        numbers: dict[int, list[int]] = defaultdict(list)
+        for call, event in self.calls.items():
+            numbers[event.lineage or 1].append(call)
+        return [
+            Lineage(number, calls, self.calls[calls[0]].root_reason, self.calls[calls[0]].spawned_by)
+            for number, calls in sorted(numbers.items())
+        ]
+
+    @cached_property
+    def main_leaf(self) -> int:
+        """Return the call that the agent's `finish` names, else the last kept leaf of its first lineage; 0 for none.
+
+        A first lineage of a single call gives way to a later one that is also marked `first`: the client asked for a
+        title before it began.
+        """
+        ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
+        if ends and ends[-1] in self.calls:
+            return ends[-1]
+        if not self.leaves:
+            return 0
+        firsts = [one for one in self.lineages if one.root_reason == "first"] or self.lineages[:1]
+        first = next((one for one in firsts if len(self.kept.intersection(one.calls)) > 1), firsts[-1])
+        leaves = [leaf for leaf in self.leaves if (self.calls[leaf].lineage or 1) == first.number]
+        through = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
+        return (leaves or through or self.leaves)[-1]
+
+    @cached_property
+    def longest_leaf(self) -> int:
+        """Return the leaf with the most calls before it, the latest of several; 0 for none."""
+        return max(self.leaves, key=lambda leaf: (len(self.path(leaf)), leaf), default=0)
+
+    @property
+    def main(self) -> list[TraceUnion]:
+        """Return the line that verifiers, reviewers and exporters read."""
+        return self.line(self.main_leaf)
+
+    def line(self, leaf: int) -> list[TraceUnion]:
+        """Return the events of the path to a call as a line. The line of a line is its own events."""
+        return [event for _, event in self.numbered_line(leaf)]
+
+    def numbered_line(self, leaf: int) -> list[Numbered]:
+        """Return `line` with the number of each event."""
+        stored = list(zip(self.seqs, self.events, strict=True))
+        if self.is_line:
+            return stored
+        opened = [(seq, self._opened(event, leaf)) for seq, event in stored if isinstance(event, SessionOpened)]
+        told = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
+        return [*opened, *self._told(leaf), *(one for one in stored if not isinstance(one[1], told))]
+
+    def request(self, call: int) -> list[Item]:
+        """Return the items that a call answers."""
+        items = [item for _, event in self._told(call) for item in event.new_items()]
+        own = len(self.calls[call].items)
+        return items[: len(items) - own]
+
+    def tools(self, call: int) -> list[Tool]:
+        """Return the tools that a call was offered."""
+        for number in reversed(self.path(call)):
+            tools = self.calls[number].tools_in
+            if tools is not None:
+                return tools
+        return next((event.tools for event in self.events if isinstance(event, SessionOpened)), [])
+
+    def _opened(self, event: SessionOpened, leaf: int) -> SessionOpened:
+        tools = self.tools(leaf) if leaf else event.tools
+        return event if tools == event.tools else replace(event, tools=tools)
+
+    def _told(self, leaf: int) -> list[Numbered]:
+        """Return the prompt, replies and answers on the path to a call."""
+        if self.is_line:
+            told = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
+            end = self.seq_of.get(leaf, -1)
+            stored = zip(self.seqs, self.events, strict=True)
+            return [(seq, event) for seq, event in stored if isinstance(event, told) and seq <= end]
+        line = _Line(self._recorded, self._tokens)
+        for number in self.path(leaf) if leaf else ():
+            line.add(number, self.seq_of[number], self.calls[number], is_root=not self.parent(number))
+        return line.events
+
+    @cached_property
+    def _recorded(self) -> dict[str, list[Numbered]]:
+        """The stored results of tools by the id of their call."""
+        found: dict[str, list[Numbered]] = defaultdict(list)
+        for seq, event in zip(self.seqs, self.events, strict=True):
+            if isinstance(event, ToolResult):
+                found[event.call_id].append((seq, event))
+        return found
+
+
+class _Line:
+    """Builds the events of one path, call by call."""
+
+    def __init__(self, recorded: dict[str, list[Numbered]], tokens: GraphTokens) -> None:
+        self.events: list[Numbered] = []
+        self._size = 0
+        self._recorded = recorded
+        self._tokens = tokens
+        self._names: dict[str, str] = {}
+        self._with_tokens = [0]
+
+    def add(self, number: int, seq: int, call: ModelCall, *, is_root: bool) -> None:
+        began = max(0.0, call.at - call.duration)
+        if is_root:
+            self._append(seq, Prompt(items=call.items_in, at=began))
+        else:
+            self._cut(call.kept)
+            for answer in self._answers(seq, call.items_in, began):
+                self._append(*answer)
+        if call.tokens is not None:
+            call = replace(call, tokens=self._tokens.in_line(number, self._with_tokens[-1]))
+            self._with_tokens.append(number)
+        self._append(seq, call)
+
+    def _append(self, seq: int, event: TraceUnion) -> None:
+        items = event.new_items()
+        self._size += len(items)
+        self._names.update((str(one.get("call_id")), str(one.get("name", ""))) for one in function_calls(items))
+        self.events.append((seq, event))
+
+    def _cut(self, kept: int) -> None:
+        """Drop the items after the first `kept`. A reply loses its last items, and without items the whole call."""
+        while self._size > kept and self.events:
+            seq, event = self.events.pop()
+            items = event.new_items()
+            self._size -= len(items)
+            if self._size < kept and not isinstance(event, ToolResult):
+                assert isinstance(event, Prompt | ModelCall | EnvironmentTurn)
+                self._append(seq, replace(event, items=items[: kept - self._size]))
+            elif isinstance(event, ModelCall) and event.tokens is not None:
+                self._with_tokens.pop()
+
+    def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
+        """Yield the items that a request adds: results of tools, and turns of the environment with all others."""
+        for is_result, run in groupby(items, lambda item: _output_text(item) is not None):
+            if not is_result:
+                yield seq, EnvironmentTurn(items=list(run), at=began)
+                continue
+            for item in run:
+                yield self._result(seq, str(item.get("call_id", "")), _output_text(item) or "", began)
+
+    def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:
+        """Return the recorded result with the output that the model saw, else one made from the request."""
+        found = self._recorded.get(call_id, [])
+        equal = [one for one in found if isinstance(one[1], ToolResult) and one[1].output == output]
+        if equal or len(found) == 1:
+            seq, event = (equal or found)[-1]
+            assert isinstance(event, ToolResult)
+            return seq, event if event.output == output else replace(event, output=output)
+        return seq, ToolResult(call_id=call_id, name=self._names.get(call_id, ""), output=output, at=began)
+
+
+def _output_text(item: Item) -> str | None:
+    """Return the output of a tool if it is text, else None."""
+    if item_type(item) != "function_call_output":
+        return None
+    output = item.get("output")
+    if isinstance(output, list) and len(output) == 1 and isinstance(output[0], dict):
+        part = output[0]
+        output = part.get("text") if part.get("type") in ("input_text", "output_text", "text") else None
+    return output if isinstance(output, str) else None
+
+
+def main_line(events: list[TraceUnion]) -> list[TraceUnion]:
+    """Return the line that verifiers, reviewers and exporters read; the events themselves if they are a line."""
+    return TraceGraph(events).main

@@ -1,0 +1,245 @@
+"""Find the parent of a captured call when it arrives: the call whose conversation its request continues.
+
+The parent is the completed call with the longest conversation (request and reply) that is a prefix of the request.
+Items are compared by canonical_items, as a chain of hashes, so a search takes time linear in the request and keeps no
+copies. The tools do not matter: a continued conversation may offer others.
+
+- A request equal to an earlier one, with equal tools, is a retry. It gets the place of the earlier call.
+- Several calls may have identical conversations. Then the latest of the same thread is taken, and the place is marked
+  ambiguous.
+- The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one.
+- A call without parent is a root, see apps.gym.traces.root_reasons.
+- If the items of a root changed on the way but its token ids begin with all ids of an earlier call, that call becomes
+  the parent when the root completes. Its items must match in number, type and role.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, hash_prefixes, item_digest
+from apps.gym.traces.events import RootReason
+from apps.gym.traces.items import Item, Tool, item_type
+from apps.gym.traces.root_reasons import CallRecord, RootRules
+from apps.gym.traces.tokens import TokenCapture
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The position of a captured call in its graph. The fields are those of ModelCall with the same names."""
+
+    call: int
+    parent: int = 0
+    kept: int = 0
+    items_in: list[Item]
+    tools_in: list[Tool] | None = None
+    lineage: int
+    root_reason: RootReason = ""
+    spawned_by: int = 0
+    retry_of: int = 0
+    ambiguous: bool = False
+
+    @property
+    def seen(self) -> int:
+        """Return the number of items that the call answers."""
+        return self.kept + len(self.items_in)
+
+
+class ParentFinder:
+    """The calls of one attempt so far, as hashes. `tools` are those of the session.
+
+    Each call of `arrive` must be followed by `complete` or `abandon`.
+    """
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self._session_tools = digest_of(list(tools))
+        self._last = 0
+        self._lineages = 0
+        self._calls: dict[int, CallRecord] = {}
+        self._requests: dict[bytes, int] = {}
+        self._conversations: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._roots = RootRules(self._calls)
+        self._tokens = _TokenPrefixes()
+
+    def arrive(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "") -> Place:
+        """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none."""
+        self._last += 1
+        prefixes, offered = hash_prefixes(items), digest_of(list(tools))
+        key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex()])
+        twin = self._requests.get(key, 0)
+        record = CallRecord(opening=prefixes.opening, tools=offered, hint=hint, request=key, body=prefixes)
+        place = self._repeat(twin, items, record) if twin else self._search(items, record)
+        if place is None:
+            place = self._root(items, record)
+        self._requests.setdefault(key, self._last)
+        self._calls[self._last] = record
+        before = self._calls[place.parent].tools if place.parent else self._session_tools
+        record.place = msgspec.structs.replace(place, tools_in=list(tools) if offered != before else None)
+        record.lineage = place.lineage
+        return record.place
+
+    def complete(self, call: int, reply: Sequence[Item], tokens: TokenCapture | None = None) -> Place:
+        """Register the reply. Return the place, which differs from that of `arrive` if tokens found a parent."""
+        record = self._calls[call]
+        assert record.place is not None and record.body is not None
+        prefixes = record.body
+        if tokens is not None and not record.place.parent and not record.place.retry_of:
+            self._move(record, self._tokens.find(tokens.prompt))
+        hashes, digests = prefixes.hashes[-1], list(prefixes.digests[record.matched :])
+        for item in reply:
+            if (digest := item_digest(item)) is not None:
+                hashes = chain(hashes, digest)
+                digests.append(digest)
+        record.depth = len(prefixes.digests) + sum(item_digest(item) is not None for item in reply)
+        record.size = record.place.seen + len(reply)
+        record.shape = _shape(reply, record.shape)
+        self._conversations[record.opening + hashes].append(call)
+        self._roots.complete(call, record, hashes, digests, reply)
+        if tokens is not None and tokens.generation:
+            self._tokens.add(call, tokens.ids)
+        record.body = None
+        place, record.place = record.place, None
+        return place
+
+    def abandon(self, call: int) -> None:
+        """Forget a call that ends without a stored reply. Its number is not given again."""
+        record = self._calls.pop(call)
+        assert record.place is not None
+        if self._requests.get(record.request) == call:
+            del self._requests[record.request]
+        if record.continues in self._calls:
+            self._calls[record.continues].continued = False
+        if record.lineage == self._lineages and not any(one.lineage == record.lineage for one in self._calls.values()):
+            self._lineages -= 1
+
+    def _repeat(self, twin: int, items: Sequence[Item], record: CallRecord) -> Place:
+        earlier = self._calls[twin]
+        assert record.body is not None
+        record.matched, record.group, record.shape = earlier.matched, twin, _shape(items)
+        record.parent, record.kept = earlier.parent, earlier.kept
+        record.root_reason, record.spawned_by = earlier.root_reason, earlier.spawned_by
+        return Place(
+            call=self._last,
+            parent=record.parent,
+            kept=record.kept,
+            items_in=_rest(items, record.body, record.matched) if record.parent else list(items),
+            lineage=earlier.lineage,
+            root_reason=record.root_reason,
+            spawned_by=record.spawned_by,
+            retry_of=twin,
+        )
+
+    def _search(self, items: Sequence[Item], record: CallRecord) -> Place | None:
+        """Return the place after the longest known conversation, or None."""
+        assert record.body is not None
+        for count in range(len(record.body.digests), 0, -1):
+            found = self._conversations.get(record.opening + record.body.hashes[count])
+            if found:
+                same = [one for one in found if self._calls[one].hint == record.hint]
+                parent = (same or found)[-1]
+                return self._child(parent, count, items, record, ambiguous=len(same or found) > 1)
+        return None
+
+    def _child(
+        self, parent: int, count: int, items: Sequence[Item], record: CallRecord, *, ambiguous: bool = False
+    ) -> Place:
+        assert record.body is not None
+        before = self._calls[parent]
+        record.matched, record.parent, record.kept = count, parent, before.size
+        record.shape = _shape(items)
+        return Place(
+            call=self._last,
+            parent=parent,
+            kept=before.size,
+            items_in=_rest(items, record.body, count),
+            lineage=self._lineage_after(parent, record),
+            ambiguous=ambiguous,
+        )
+
+    def _lineage_after(self, parent: int, record: CallRecord) -> int:
+        """Return the lineage of the parent for the first child of it or its retries, else the next number."""
+        before = self._calls[parent]
+        step = before.group or parent
+        other_thread = bool(record.hint and before.hint and record.hint != before.hint)
+        first = self._calls.get(step, before)
+        if first.continued or other_thread:
+            return self._next_lineage()
+        first.continued = True
+        record.continues = step if step in self._calls else parent
+        return before.lineage
+
+    def _next_lineage(self) -> int:
+        self._lineages += 1
+        return self._lineages
+
+    def _root(self, items: Sequence[Item], record: CallRecord) -> Place:
+        reason, lineage, spawned_by = self._roots.explain(items, record)
+        record.root_reason, record.spawned_by = reason, spawned_by
+        record.shape = _shape(items)
+        return Place(
+            call=self._last,
+            items_in=list(items),
+            lineage=lineage or self._next_lineage(),
+            root_reason=reason,
+            spawned_by=spawned_by,
+        )
+
+    def _move(self, record: CallRecord, parent: int) -> None:
+        """Make a root the child of the call whose token ids its prompt begins with, if their items match."""
+        before, place = self._calls.get(parent), record.place
+        assert place is not None and record.body is not None
+        if before is None or before.depth >= len(record.body.ends):
+            return
+        end = record.body.ends[before.depth]
+        if _shape(place.items_in[:end]) != before.shape:
+            return
+        record.matched, record.parent, record.kept = before.depth, parent, before.size
+        record.root_reason, record.spawned_by = "", 0
+        record.lineage = self._lineage_after(parent, record)
+        record.place = msgspec.structs.replace(
+            place,
+            parent=parent,
+            kept=before.size,
+            items_in=_rest(place.items_in, record.body, before.depth),
+            lineage=record.lineage,
+            root_reason="",
+            spawned_by=0,
+        )
+
+
+def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
+    """Return the items after the first `count`, without reasoning and empty texts that belong to the parent's reply."""
+    start = prefixes.ends[count]
+    while start < len(items) and item_digest(items[start]) is None:
+        start += 1
+    return list(items[start:])
+
+
+def _shape(items: Sequence[Item], before: bytes = b"") -> bytes:
+    """Return a hash of the types and roles of the items, continuing `before`."""
+    for item in items:
+        if item_digest(item) is not None:
+            before = blake2b(before + f"{item_type(item)} {item.get('role')}".encode(), digest_size=16).digest()
+    return before
+
+
+class _TokenPrefixes:
+    """Finds the call with the most ids that a prompt begins with, without keeping ids."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, dict[bytes, int]] = {}
+
+    def add(self, call: int, ids: bytes) -> None:
+        self._by_length.setdefault(len(ids), {})[blake2b(ids, digest_size=16).digest()] = call
+
+    def find(self, prompt: bytes) -> int:
+        """Return the number of the call, or 0."""
+        found, done, running = 0, 0, blake2b(digest_size=16)
+        for length in sorted(self._by_length):
+            if length > len(prompt):
+                break
+            running.update(prompt[done:length])
+            done = length
+            found = self._by_length[length].get(running.digest(), found)
+        return found

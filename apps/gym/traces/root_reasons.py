@@ -1,0 +1,171 @@
+"""Say why a captured call continues no earlier call.
+
+The rules, in this order:
+
+1. `first`: no root came before, or it offers tools and no earlier root did (a client may ask for a title first).
+2. `subagent`: the client sends another thread id; or a text of its messages stands in a tool call, and it has another
+   system prompt or other tools than the caller, or the text is a whole argument.
+3. `auxiliary`: it offers no tools although another root did, and has at most two items besides the system prompt.
+4. `compaction` or `rewritten`: it replaces a conversation with the same thread id; or with the same system prompt, from
+   which it repeats an item or quotes a reply, or which waits for the outputs of its tool calls; or it extends a whole
+   conversation whose system prompt changed. It is a compaction if it has fewer items than the conversation it replaces.
+   It continues the lineage of that conversation.
+5. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
+
+Texts are compared by their lines of at least 16 characters, of which the first 64 of a text count.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apps.gym.traces.canonical_items import Prefixes, digest_of, message_texts
+from apps.gym.traces.events import RootReason
+from apps.gym.traces.items import Item, call_arguments, function_calls, is_by_model
+
+if TYPE_CHECKING:
+    from apps.gym.traces.parents import Place
+
+LINE_CHARS = 16
+LINES = 64
+ARGUMENT_CHARS = 3
+"""Shorter arguments are no evidence for a subagent."""
+AUXILIARY_ITEMS = 2
+
+_NO_TOOLS = digest_of([])
+
+
+class CallRecord(msgspec.Struct, kw_only=True):
+    """What is kept of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
+
+    `place` and `body` are None after the call completed. `group` is the call that it retries, `continues` the call
+    whose lineage it continues, and `continued` is True if another call continues its lineage.
+    """
+
+    opening: bytes
+    tools: bytes
+    hint: str
+    request: bytes
+    body: Prefixes | None
+    place: "Place | None" = None
+    parent: int = 0
+    kept: int = 0
+    matched: int = 0
+    depth: int = 0
+    size: int = 0
+    shape: bytes = b""
+    lineage: int = 0
+    root_reason: RootReason = ""
+    spawned_by: int = 0
+    group: int = 0
+    continues: int = 0
+    continued: bool = False
+    waits: bool = False
+    """True if its reply calls tools."""
+
+    @property
+    def in_flight(self) -> bool:
+        return self.place is not None
+
+
+class RootRules:
+    """Explains roots. `calls` are the calls so far by number; the caller adds to it."""
+
+    def __init__(self, calls: dict[int, CallRecord]) -> None:
+        self._calls = calls
+        self._evidence: dict[bytes, int] = {}
+        """The latest call with this item, or this line of its reply, by system prompt and digest."""
+        self._bodies: dict[bytes, int] = {}
+        """The latest call with this conversation, whatever its system prompt."""
+        self._asked: dict[bytes, int] = {}
+        """The latest call with this argument, or a line of it, in a tool call."""
+        self._longest: Counter[int] = Counter()
+        """Items of the longest conversation of each lineage."""
+
+    def explain(self, items: Sequence[Item], record: CallRecord) -> tuple[RootReason, int, int]:
+        """Return the reason, the lineage that the root continues, and the call that spawned it; 0 for none."""
+        roots = [one for one in self._calls.values() if not one.parent]
+        offers = record.tools != _NO_TOOLS
+        had_tools = any(one.tools != _NO_TOOLS for one in roots)
+        if not roots or (offers and not had_tools):
+            return "first", 0, 0
+        assert record.body is not None
+        threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
+        same_thread = record.hint in threads
+        caller = 0 if same_thread else self._caller(items, record)
+        if caller or (threads and record.hint and not same_thread):
+            return "subagent", 0, caller
+        if had_tools and not offers and len(record.body.digests) <= AUXILIARY_ITEMS:
+            return "auxiliary", 0, 0
+        lineage = threads[record.hint] if same_thread else self._replaced(items, record)
+        if not lineage or any(one.in_flight and one.lineage == lineage for one in self._calls.values()):
+            return "subagent", 0, 0
+        shorter = len(record.body.digests) < self._longest[lineage]
+        return "compaction" if shorter else "rewritten", lineage, 0
+
+    def complete(
+        self, call: int, record: CallRecord, conversation: bytes, digests: list[bytes], reply: Sequence[Item]
+    ) -> None:
+        """Register a reply. `digests` are those of the items that its request and reply add."""
+        lines = [line for item in reply for text in message_texts(item) for line in _lines(text)]
+        for digest in [*digests, *lines]:
+            self._evidence[record.opening + digest] = call
+        self._bodies[conversation] = call
+        calls = function_calls(list(reply))
+        for value in (value for one in calls for value in _strings(call_arguments(one))):
+            for digest in [*_whole(value), *_lines(value)]:
+                self._asked[digest] = call
+        record.waits = bool(calls)
+        self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
+
+    def _caller(self, items: Sequence[Item], record: CallRecord) -> int:
+        """Return the call with a tool call in which a text of the request stands, or 0."""
+        for text in _texts(items):
+            for digest in _whole(text):
+                if call := self._asked.get(digest, 0):
+                    return call
+            for digest in _lines(text):
+                call = self._asked.get(digest, 0)
+                caller = self._calls.get(call)
+                if caller and (caller.opening, caller.tools) != (record.opening, record.tools):
+                    return call
+        return 0
+
+    def _replaced(self, items: Sequence[Item], record: CallRecord) -> int:
+        """Return the lineage of the conversation that a root replaces, or 0."""
+        assert record.body is not None
+        lines = [line for text in _texts(items) for line in _lines(text)]
+        known = [self._evidence.get(record.opening + one, 0) for one in (*record.body.digests, *lines)]
+        extended = [self._bodies.get(one, 0) for one in record.body.hashes[1:]]
+        latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
+        waiting = latest if latest and self._calls[latest].waits else 0
+        call = max([*known, *extended], default=0) or waiting
+        return self._calls[call].lineage if call else 0
+
+
+def _texts(items: Sequence[Item]) -> Iterator[str]:
+    """Yield the texts of the request that no model wrote."""
+    for item in items:
+        if not is_by_model(item):
+            yield from message_texts(item)
+
+
+def _lines(text: str) -> list[bytes]:
+    lines = (line.strip() for line in text[:65_536].splitlines())
+    return [digest_of(line) for line in lines if len(line) >= LINE_CHARS][:LINES]
+
+
+def _whole(text: str) -> list[bytes]:
+    stripped = text.strip()
+    return [digest_of(stripped)] if len(stripped) >= ARGUMENT_CHARS else []
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the texts in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)

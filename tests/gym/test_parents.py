@@ -1,0 +1,219 @@
+"""Each captured call finds the call whose conversation it continues, whatever the client did to the items."""
+
+import json
+
+import pytest
+
+from apps.gym.traces.items import message
+from apps.gym.traces.parents import ParentFinder
+from apps.gym.traces.tokens import capture_tokens
+from tests.gym.captured_calls import SYSTEM, TOOL, Recorder, answered, asked, said
+
+TASK = message("user", "Count the files in the folder, please.")
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+SUMMARY = "The folder has three files; two of them are empty."
+
+
+def one_turn(recorder):
+    """Record a call of a tool; return the conversation after it."""
+    reply = [THOUGHT, asked("c1", '{"command": "ls", "all": true}')]
+    recorder.call([SYSTEM, TASK], reply)
+    return [SYSTEM, TASK, *reply]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [SYSTEM, TASK, THOUGHT, asked("c1", '{"command": "ls", "all": true}')],
+        [SYSTEM, TASK, asked("c1", '{"all":true,"command":"ls"}')],
+        [SYSTEM, TASK, {**asked("c1", '{"command": "ls", "all": true}'), "id": "fc_9", "status": "completed"}],
+        [{**SYSTEM, "role": "developer"}, TASK, asked("c1", '{"command": "ls", "all": true}')],
+        [
+            SYSTEM,
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": TASK["content"], "cache_control": {"type": "ephemeral"}},
+                ],
+            },
+            said(""),
+            asked("c1", '{"command": "ls", "all": true}'),
+        ],
+    ],
+    ids=["equal", "without reasoning", "other id", "developer", "blocks and an empty text"],
+)
+def test_a_request_in_another_form_continues_the_call(sent):
+    recorder = Recorder()
+    one_turn(recorder)
+    place = recorder.arrive([*sent, answered("c1")])
+    assert (place.parent, place.kept, place.seen) == (1, 4, 5)
+    assert place.items_in == [answered("c1")]
+    assert (place.lineage, place.root_reason) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [SYSTEM, TASK, asked("c1", '{"command": "ls", "all": 1}'), answered("c1")],
+        [SYSTEM, TASK, asked("c2", '{"command": "ls", "all": true}'), answered("c2")],
+        [SYSTEM, message("user", "Count the files."), asked("c1", '{"command": "ls", "all": true}'), answered("c1")],
+    ],
+    ids=["arguments", "call id", "task"],
+)
+def test_an_edited_history_starts_a_rewritten_root_of_the_same_lineage(sent):
+    recorder = Recorder()
+    one_turn(recorder)
+    place = recorder.arrive(sent)
+    assert (place.parent, place.kept, place.items_in) == (0, 0, sent)
+    assert (place.lineage, place.root_reason) == (1, "rewritten")
+
+
+def test_reasoning_that_comes_back_after_the_reply_is_not_stored_again():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("Three."), THOUGHT])
+    place = recorder.arrive([SYSTEM, TASK, said("Three."), THOUGHT, message("user", "Sure?")])
+    assert (place.parent, place.kept) == (1, 4)
+    assert place.items_in == [message("user", "Sure?")]
+
+
+def test_an_equal_request_is_a_retry_in_the_place_of_the_first():
+    recorder = Recorder()
+    before = [*one_turn(recorder), answered("c1")]
+    first, second = recorder.arrive(before), recorder.arrive(before)
+    assert (second.parent, second.kept, second.items_in) == (first.parent, first.kept, first.items_in)
+    assert (first.retry_of, second.retry_of, second.lineage) == (0, first.call, 1)
+    third = recorder.arrive(before, tools=[])
+    assert (third.retry_of, third.parent, third.tools_in) == (0, 1, [])
+
+
+def test_the_child_of_a_retry_continues_the_lineage_and_a_second_child_forks():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("One.")])
+    recorder.call([SYSTEM, TASK], [said("Two.")])
+    of_retry = recorder.arrive([SYSTEM, TASK, said("Two."), message("user", "More.")])
+    of_first = recorder.arrive([SYSTEM, TASK, said("One."), message("user", "More.")])
+    assert (of_retry.parent, of_retry.lineage) == (2, 1)
+    assert (of_first.parent, of_first.lineage) == (1, 2)
+
+
+def test_two_identical_conversations_are_ambiguous_and_the_latest_is_taken():
+    recorder = Recorder()
+    for _ in range(2):
+        recorder.call([SYSTEM, TASK], [said("Three.")])
+    place = recorder.arrive([SYSTEM, TASK, said("Three."), message("user", "Sure?")])
+    assert (place.parent, place.ambiguous) == (2, True)
+
+
+def test_a_thread_id_resolves_identical_conversations():
+    recorder = Recorder()
+    for hint in ("a", "b"):
+        recorder.call([SYSTEM, TASK], [said("Three.")], hint=hint)
+    place = recorder.arrive([SYSTEM, TASK, said("Three."), message("user", "Sure?")], hint="a")
+    assert (place.parent, place.ambiguous) == (1, False)
+
+
+def test_only_completed_calls_are_parents():
+    recorder = Recorder()
+    pending = recorder.arrive([SYSTEM, TASK])
+    follow = [SYSTEM, TASK, said("Three."), message("user", "Sure?")]
+    assert recorder.arrive(follow).parent == 0
+    recorder.complete(pending.call, [said("Three.")])
+    assert recorder.arrive([*follow, message("user", "And?")]).parent == pending.call
+
+
+def test_a_subagent_is_found_by_the_text_of_a_tool_call():
+    recorder = Recorder()
+    prompt = "Look for empty files in the folder.\nReport their names."
+    recorder.call([SYSTEM, TASK], [asked("c1", json.dumps({"prompt": prompt}), name="agent")])
+    other = message("system", "You are a subagent.")
+    for text in (prompt, f"<task>\n{prompt}\n</task>"):
+        place = recorder.arrive([other, message("user", text)])
+        assert (place.root_reason, place.spawned_by) == ("subagent", 1)
+    assert place.lineage == 3
+
+
+def test_another_thread_id_is_a_subagent_and_the_same_one_is_not():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("Three.")], hint="a")
+    other = recorder.arrive([SYSTEM, message("user", "Something else.")], hint="b")
+    assert (other.root_reason, other.lineage) == ("subagent", 2)
+    same = recorder.arrive([SYSTEM, message("user", "Something else again.")], hint="a")
+    assert (same.root_reason, same.lineage) == ("compaction", 1)
+
+
+def test_a_summary_of_the_conversation_is_a_compaction_that_continues_the_lineage():
+    recorder = Recorder()
+    before = [*one_turn(recorder), answered("c1", "a b c")]
+    recorder.call(before, [asked("c2")])
+    recorder.call([*before, asked("c2"), answered("c2"), message("user", "Summarise.")], [said(SUMMARY)])
+    place = recorder.arrive([SYSTEM, message("user", f"Earlier, this happened:\n{SUMMARY}\nGo on.")])
+    assert (place.root_reason, place.lineage, place.parent) == ("compaction", 1, 0)
+
+
+def test_a_changed_system_prompt_before_an_extended_conversation_is_rewritten():
+    recorder = Recorder()
+    recorder.call([message("system", "It is 10:00."), TASK], [asked("c1")])
+    place = recorder.arrive([message("system", "It is 10:01."), TASK, asked("c1"), answered("c1")])
+    assert (place.root_reason, place.lineage) == ("rewritten", 1)
+
+
+def test_parallel_conversations_with_one_system_prompt_do_not_replace_each_other():
+    recorder = Recorder()
+    recorder.arrive([SYSTEM, message("user", "First page.")])
+    place = recorder.arrive([SYSTEM, message("user", "Second page.")])
+    assert (place.root_reason, place.lineage) == ("subagent", 2)
+
+
+def test_a_title_is_auxiliary_and_leaves_first_to_the_agent():
+    recorder = Recorder()
+    title = recorder.call([message("system", "Write a title."), TASK], [said("Files")], tools=[])
+    assert (title.root_reason, title.tools_in) == ("first", [])
+    first = recorder.call([SYSTEM, TASK], [asked("c1")])
+    assert (first.root_reason, first.lineage, first.tools_in) == ("first", 2, None)
+    again = recorder.arrive([message("system", "Write a title."), message("user", "Files counted")], tools=[])
+    assert (again.root_reason, again.lineage) == ("auxiliary", 3)
+
+
+def test_tools_are_stored_where_they_change():
+    finder = ParentFinder([TOOL])
+    own = {**TOOL, "name": "read"}
+    root = finder.arrive([TASK], [own])
+    finder.complete(root.call, [said("One.")])
+    same = finder.arrive([TASK, said("One."), TASK], [own])
+    finder.complete(same.call, [said("Two.")])
+    back = finder.arrive([TASK, said("One."), TASK, said("Two."), TASK], [TOOL])
+    assert (root.tools_in, same.tools_in, back.tools_in) == ([own], None, [TOOL])
+
+
+def test_token_ids_find_the_parent_of_reworded_items():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("Three.")], tokens=capture_tokens([1, 2], [3, 4], [-0.1] * 2))
+    reworded = [SYSTEM, TASK, said("Three. "), message("user", "Sure?")]
+    place = recorder.arrive(reworded)
+    assert place.parent == 0
+    event = recorder.complete(place.call, [said("Yes.")], capture_tokens([1, 2, 3, 4, 5], [6], [-0.1]))
+    assert (event.parent, event.kept, event.items_in, event.lineage) == (1, 3, [message("user", "Sure?")], 1)
+    assert event.root_reason == ""
+
+
+def test_token_ids_find_no_parent_if_the_items_have_other_roles():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("Three.")], tokens=capture_tokens([1, 2], [3, 4], [-0.1] * 2))
+    place = recorder.arrive([SYSTEM, TASK, message("user", "Three."), message("user", "Sure?")])
+    event = recorder.complete(place.call, [said("Yes.")], capture_tokens([1, 2, 3, 4, 5], [6], [-0.1]))
+    assert (event.parent, event.root_reason) == (0, "rewritten")
+
+
+def test_an_abandoned_call_is_neither_retried_nor_counted_as_a_child():
+    recorder = Recorder()
+    before = [*one_turn(recorder), answered("c1")]
+    recorder.finder.abandon(recorder.arrive(before).call)
+    place = recorder.arrive(before)
+    assert (place.call, place.retry_of, place.parent, place.lineage) == (3, 0, 1, 1)
+
+
+def test_an_abandoned_first_call_leaves_its_lineage_to_the_next():
+    recorder = Recorder()
+    recorder.finder.abandon(recorder.arrive([SYSTEM, TASK]).call)
+    place = recorder.arrive([SYSTEM, TASK])
+    assert (place.lineage, place.root_reason) == (1, "first")
