@@ -24,11 +24,12 @@ http = BodyTaker()
 
 # Imports models, so it must follow Django's setup.
 from apps.dashboard.live.socket_routes import websocket_urlpatterns  # noqa: E402
+from apps.rollouts.serving.capture_routes import CaptureRoutes  # noqa: E402
 from gymweb.sockets import OriginGuard, SocketRouter  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": CaptureRoutes(http),
         "websocket": OriginGuard(AuthMiddlewareStack(SocketRouter(websocket_urlpatterns))),
     }
 )

@@ -16,6 +16,9 @@ KEPT_IN_MEMORY = 64 * 1024
 LOOK_AT_DISK_BYTES = 1024**2
 """Bytes written before the free space of the disk is measured again."""
 
+MAX_CALL_BYTES = 32 * 1024**2
+"""Maximum bytes of a call of an external agent, enough for images."""
+
 
 class BodyRefused(Exception):
     """Raised to reject a body. `status` and `title` are those of HTTP; `kind` is the end of the problem's type."""
@@ -40,6 +43,8 @@ def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], co
     known = any(authorization) or any(_has_session(header) for header in cookies)
     if known and method == b"POST" and _takes_files(path):
         return int(settings.MAX_BODY_BYTES)
+    if method == b"POST" and path.startswith(b"/capture/"):
+        return MAX_CALL_BYTES
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
 

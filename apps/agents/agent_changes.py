@@ -31,7 +31,10 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
     """Return errors by field that the fields' own validators do not find."""
     problem = find_problem(agent.examples)
     found = {"examples": [problem] if problem else [], "sampling": find_default_problems(agent.sampling)}
-    if agent._state.adding and (taken := find_slug_problem(agent.slug)):
+    stored = Agent.objects.filter(pk=agent.pk).first()
+    if stored is not None and stored.kind != agent.kind:
+        found["kind"] = ["The kind of an agent cannot be changed. Create another agent."]
+    if stored is None and (taken := find_slug_problem(agent.slug)):
         found["slug"] = [taken]
     return {field: problems for field, problems in found.items() if problems}
 

@@ -8,6 +8,19 @@ from apps.policies.typed_texts import TypedCharField
 class Agent(Named):
     """The agent harness around the policy model."""
 
+    class Kind(models.TextChoices):
+        BUILTIN = "builtin", "Built-in loop"
+        EXTERNAL = "external", "External agent"
+
+    kind = models.CharField(
+        max_length=16,
+        choices=Kind.choices,
+        default=Kind.BUILTIN,
+        help_text=(
+            "Built-in loop: the worker calls the model and the tools. External agent: your own program takes attempts "
+            "over the API and calls the model at a capturing endpoint. It cannot be changed later."
+        ),
+    )
     name = TypedCharField(max_length=100)
     system_prompt = models.TextField(blank=True, help_text="Placed before the task input; empty: none")
     examples = models.JSONField(
@@ -44,4 +57,5 @@ class Agent(Named):
                 name="agent_limits_are_possible",
                 violation_error_message="A limit is out of range.",
             ),
+            models.CheckConstraint(condition=models.Q(kind__in=["builtin", "external"]), name="agent_kind_is_known"),
         ]

@@ -21,6 +21,7 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "id",
             "slug",
             "name",
+            "kind",
             "system_prompt",
             "examples",
             "max_steps",

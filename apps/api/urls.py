@@ -8,6 +8,7 @@ from apps.api.accounts.people_viewsets import PersonViewSet
 from apps.api.accounts.redaction_viewsets import RedactionPatternViewSet
 from apps.api.accounts.saved_view_viewsets import SavedViewViewSet
 from apps.api.agent_viewsets import AgentViewSet
+from apps.api.attempts.attempt_viewsets import AttemptViewSet
 from apps.api.collections.collection_viewsets import CollectionViewSet
 from apps.api.collections.stream_viewsets import StreamViewSet
 from apps.api.datasets.column_mapping_viewsets import ColumnMappingViewSet
@@ -63,6 +64,7 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
 }
 router = SimpleRouter()
 router.register("me/keys", ApiKeyViewSet, basename="key")
+router.register("attempts", AttemptViewSet, basename="attempt")
 for prefix, viewset in VIEWSETS.items():
     router.register(prefix, viewset)
 

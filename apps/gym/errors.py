@@ -7,6 +7,8 @@ ErrorKind = Literal[
     "environment_error",
     "verifier_error",
     "judge_error",
+    "agent_error",
+    "agent_lost",
     "timed_out",
     "worker_lost",
     "cancelled",
@@ -76,6 +78,18 @@ class JudgeError(VerifierError):
     """The judge model of the verifier failed."""
 
     kind = "judge_error"
+
+
+class AgentFailed(GymError):
+    """An agent that runs elsewhere reported that it failed."""
+
+    kind = "agent_error"
+
+
+class AgentLost(GymError):
+    """An agent that runs elsewhere was silent for longer than its lease."""
+
+    kind = "agent_lost"
 
 
 class TimedOut(GymError):

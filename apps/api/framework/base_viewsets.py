@@ -60,6 +60,8 @@ class TableViewSet(GenericViewSet[Any]):
     # POST operations that handle their Idempotency-Key themselves, or do not accept one.
     own_repeats: ClassVar[frozenset[str]] = frozenset()
     unrepeatable: ClassVar[frozenset[str]] = frozenset()
+    # POST operations whose responses have secrets. `replay` answers repeated requests.
+    replayed: ClassVar[frozenset[str]] = frozenset()
     post: Handler
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -74,13 +76,18 @@ class TableViewSet(GenericViewSet[Any]):
         refuse_unknown_parameters(request, known)
 
         if request.method == "POST" and hasattr(self, "post") and self.action not in self.own_repeats:
-            self.post = once(self.post, repeatable=self.action not in self.unrepeatable)
+            replay = self.replay if self.action in self.replayed else None
+            self.post = once(self.post, repeatable=self.action not in self.unrepeatable, replay=replay)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)
         if counts := getattr(request._request, REDACTED, None):
             answer["GymWeb-Redacted"] = ", ".join(f"{kind}={count}" for kind, count in sorted(counts.items()))
         return answer
+
+    def replay(self, request: Request, kept: Any) -> Response:
+        """Answer a repeated request of a `replayed` operation, given `kept` of its first response."""
+        raise NotImplementedError
 
     @classmethod
     def has_fields(cls, action: str | None) -> bool:

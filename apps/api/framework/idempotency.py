@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from django.conf import settings
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
@@ -37,8 +38,16 @@ PLAN_KEY = OpenApiParameter(
 Handler = Callable[..., HttpResponseBase]
 
 
-def once(handler: Handler, *, repeatable: bool) -> Handler:
-    """Run the handler once per key. Rejections are not stored, so a corrected request may use the key again."""
+Replay = Callable[[Request, Any], HttpResponseBase]
+"""Answer a repeated request, given `kept` of the first response."""
+
+
+def once(handler: Handler, *, repeatable: bool, replay: Replay | None = None) -> Handler:
+    """Run the handler once per key. Rejections are not stored, so a corrected request may use the key again.
+
+    Responses with secrets are not stored: with `replay`, only their attribute `kept` is. A response without it does
+    not use up the key.
+    """
 
     def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
         with ExitStack() as spools:
@@ -53,6 +62,8 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         user = request.user
         assert isinstance(user, User)
         kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
+        if kept.status is not None and replay is not None:
+            return replay(request, orjson.loads(kept.body))
         if kept.status is not None:
             headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
             return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
@@ -61,10 +72,15 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         except BaseException:
             give_up_key(claim=kept)
             raise
-        if not isinstance(response, Response) or response.status_code >= HTTPStatus.BAD_REQUEST:
+        stored = getattr(response, "kept" if replay else "data", None)
+        if (
+            not isinstance(response, Response)
+            or response.status_code >= HTTPStatus.BAD_REQUEST
+            or (replay and stored is None)
+        ):
             give_up_key(claim=kept)
             return response
-        body = JSONRenderer().render(response.data).decode()
+        body = JSONRenderer().render(stored).decode()
         keep_answer(claim=kept, status=response.status_code, body=body, location=response.headers.get("Location", ""))
         return response
 

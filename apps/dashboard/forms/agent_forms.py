@@ -26,6 +26,7 @@ class AgentForm(NamedForm):
         fields = [
             "name",
             "slug",
+            "kind",
             "system_prompt",
             "examples",
             "max_steps",

@@ -10,6 +10,8 @@ CAUSES = {
     "environment_error": "The resource server was unreachable or broke the protocol",
     "verifier_error": "The verifier failed or gave no reward",
     "judge_error": "The judge model failed",
+    "agent_error": "The agent reported that it failed",
+    "agent_lost": "The agent did not report back in time",
     "timed_out": "A call or the whole attempt timed out",
     "worker_lost": "Its worker crashed three times",
     "cancelled": "Cancelled",

@@ -153,7 +153,8 @@ class AgentEnd(Event, tag="agent_end"):
     """A foreign agent ended its attempt by the command `finish` or `fail`.
 
     `call` is the captured call whose reply is the answer, 0 if the agent names none. `kind` and `message` are those of
-    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command.
+    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` are calls whose
+    reply the client did not receive whole.
     """
 
     command: Literal["finish", "fail"]
@@ -163,6 +164,7 @@ class AgentEnd(Event, tag="agent_end"):
     kind: str = ""
     message: str = ""
     sha256: str = ""
+    unserved: list[int] = []
 
 
 class ErrorRaised(Event, tag="error"):

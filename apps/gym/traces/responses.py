@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.events import AgentEnd, ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.item_repair import mend_item
-from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, item_type
+from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, item_type, last_message, message
 
 _STATUSES = ("in_progress", "completed", "incomplete")
 _CHOICES = ("auto", "none", "required")
@@ -184,6 +184,10 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     calls = [event for event in events if isinstance(event, ModelCall)]
     last = calls[-1] if calls else None
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
+    answer = next((event.answer for event in events if isinstance(event, AgentEnd)), "")
+    if answer and answer != last_message(output):
+        # A foreign agent may state its answer at its end only.
+        output.append(message("assistant", answer))
     output = [complete_item(item, number) for number, item in enumerate(output)]
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
     usage = total_usage(events)

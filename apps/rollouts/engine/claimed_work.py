@@ -34,6 +34,13 @@ class Work(NamedTuple):
     setting: Setting
 
 
+class Fetched(NamedTuple):
+    """Claimed work. `has_external` says that rollouts wait for agents that run elsewhere."""
+
+    work: list[Work]
+    has_external: bool
+
+
 def fetch_work(
     *,
     lease: int,
@@ -43,21 +50,23 @@ def fetch_work(
     started: set[int],
     settings_in_use: Settings,
     reservations: Reservations,
-) -> list[Work]:
+    only: int | None = None,
+) -> Fetched:
     """Store the breaker reports, then claim rollouts for the free slots that this worker can run.
+
+    With `only`, claim rollouts of this collection. Without it, claim those that workers run themselves: the others wait
+    until an agent asks for one.
 
     A task row is parsed once per batch and shared by its repeats. `started` are collections known to have started.
     Raise DiskFull: then no new rollouts start, but running ones can still be stored in the reserve.
     """
     check_space(Place.DATABASE)
     running = read_running()
-    if not (
-        in_use.running
-        or turns
-        or any(one.is_claimable_by(in_use.group) for one in running)
-        or reservations.exceed(in_use.collections)
-    ):
-        return []
+    claimable = [one for one in running if one.is_claimable_by(in_use.group)]
+    has_external = any(not one.has_own_loop for one in claimable)
+    claimable = [one for one in claimable if (one.has_own_loop if only is None else one.pk == only)]
+    if not (in_use.running or turns or claimable or reservations.exceed(in_use.collections)):
+        return Fetched([], has_external)
     settings: dict[int, Setting] = {}
 
     def can_run(collection_id: int) -> bool:
@@ -72,7 +81,7 @@ def fetch_work(
             store_turns(turns)
         shut = read_shut()
         slots = in_use.slots(seats, shut, reservations.elsewhere(lease, in_use.collections), running)
-        claims = claim_rollouts(lease=lease, slots=slots, running=running, can_run=can_run, reservations=reservations)
+        claims = claim_rollouts(lease=lease, slots=slots, running=claimable, can_run=can_run, reservations=reservations)
         collections = {claim.collection_id for claim in claims}
         in_use.take_trials(shut, collections)
         if not collections <= started:
@@ -83,7 +92,8 @@ def fetch_work(
     if reservations.exceed(own):
         reservations.elsewhere(lease, own)
     started |= collections
-    return [Work(claim, rows[claim.task_id], settings[claim.collection_id]) for claim in claims]
+    work = [Work(claim, rows[claim.task_id], settings[claim.collection_id]) for claim in claims]
+    return Fetched(work, has_external)
 
 
 def _one_transaction_on_sqlite() -> AbstractContextManager[object]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count, islice
 from typing import Any
@@ -37,6 +37,10 @@ InDatabase = Callable[..., Awaitable[Any]]
 """Run a function on the database thread of the worker."""
 
 
+class NotStored(Exception):
+    """Raised if the database refuses an event for good."""
+
+
 class Outbox:
     """Keep events until they are stored. During database errors `trouble` has the message, and nothing is dropped."""
 
@@ -60,6 +64,8 @@ class Outbox:
         self._room.set()
         self.trouble = ""
         self._log = RetryLog("storing results")
+        self._kept = self._stored_events = 0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()  # with the number of events to be stored
         self.unstored: Counter[int] = Counter()
         """Number of ends waiting to be stored, by collection id."""
 
@@ -74,6 +80,7 @@ class Outbox:
         size = _size(row)
         self._sizes.append(size)
         self._bytes += size
+        self._kept += 1
         self._memory.add(size)
         if self.is_full:
             self._room.clear()
@@ -84,6 +91,14 @@ class Outbox:
         """Return once the buffer is not full."""
         if self.is_full:
             await self._room.wait()
+
+    async def wait_until_stored(self) -> None:
+        """Return once all events kept so far are in the database. Raises NotStored if some cannot be stored."""
+        if self._stored_events < self._kept:
+            stored = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._kept, stored))
+            self._wake.set()
+            await stored
 
     def keep_end(self, end: End) -> None:
         """Queue the end of an attempt. Only its first end counts; later ones are dropped."""
@@ -135,11 +150,14 @@ class Outbox:
         ends = list(islice(self._ends.values(), MAX_ENDS))
         # A copy: rollouts continue to add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
+        problem: Exception | None = None
         try:
             await self._store(events, ends)
-        except Exception:
+        except Exception as refused:
             logger.exception("a batch cannot be stored: storing its %d results one by one", len(ends))
+            problem = refused
             await self._store_singly(events, ends)
+        self._tell_stored(len(events), problem)
         del self._events[: len(events)]
         # Measured once: SQLite's driver enlarges non-ASCII strings when it reads them.
         stored = sum(self._sizes[: len(events)])
@@ -154,6 +172,17 @@ class Outbox:
         if self._redactions:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
+
+    def _tell_stored(self, number: int, problem: Exception | None) -> None:
+        self._stored_events += number
+        while self._waiters and self._waiters[0][0] <= self._stored_events:
+            _, stored = self._waiters.popleft()
+            if stored.done():
+                continue
+            if problem is None:
+                stored.set_result(None)
+            else:
+                stored.set_exception(NotStored(f"The call could not be stored: {problem}"))
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Redact and store. Wait for an unavailable database; raise permanent errors."""

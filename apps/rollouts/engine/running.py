@@ -14,8 +14,8 @@ from apps.gym.loop.attempt_driver import AttemptDriver
 from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.traces.items import Item, TaskRow, TokenUsage
+from apps.gym.traces.events import AgentEnd, ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.traces.items import Item, TaskRow, TokenUsage, message
 from apps.gym.wires.pricing import FREE, Prices
 from apps.gym.wires.protocol import Policy, lacks_usage
 from apps.rollouts.engine.claiming import Claim
@@ -69,7 +69,8 @@ class Tally:
         if isinstance(event, ModelCall):
             self.turns += 1
             self.model_time += event.duration
-            self.said = event.items
+            if event.lineage <= 1:  # not a subagent
+                self.said = event.items
             self.model_version = self.model_version or event.version
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
@@ -82,6 +83,8 @@ class Tally:
             self._count_tool(event)
         elif isinstance(event, Verification):
             self.verification = event
+        elif isinstance(event, AgentEnd):
+            self.said = [message("assistant", event.answer)] if event.answer else self.said
         elif isinstance(event, JudgeCall):
             self.judge_calls += 1
             self.judge_input_tokens += event.usage.get("input_tokens", 0)

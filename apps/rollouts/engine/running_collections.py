@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
+from apps.agents.models import Agent
 from apps.rollouts.engine.collection_limits import Budget
 
 # Raw SQL, because compiling the ORM query takes longer than running it. `most_lost` is ordered like the index of queued
@@ -13,7 +14,7 @@ from apps.rollouts.engine.collection_limits import Budget
 _SQL = """
     SELECT c.id, c.concurrency, c.policy_model_id, m.concurrency, m.worker_group,
         c.environment_id, e.concurrency, e.worker_group, e.judge_model_id, j.concurrency,
-        e.adapter, e.health, e.health_checked_at,
+        e.adapter, e.health, a.kind, e.health_checked_at,
         (SELECT queued.lost FROM rollouts_rollout queued
             WHERE queued.collection_id = c.id AND queued.status = 'queued'
             ORDER BY queued.lost DESC, queued.id DESC LIMIT 1) AS most_lost,
@@ -21,6 +22,7 @@ _SQL = """
     FROM rollouts_collection c
     JOIN policies_policymodel m ON m.id = c.policy_model_id
     JOIN environments_environment e ON e.id = c.environment_id
+    JOIN agents_agent a ON a.id = c.agent_id
     LEFT JOIN policies_policymodel j ON j.id = e.judge_model_id
     WHERE c.state = 'running' ORDER BY c.priority, c.id
 """
@@ -44,9 +46,15 @@ class RunningCollection(NamedTuple):
     of_judge: int | None
     adapter: str
     health: str
+    agent_kind: str
     checked_at: datetime | None
     most_lost: int | None
     budget: Budget
+
+    @property
+    def has_own_loop(self) -> bool:
+        """Return True if workers run its agent. Rollouts of other agents are claimed when an agent asks for one."""
+        return self.agent_kind == Agent.Kind.BUILTIN
 
     @property
     def group(self) -> str:
@@ -66,7 +74,7 @@ def read_running() -> list[RunningCollection]:
 
 
 def _running(row: tuple[Any, ...]) -> RunningCollection:
-    fields, (checked_at, most_lost), budget = row[:12], row[12:14], Budget(*row[14:])
+    fields, (checked_at, most_lost), budget = row[:13], row[13:15], Budget(*row[15:])
     # SQLite returns naive datetimes, which are in UTC.
     if checked_at is not None and checked_at.tzinfo is None:
         checked_at = checked_at.replace(tzinfo=UTC)

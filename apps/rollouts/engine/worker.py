@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
@@ -17,7 +17,7 @@ from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.circuit_breakers import Breakers
-from apps.rollouts.engine.claimed_work import fetch_work, look_around
+from apps.rollouts.engine.claimed_work import Fetched, Work, fetch_work, look_around
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
@@ -33,6 +33,9 @@ from apps.rollouts.engine.worker_identity import WorkerIdentity
 from apps.rollouts.engine.worker_leases import Vitals, reap_leases
 from apps.rollouts.engine.worker_seats import WorkerSeats
 from apps.rollouts.notifications import WORKER_CHANNEL, Changes
+
+if TYPE_CHECKING:
+    from apps.rollouts.engine.external_attempts import ExternalAttempt, ExternalAttempts
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +81,8 @@ class RolloutWorker(ChannelsWorker):
         self._started: set[int] = set()
         self._reservations = Reservations()
         self._is_claiming = False
+        self._claim_lock = asyncio.Lock()
+        self._external: ExternalAttempts | None = None
         self._awaits_results = False
         self._claim_log = RetryLog("claiming rollouts")
         self._watch_log = RetryLog("polling the database")
@@ -154,35 +159,65 @@ class RolloutWorker(ChannelsWorker):
         free = self._seats.free
         if free <= 0 or not self.lease or self._is_behind():
             return 0
+        async with self._claim_lock:
+            fetched = await self._fetch(free)
+            self._claim_log.works()
+            if fetched.has_external:
+                await self._serve_external()
+            for claim, row, setting in fetched.work:
+                self._seats.take(claim, setting, self._run(claim, row, setting))
+        self._count_claims(fetched.work)
+        return len(fetched.work)
+
+    async def _serve_external(self) -> None:
+        if self._external is None:
+            # Imported here, because most installations have no external agents.
+            from apps.rollouts.engine.external_attempts import ExternalAttempts
+
+            self._external = ExternalAttempts(self._claim_external, database=self._database)
+        await self._external.serve(self.lease)
+
+    async def _claim_external(self, collection_id: int) -> "ExternalAttempt | None":
+        """Claim a rollout of an agent that runs elsewhere, and begin its attempt. None if there is none to claim."""
+        async with self._claim_lock:
+            if self._seats.free <= 0 or not self.lease or self._is_behind() or self._stopping or not self._external:
+                return None
+            fetched = await self._fetch(1, only=collection_id)
+            for claim, row, setting in fetched.work:
+                attempt = self._external.prepare(claim, row, setting, self._outbox.wait_until_stored)
+                self._seats.take(claim, setting, self._run(claim, row, setting, attempt))
+        self._count_claims(fetched.work)
+        return attempt if fetched.work else None
+
+    async def _fetch(self, seats: int, only: int | None = None) -> Fetched:
+        """Claim rollouts. Returns none if the lease was lost meanwhile: then the claimed rows have another owner."""
         lease, in_use = self.lease, self._in_use()
         self._is_claiming = True
         try:
             with self._breakers.turns() as turns:
-                fetched = await self._database.run(
+                fetched: Fetched = await self._database.run(
                     fetch_work,
                     lease=lease,
-                    seats=free,
+                    seats=seats,
                     in_use=in_use,
                     turns=turns,
                     started=self._started,
                     settings_in_use=self._settings,
                     reservations=self._reservations,
+                    only=only,
                 )
         finally:
             self._is_claiming = False
-        self._claim_log.works()
         self._awaits_results = in_use.awaits_results
         self._seats.learn_rooms(in_use.judge_rooms)
-        if lease != self.lease:
-            return 0  # The lease was lost meanwhile, so these rows have another owner.
-        for claim, row, setting in fetched:
-            self._seats.take(claim, setting, self._run(claim, row, setting))
-        if fetched:
+        return fetched if lease == self.lease else Fetched([], has_external=False)
+
+    def _count_claims(self, work: list[Work]) -> None:
+        if work:
             self._has_started.set()
             self._meters.count("claims")
-            self._meters.count("claimed", by=len(fetched))
-            self._changes.add(work.claim.collection_id for work in fetched)
-        return len(fetched)
+            self._meters.count("claimed", by=len(work))
+            self._changes.add(one.claim.collection_id for one in work)
 
     def _is_behind(self) -> bool:
         """Return True if the database must catch up, or memory must be freed, before more rollouts start."""
@@ -199,16 +234,22 @@ class RolloutWorker(ChannelsWorker):
             claimable=self._throttles.claimable(),
         )
 
-    async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
+    async def _run(
+        self, claim: Claim, row: TaskRow, setting: Setting, external: "ExternalAttempt | None" = None
+    ) -> None:
         try:
             with self._memory.account():
-                end = await run_rollout(claim=claim, row=row, setting=setting, listener=self._listener)
+                drive = external.drive if external else None
+                end = await run_rollout(claim=claim, row=row, setting=setting, listener=self._listener, drive=drive)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
         except Exception as bug:
             logger.exception("rollout %s failed outside its error handling", claim.rollout_id)
             end = broken_end(claim, bug)
+        finally:
+            if external and self._external:
+                self._external.forget(external)
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.keep_end(end)
 
@@ -298,6 +339,8 @@ class RolloutWorker(ChannelsWorker):
 
     async def _begin_again(self) -> None:
         await self._seats.cancel_all()
+        if self._external:
+            await self._external.close()  # The next secrets name the new identity.
         self._meters.begin_again()  # Earlier counts stay in the row of the old identity.
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
         self._rung.set()
@@ -316,6 +359,8 @@ class RolloutWorker(ChannelsWorker):
         await saying
 
     async def _leave(self) -> None:
+        if self._external:
+            await self._external.close()
         await self._identity.give_up()
         await self._throttles.close()
         await self._database.close()

@@ -240,6 +240,8 @@ def take_snapshot(
         "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
         "agent": {
             "slug": agent.slug,
+            # Left out for the built-in loop, so that digests of older snapshots stay valid.
+            **({"kind": agent.kind} if agent.kind != Agent.Kind.BUILTIN else {}),
             "system_prompt": agent.system_prompt,
             "examples": agent.examples,
             "max_steps": agent.max_steps,

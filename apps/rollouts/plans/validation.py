@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 from django.core.exceptions import ValidationError
 
+from apps.agents.models import Agent
+from apps.environments.models import Adapter
 from apps.gym.specs import spec_problems
 from apps.gym.storable import find_unstorable
 from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_problems
@@ -50,6 +52,11 @@ def _find_problems(plan: Plan) -> dict[str, str]:
         errors["policy_model"] = (
             "No worker can run this, because the model and the environment belong to "
             f"different worker groups ({groups})."
+        )
+    if plan.agent.kind != Agent.Kind.BUILTIN and plan.dataset.environment.adapter == Adapter.GYMNASIUM:
+        errors["agent"] = (
+            "The environment of this dataset drives the turns itself (Gymnasium). "
+            "Choose an agent with the built-in loop."
         )
     if problem := _find_template_problem(plan.prompt_template):
         errors["prompt_template"] = problem

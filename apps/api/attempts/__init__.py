@@ -1,0 +1,1 @@
+"""Attempts of external agents."""

@@ -1,0 +1,1 @@
+"""Capture the model calls of agents that run elsewhere."""

@@ -1,0 +1,219 @@
+"""The HTTP server of a worker at which agents that run elsewhere call the model.
+
+`/capture/<secret>/v1/chat/completions` and the same without the secret, which is then the API key. A secret belongs to
+one attempt and ends with it. `handle_command` answers the requests of web processes.
+"""
+
+import asyncio
+import hashlib
+import logging
+import math
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from apps.gym.capture.capture_wires import CaptureWire, ChatWire, Wish
+from apps.gym.capture.captured_attempt import CallRefused, CapturedAttempt, outcome
+from apps.gym.capture.command_paths import COMMANDS
+from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.serving.completions import BadCompletion
+from apps.gym.serving.served_request import Refused, read_object
+from apps.gym.wires.dialect import SamplingRefused
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 32 * 1024 * 1024
+"""Maximum bytes of a request, enough for images."""
+MAX_ENDED = 10_000
+"""Secrets of ended attempts that are remembered, to say so to late calls."""
+KEEP_ALIVE_SECONDS = 75.0
+SHUTDOWN_SECONDS = 5.0
+PREFIX = "cs_"
+"""The start of every secret; the number of the worker follows."""
+
+WIRES: dict[str, CaptureWire] = {"v1/chat/completions": ChatWire()}
+"""API formats by the path of their requests."""
+_THREAD_HEADERS = ("x-codex-window-id", "thread-id", "session-id", "x-claude-code-session-id")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class CaptureServer:
+    """Used by one event loop. `handle_command` answers POST requests below COMMANDS."""
+
+    def __init__(self, handle_command: Handler) -> None:
+        self._attempts: dict[bytes, CapturedAttempt] = {}
+        self._ended: OrderedDict[bytes, None] = OrderedDict()
+        self._runner: web.AppRunner | None = None
+        self._handle_command = handle_command
+
+    async def start(self, host: str) -> str:
+        """Listen on a free port of the host. Return host and port. Raises OSError."""
+        application = web.Application(client_max_size=MAX_BODY)
+        application.router.add_post(COMMANDS + "/{path:.*}", self._handle_command)
+        application.router.add_route("*", "/capture/{path:.*}", self._handle)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,  # It would contain the secrets.
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            handler_cancellation=True,
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, 0).start()
+        found, port = self._runner.addresses[0][:2]
+        return f"[{found}]:{port}" if ":" in found else f"{found}:{port}"
+
+    async def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    def open(self, attempt: CapturedAttempt, worker: int) -> str:
+        """Return a new secret of an attempt. Only its hash is kept."""
+        secret = f"{PREFIX}{worker}_{secrets.token_urlsafe(32)}"
+        self._attempts[_hash(secret)] = attempt
+        return secret
+
+    def forget(self, attempt: CapturedAttempt) -> None:
+        """Refuse further calls of an attempt."""
+        for digest in [digest for digest, known in self._attempts.items() if known is attempt]:
+            del self._attempts[digest]
+            self._ended[digest] = None
+        while len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
+
+    def _find(self, secret: str) -> CapturedAttempt:
+        digest = _hash(secret)
+        if found := self._attempts.get(digest):
+            return found
+        if digest in self._ended:
+            raise CallRefused(409, "The attempt has ended.", "attempt_ended")
+        raise CallRefused(401, "This is no key of an attempt.", "invalid_api_key")
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        wire: CaptureWire = ChatWire()
+        try:
+            secret, tail = read_secret(request.path, request.headers)
+            wire = WIRES.get(tail, wire)
+            attempt = self._find(secret)
+            if request.method in ("GET", "HEAD"):
+                return _describe(tail)
+            if request.method != "POST" or tail not in WIRES:
+                raise CallRefused(404, f"There is no {request.method} /{tail} here.", "not_found")
+            body = await request.read()
+            return await self._answer(request, attempt, wire, body)
+        except web.HTTPRequestEntityTooLarge:
+            refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
+        except (CallRefused, BadCompletion, Refused, SamplingRefused, GymError) as problem:
+            refusal = _as_refusal(problem)
+        written = wire.write_error(refusal.status, str(refusal), code=refusal.code)
+        return _json(written, refusal.status, refusal.headers)
+
+    async def _answer(
+        self, request: web.Request, attempt: CapturedAttempt, wire: CaptureWire, body: bytes
+    ) -> web.StreamResponse:
+        wish = wire.read(read_object(body))
+        repeats = request.headers.get("x-stainless-retry-count", "0")
+        task = attempt.ask(
+            wish,
+            wire=wire.name,
+            digest=hashlib.sha256(body).digest(),
+            is_repeated=repeats.isdigit() and int(repeats) > 0,
+            hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
+        )
+        captured = await outcome(task)
+        if captured.reply.finish_reason == "context_length":
+            raise CallRefused(400, "The conversation is longer than the context of the model.", _TOO_LONG)
+        written = wire.write(captured.reply, wish, f"call_{captured.number}")
+        try:
+            return await _send(request, wire, wish, written)
+        except (ConnectionError, asyncio.CancelledError):
+            attempt.mark_unserved(captured.number)
+            raise
+
+
+_TOO_LONG = "context_length_exceeded"
+
+
+async def _send(request: web.Request, wire: CaptureWire, wish: Wish, written: dict[str, Any]) -> web.StreamResponse:
+    if wish.stream:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+        content = wire.write_stream(written, wish)
+    else:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        content = orjson.dumps(written)
+        response.content_length = len(content)
+    await response.prepare(request)
+    await response.write(content)
+    await response.write_eof()
+    return response
+
+
+def read_secret(path: str, headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the secret and the rest of the path. Raises CallRefused for a missing one, or for two different ones."""
+    tail = path.removeprefix("/capture/").strip("/")
+    given = ""
+    if tail.startswith(PREFIX):
+        given, _, tail = tail.partition("/")
+    bearer = headers.get("Authorization", "")
+    keys = [headers.get("x-api-key", ""), bearer[7:] if bearer.lower().startswith("bearer ") else ""]
+    keys = [key.strip() for key in keys if key.strip().startswith(PREFIX)]
+    secret = given or next(iter(keys), "")
+    if not secret:
+        raise CallRefused(401, "Give the key of an attempt in the path, as Bearer or as x-api-key.", "invalid_api_key")
+    if any(key != secret for key in keys):
+        raise CallRefused(401, "The path and the headers have different keys of attempts.", "invalid_api_key")
+    return secret, tail
+
+
+def worker_of(secret: str) -> int | None:
+    """Return the number of the worker that a secret names."""
+    number = secret.removeprefix(PREFIX).partition("_")[0]
+    return int(number) if secret.startswith(PREFIX) and number.isdecimal() and len(number) < 19 else None
+
+
+def _describe(tail: str) -> web.Response:
+    """Answer what clients ask before they begin: whether the server is there, and its models."""
+    if tail == "v1/models":
+        return _json({"object": "list", "data": [{"id": "policy", "object": "model", "created": 0, "owned_by": ""}]})
+    if tail in ("", "v1"):
+        return _json({"status": "ok"})
+    raise CallRefused(404, f"There is no /{tail} here.", "not_found")
+
+
+class _Refusal(CallRefused):
+    """A refusal with headers."""
+
+    def __init__(self, status: int, message: str, code: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, message, code)
+        self.headers = headers or {}
+
+
+def _as_refusal(problem: Exception) -> _Refusal:
+    if isinstance(problem, CallRefused):
+        waits = {"Retry-After": "1"} if problem.status == 429 else {}
+        return _Refusal(problem.status, str(problem), problem.code, waits)
+    if isinstance(problem, BadCompletion | SamplingRefused):
+        return _Refusal(400, str(problem), "invalid_request")
+    if isinstance(problem, Refused):
+        return _Refusal(400, f"The body cannot be read: {problem.detail}", "invalid_request")
+    if isinstance(problem, TimedOut):
+        return _Refusal(504, str(problem), "timeout")
+    if isinstance(problem, PolicyError) and problem.refused_by is not None:
+        code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"
+        waits = {} if problem.retry_after is None else {"Retry-After": str(math.ceil(problem.retry_after))}
+        return _Refusal(429, str(problem), code, waits)
+    return _Refusal(502, str(problem), "policy_error")
+
+
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=orjson.dumps(value), status=status, content_type="application/json", headers=headers)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,117 @@
+"""The API formats in which captured agents call the model: read a request, and write a reply, a stream or an error.
+
+Requests become Responses items. The sampling of the collection takes precedence over the agent's, so that rollouts of
+one collection are comparable.
+"""
+
+import time
+from typing import Any, Protocol
+
+import msgspec
+
+from apps.gym.serving.completions import read_completion, write_chunks, write_completion
+from apps.gym.traces.items import Item, Tool
+from apps.gym.wires.protocol import Reply
+
+KEPT = frozenset(
+    {
+        "frequency_penalty",
+        "max_output_tokens",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "reasoning",
+        "stop",
+        "temperature",
+        "text",
+        "tool_choice",
+        "top_k",
+        "top_p",
+    }
+)
+"""Sampling parameters of the agent that are sent to the model, with the names of the Responses API."""
+_SILENT = frozenset({"seed", "store", "user", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
+"""Parameters without an effect on the reply, or set by the collection. They are dropped without a note."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A captured request as items, tools and sampling. `notes` name parameters that have no effect here."""
+
+    items: list[Item]
+    tools: list[Tool]
+    sampling: dict[str, Any]
+    model: str
+    stream: bool = False
+    stream_usage: bool = False
+    notes: list[str] = []
+
+
+class CaptureWire(Protocol):
+    """One API format. `name` is stored with each call."""
+
+    name: str
+
+    def read(self, body: dict[str, Any]) -> Wish:
+        """Return the request. Raises BadCompletion for one that cannot be answered."""
+        ...
+
+    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
+        """Return the body of a reply. `name` is its id if the model gave none."""
+        ...
+
+    def write_stream(self, written: dict[str, Any], wish: Wish) -> bytes:
+        """Return the events of a stream with the written reply."""
+        ...
+
+    def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]: ...
+
+
+def choose_sampling(wish: Wish, collection: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return the sampling of a call: the agent's, overridden by the collection's, with the seed of the call.
+
+    The lower limit of output tokens applies.
+    """
+    chosen = {**wish.sampling, **collection, "seed": seed}
+    limits = [given["max_output_tokens"] for given in (wish.sampling, collection) if given.get("max_output_tokens")]
+    if limits:
+        chosen["max_output_tokens"] = min(limits)
+    return chosen
+
+
+class ChatWire:
+    """OpenAI's Chat Completions (https://platform.openai.com/docs/api-reference/chat)."""
+
+    name = "chat"
+
+    def read(self, body: dict[str, Any]) -> Wish:
+        completion = read_completion(body)
+        sampling, notes = keep_known(completion.sampling)
+        return Wish(
+            items=completion.items,
+            tools=completion.tools,
+            sampling=sampling,
+            model=str(body.get("model") or ""),
+            stream=completion.stream,
+            stream_usage=completion.stream_usage,
+            notes=notes,
+        )
+
+    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
+        # Without token ids: agents do not need them, and their size would slow down each call.
+        plain = msgspec.structs.replace(reply, tokens=None)
+        return write_completion(
+            plain, name=reply.response_id or name, model=wish.model or reply.model, created=int(time.time())
+        )
+
+    def write_stream(self, written: dict[str, Any], wish: Wish) -> bytes:
+        return write_chunks(written, with_usage=wish.stream_usage)
+
+    def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the parameters that are sent to the model, and a note for each other one."""
+    kept = {name: value for name, value in sampling.items() if name in KEPT}
+    dropped = sorted(sampling.keys() - KEPT - _SILENT)
+    return kept, [f"{name} was dropped" for name in dropped]

@@ -1,0 +1,167 @@
+"""Attempts of agents that run elsewhere: one claimed rollout each, offered to the agent that asked for it.
+
+Web processes send commands (open, finish, fail, extend) to the worker's capture server, at which the agents also call
+the model. See apps/api/attempts and docs/use/external_agents.md.
+"""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from django.conf import settings
+
+from apps.gym.capture.capture_server import CaptureServer
+from apps.gym.capture.captured_attempt import CallRefused, CapturedAttempt, Command, Stored
+from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
+from apps.gym.errors import GymError
+from apps.gym.loop.agent_loop import compose_prompt
+from apps.gym.traces.items import TaskRow
+from apps.rollouts.command_keys import command_key
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.database_thread import DatabaseThread
+from apps.rollouts.engine.running import Setting
+from apps.rollouts.models import Worker
+
+logger = logging.getLogger(__name__)
+
+OPEN_SECONDS = 60.0
+"""Maximum seconds until an attempt can begin, for example because its environment is slow."""
+
+
+class ExternalAttempt:
+    """A claimed rollout and its captured attempt."""
+
+    def __init__(self, claim: Claim, captured: CapturedAttempt, seconds: float) -> None:
+        self.claim = claim
+        self.captured = captured
+        self.claimer = 0
+        self.secret = ""
+        self._seconds = seconds
+
+    def drive(self, elapsed: Callable[[], float]) -> CapturedAttempt:
+        """Return the driver, with the clock of the attempt; see run_rollout."""
+        self.captured.elapsed = elapsed
+        return self.captured
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the agent gets: the prompt and the tools, never the fields of the verifier."""
+        captured = self.captured
+        harness = captured.harness
+        return {
+            "rollout": self.claim.rollout_id,
+            "attempt": self.claim.attempt,
+            "collection": self.claim.collection_id,
+            "task": self.claim.task_id,
+            "input": compose_prompt(captured.row, harness),
+            "tools": captured.tools,
+            "secret": self.secret,
+            "expires_in": round(captured.expires_in, 3),
+            "limits": {
+                "model_calls": harness.max_steps,
+                "tokens": harness.token_limit,
+                "seconds": min(harness.time_limit, self._seconds),
+            },
+        }
+
+
+class ExternalAttempts:
+    """The open attempts of a worker. `claim` claims a rollout of a collection and begins its attempt."""
+
+    def __init__(self, claim: Callable[[int], Awaitable[ExternalAttempt | None]], *, database: DatabaseThread) -> None:
+        self._claim = claim
+        self._database = database
+        self._server: CaptureServer | None = None
+        self._worker = 0
+        self._open: dict[tuple[int, int], ExternalAttempt] = {}
+
+    async def serve(self, worker: int) -> None:
+        """Start the capture server, unless it runs, and publish its address."""
+        if self._server is not None:
+            return
+        server = CaptureServer(self._handle)
+        address = await server.start(settings.CAPTURE_HOST)
+        self._server, self._worker = server, worker
+        await self._database.run(_publish, worker, address)
+        logger.info("external agents are captured at %s", address)
+
+    async def close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
+
+    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> ExternalAttempt:
+        """Return the attempt of a claimed rollout. It begins when its driver runs."""
+        captured = CapturedAttempt(
+            row=row,
+            server=setting.server,
+            policy=setting.policy,
+            harness=setting.harness,
+            seed=claim.seed,
+            elapsed=lambda: 0.0,
+            name=str(claim.rollout_id),
+            stored=stored,
+        )
+        attempt = ExternalAttempt(claim, captured, setting.rollout_timeout)
+        self._open[claim.rollout_id, claim.attempt] = attempt
+        return attempt
+
+    def forget(self, attempt: ExternalAttempt) -> None:
+        """Refuse further calls of an ended attempt."""
+        self._open.pop((attempt.claim.rollout_id, attempt.claim.attempt), None)
+        if self._server is not None:
+            self._server.forget(attempt.captured)
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        if not hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {command_key()}"):
+            return web.json_response(
+                {"detail": "Only web processes of this installation may send commands."}, status=403
+            )
+        try:
+            path = request.path.removeprefix(COMMANDS).strip("/").split("/")
+            status, answer = await self._obey(path, await request.read())
+        except CallRefused as refusal:
+            status, answer = refusal.status, {"detail": str(refusal)}
+        except GymError as problem:
+            status, answer = 502, {"detail": f"The attempt could not begin: {problem}"}
+        except TimeoutError:
+            status, answer = 504, {"detail": f"The attempt could not begin within {OPEN_SECONDS:g} s."}
+        return web.json_response(answer, status=status, dumps=lambda value: msgspec.json.encode(value).decode())
+
+    async def _obey(self, path: list[str], body: bytes) -> tuple[int, dict[str, Any]]:
+        if path == [OPEN]:
+            given = msgspec.json.decode(body, type=Open)
+            return await self._begin(given.collection, given.claimer)
+        rollout, number, command = path
+        attempt = self._open.get((int(rollout), int(number)))
+        if attempt is None:
+            raise CallRefused(410, "The attempt has ended.", "attempt_ended")
+        end = msgspec.json.decode(body, type=Command)
+        if end.claimer != attempt.claimer:
+            raise CallRefused(403, "Another user claimed this attempt.", "not_yours")
+        if command == "describe":
+            return 200, attempt.describe()
+        if command == "extend":
+            attempt.captured.renew()
+            return 200, attempt.describe()
+        ended = await attempt.captured.end(end)
+        return 202, {"rollout": attempt.claim.rollout_id, "attempt": attempt.claim.attempt, "command": ended.command}
+
+    async def _begin(self, collection: int, claimer: int) -> tuple[int, dict[str, Any]]:
+        attempt = await self._claim(collection)
+        if attempt is None or self._server is None:
+            return 204, {}
+        attempt.claimer = claimer
+        async with asyncio.timeout(OPEN_SECONDS):
+            await asyncio.shield(attempt.captured.opened)
+        attempt.secret = self._server.open(attempt.captured, self._worker)
+        return 201, attempt.describe()
+
+
+def _publish(worker: int, address: str) -> None:
+    Worker.objects.filter(pk=worker).update(capture_address=address)

@@ -1,0 +1,141 @@
+"""Send the commands of external agents to the workers that run their attempts."""
+
+import http.client
+import random
+import time
+from typing import Any
+
+import msgspec
+from django.db.models import F
+
+from apps.accounts.models import User
+from apps.gym.capture.captured_attempt import Command
+from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
+from apps.gym.request_refusals import Refusal
+from apps.gym.traces.events import AgentEnd, decode_event
+from apps.rollouts.command_keys import command_key
+from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
+
+MAX_WAIT = 30
+"""Maximum seconds that a request for an attempt waits for one."""
+POLL_SECONDS = 0.25
+ANSWER_SECONDS = 90.0
+
+
+class AttemptEnded(Refusal, status=409, code="attempt-ended"):
+    """Raised for a command to an attempt that has ended, or ended in another way."""
+
+
+class NotClaimable(Refusal, status=409, code="not-claimable"):
+    """Raised if the collection gives no attempts: it is paused, or its agent is not external."""
+
+
+class NoSeat(Refusal, status=503, code="no-seat"):
+    """Raised if rollouts are queued, but no worker can run one now."""
+
+    wait = 1
+
+
+class CommandRefused(Refusal, status=502, code="attempt-not-begun"):
+    """Raised if the worker could not obey, for example because the environment is down."""
+
+
+class NotYours(Refusal, status=403, code="not-yours"):
+    """Raised if another user claimed the attempt."""
+
+
+def open_attempt(collection: Collection, user: User, *, wait_seconds: float = 0) -> dict[str, Any] | None:
+    """Begin an attempt at a queued rollout of the collection. Return its description, or None if none is queued.
+
+    Waits up to `wait_seconds` for a rollout and a seat. Raises NotClaimable, NoSeat and CommandRefused.
+    """
+    if collection.agent.kind != collection.agent.Kind.EXTERNAL:
+        raise NotClaimable("The agent of this collection is the built-in loop, which workers run themselves.")
+    until = time.monotonic() + wait_seconds
+    while True:
+        collection.refresh_from_db(fields=["state"])
+        if collection.state == Collection.State.PAUSED:
+            raise NotClaimable("The collection is paused. Resume it.")
+        is_queued = collection.rollouts.filter(status=Rollout.Status.QUEUED).exists()
+        if is_queued and (offer := _ask_workers(collection, user)):
+            return offer
+        if time.monotonic() >= until:
+            break
+        time.sleep(POLL_SECONDS)
+    if is_queued and collection.state == Collection.State.RUNNING:
+        raise NoSeat("No worker has a free seat for this collection.")
+    return None
+
+
+def repeat_offer(known: dict[str, Any], user: User) -> dict[str, Any]:
+    """Return the description of an open attempt again. Raises AttemptEnded."""
+    return _command("describe", known["rollout"], known["attempt"], Command(command="finish"), user)
+
+
+def extend_attempt(rollout: int, attempt: int, user: User) -> dict[str, Any]:
+    """Extend the lease of an open attempt. Raises AttemptEnded and NotYours."""
+    return _command("extend", rollout, attempt, Command(command="finish"), user)
+
+
+def end_attempt(rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
+    """Finish or fail an attempt. An equal command gets the same answer again. Raises AttemptEnded and NotYours."""
+    command = msgspec.structs.replace(command, claimer=user.pk)
+    try:
+        return _command("end", rollout, attempt, command, user)
+    except AttemptEnded:
+        stored = TraceEvent.objects.filter(rollout_id=rollout, attempt=attempt, kind="agent_end").first()
+        end = decode_event(stored.payload) if stored else None
+        if not isinstance(end, AgentEnd) or end.sha256 != command.sha256:
+            raise
+        return {"rollout": rollout, "attempt": attempt, "command": end.command}
+
+
+def _ask_workers(collection: Collection, user: User) -> dict[str, Any] | None:
+    group = collection.policy_model.worker_group or collection.environment.worker_group
+    workers = Worker.objects.filter(state=Worker.State.ACTIVE, group=group, busy__lt=F("seats"))
+    addresses = list(workers.exclude(capture_address="").values_list("capture_address", flat=True))
+    random.shuffle(addresses)
+    body = msgspec.json.encode(Open(collection=collection.pk, claimer=user.pk))
+    for address in addresses:
+        try:
+            status, answer = _send(address, OPEN, body)
+        except OSError:
+            continue  # The worker has just stopped.
+        if status == 201:
+            return answer
+        if status != 204:
+            raise CommandRefused(str(answer.get("detail", answer)))
+    return None
+
+
+def _command(name: str, rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
+    row = Rollout.objects.filter(pk=rollout, attempt=attempt, status=Rollout.Status.RUNNING)
+    lease = row.values_list("lease", flat=True).first()
+    worker = Worker.objects.filter(pk=lease, state__in=LIVE).first() if lease else None
+    if worker is None or not worker.capture_address:
+        raise AttemptEnded("The attempt has ended.")
+    body = msgspec.json.encode(msgspec.structs.replace(command, claimer=user.pk))
+    try:
+        status, answer = _send(worker.capture_address, f"{rollout}/{attempt}/{name}", body)
+    except OSError:
+        raise AttemptEnded("The attempt has ended: its worker cannot be reached.") from None
+    if status == 403:
+        raise NotYours(answer["detail"])
+    if status >= 400:
+        raise AttemptEnded(str(answer.get("detail", answer)))
+    return answer
+
+
+def _send(address: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """Return status and answer of a worker. Raises OSError."""
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("POST", f"{COMMANDS}/{path}", body, {"Authorization": f"Bearer {command_key()}"})
+        reply = connection.getresponse()
+        content = reply.read()
+    except http.client.HTTPException as error:
+        raise OSError(str(error)) from error
+    finally:
+        connection.close()
+    return reply.status, msgspec.json.decode(content) if content else {}

@@ -1,0 +1,23 @@
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.site import Site, open_site
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """With its worker inside, on SQLite."""
+    with open_site(tmp_path_factory.mktemp("captured"), "--seats", "32") as opened:
+        yield opened
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the coroutines of this folder, each in a loop of its own."""
+    if not asyncio.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -1,0 +1,218 @@
+"""Agents that run elsewhere: they take attempts over the API and call the model at the capturing endpoint."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+from gymweb_client import ApiError, AsyncGymWeb
+
+from tests.clients.site import Site
+from tests.factories import make_row
+
+pytestmark = pytest.mark.slow
+
+
+async def plan(gym: AsyncGymWeb, site: Site, *, tasks: int = 1, repeats: int = 1, **fields: Any) -> int:
+    """Plan a collection of an external agent whose model answers 4. Return its id."""
+    name = f"capture-{uuid.uuid4().hex[:8]}"
+    rows = [make_row("What is 2 + 2?", "4", id=f"{name}-{n}") for n in range(tasks)]
+    await gym.upload(name, rows, environment="exact_match")
+    model = {"slug": name, "name": name, "provider": "compatible", "base_url": site.model, "model_name": "mock"}
+    await gym.request("POST", "policy-models/", {**model, "wire": "chat", **fields.pop("model", {})})
+    agent = {"slug": name, "name": name, "kind": "external", **fields.pop("agent", {})}
+    await gym.request("POST", "agents/", agent)
+    planned = {"dataset": name, "agent": name, "policy_model": name, "repeats": repeats, **fields}
+    collection: int = (await gym.request("POST", "collections/", planned))["id"]
+    return collection
+
+
+async def take(gym: AsyncGymWeb, collection: int, **fields: Any) -> Any:
+    key = fields.pop("key", uuid.uuid4().hex)
+    body = {"collection": collection, "wait_seconds": 20, **fields}
+    return await gym.request("POST", "attempts/", body, idempotency_key=key)
+
+
+def client_of(offer: dict[str, Any]) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=offer["openai_base_url"], api_key=offer["api_key"], max_retries=0)
+
+
+async def ended(gym: AsyncGymWeb, rollout: int) -> Any:
+    while (row := await gym.request("GET", f"rollouts/{rollout}/"))["status"] in {"queued", "running"}:
+        await asyncio.sleep(0.1)
+    return row
+
+
+async def test_an_agent_takes_a_task_calls_the_model_and_gets_a_reward(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site)
+        offer = await take(gym, collection)
+        assert [item["content"] for item in offer["input"]] == ["What is 2 + 2?"]
+        assert "expected_answer" not in str(offer)
+        messages: list[Any] = [{"role": "user", "content": "What is 2 + 2?"}]
+        async with client_of(offer) as client:
+            reply = await client.chat.completions.create(model="any-name", messages=messages)
+        assert reply.model == "any-name"
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        row = await ended(gym, offer["rollout"])
+        assert (row["status"], row["reward"], row["turns"]) == ("completed", 1.0, 1)
+        events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
+        assert [event["kind"] for event in events] == [
+            "session",
+            "prompt",
+            "model_call",
+            "agent_end",
+            "verification",
+        ]
+        call = events[2]["event"]
+        assert (call["wire"], call["root_reason"], call["items_in"][0]["content"]) == (
+            "chat",
+            "first",
+            "What is 2 + 2?",
+        )
+        assert offer["api_key"] not in str(events)
+
+
+async def test_streams_reach_the_agent_and_say_their_usage(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site))
+        async with client_of(offer) as client:
+            stream = await client.chat.completions.create(
+                model="m",
+                messages=[{"role": "user", "content": "What is 2 + 2?"}],
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+            chunks = [chunk async for chunk in stream]
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        assert "4" in text
+        usage = chunks[-1].usage
+        assert usage is not None and usage.completion_tokens > 0
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        assert (await ended(gym, offer["rollout"]))["reward"] == 1.0
+
+
+async def test_the_first_end_counts_and_an_equal_one_gets_its_answer(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site))
+        path, body = f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"], "answer": "\\boxed{4}"}
+        first = await gym.request("POST", path, body)
+        assert await gym.request("POST", path, body) == first
+        row = await ended(gym, offer["rollout"])
+        assert await gym.request("POST", path, body) == first
+        for other in ({"attempt": offer["attempt"], "answer": "5"}, {**body, "attempt": 2}):
+            with pytest.raises(ApiError) as refused:
+                await gym.request("POST", path, other)
+            assert refused.value.status == 409
+        async with client_of(offer) as client:
+            with pytest.raises(openai.ConflictError):
+                await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "late"}])
+        assert (row["status"], row["turns"]) == ("completed", 0)
+
+
+async def test_a_failed_agent_fails_its_rollout(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site, max_attempts=1))
+        body = {"attempt": offer["attempt"], "message": "out of ideas"}
+        await gym.request("POST", f"attempts/{offer['rollout']}/fail/", body)
+        row = await ended(gym, offer["rollout"])
+        assert (row["status"], row["error_kind"], row["error_message"]) == ("failed", "agent_error", "out of ideas")
+
+
+async def test_a_repeated_request_takes_no_second_attempt(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site, tasks=2)
+        key = uuid.uuid4().hex
+        first, again = await take(gym, collection, key=key), await take(gym, collection, key=key)
+        assert (again["rollout"], again["api_key"]) == (first["rollout"], first["api_key"])
+        other = await take(gym, collection)
+        assert other["rollout"] != first["rollout"]
+        assert await take(gym, collection, wait_seconds=0) is None
+        with pytest.raises(ApiError) as refused:
+            await gym.request("POST", "attempts/", {"collection": collection})
+        assert refused.value.status == 400
+
+
+async def test_calls_past_the_limit_end_the_attempt_with_its_reason(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site, agent={"max_steps": 2}))
+        async with client_of(offer) as client:
+            for text in ("one", "two"):
+                await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+            with pytest.raises(openai.BadRequestError, match="limit"):
+                await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "three"}])
+        row = await ended(gym, offer["rollout"])
+        assert (row["status"], row["stop_reason"], row["turns"]) == ("completed", "max_steps", 2)
+
+
+async def test_keys_are_checked_wherever_they_are_given(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, aiohttp.ClientSession() as session:
+        collection = await plan(gym, site, tasks=2)
+        one, two = await take(gym, collection), await take(gym, collection)
+        body = {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
+
+        async def status(path: str, **headers: str) -> int:
+            url = f"{site.base}/capture/{path}v1/chat/completions?beta=true"
+            async with session.post(url, json=body, headers=headers) as reply:
+                return reply.status
+
+        key, other = one["api_key"], two["api_key"]
+        assert await status(f"{key}/") == 200
+        assert await status("", Authorization=f"Bearer {key}") == 200
+        assert await status("", **{"x-api-key": key}) == 200
+        assert await status(f"{key}/", Authorization="Bearer sk-of-the-client") == 200
+        assert await status(f"{key}/", Authorization=f"Bearer {other}") == 401
+        assert await status("") == 401
+        assert await status(f"{key}x/") == 401
+        assert await status("cs_999999_x/") == 409
+
+
+async def test_a_marked_retry_gets_the_recorded_reply(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, aiohttp.ClientSession() as session:
+        offer = await take(gym, await plan(gym, site))
+        body = {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
+
+        async def call(**headers: str) -> Any:
+            async with session.post(
+                f"{offer['openai_base_url']}/chat/completions", json=body, headers=headers
+            ) as reply:
+                assert reply.status == 200, await reply.text()
+                return await reply.json()
+
+        together = await asyncio.gather(call(), call(**{"x-stainless-retry-count": "1"}))
+        later = await call(**{"x-stainless-retry-count": "2"})
+        assert [one["choices"] for one in together] == [later["choices"]] * 2
+        await call()
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        row = await ended(gym, offer["rollout"])
+        assert row["turns"] == 2
+        events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
+        calls = [event["event"] for event in events if event["kind"] == "model_call"]
+        assert [call.get("retry_of", 0) for call in calls] == [0, 1]
+
+
+async def test_many_attempts_at_once_keep_their_calls_apart(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site, tasks=24)
+
+        async def attempt() -> tuple[int, str]:
+            offer = await take(gym, collection)
+            mark = uuid.uuid4().hex
+            turn = {"role": "user", "content": mark}
+            messages: list[Any] = [turn]
+            async with client_of(offer) as client:
+                for _ in range(3):
+                    reply = await client.chat.completions.create(model="m", messages=messages)
+                    messages += [reply.choices[0].message.model_dump(exclude_none=True), turn]
+            await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+            return offer["rollout"], mark
+
+        made = await asyncio.gather(*(attempt() for _ in range(24)))
+        for rollout, mark in made:
+            await ended(gym, rollout)
+            events = (await gym.request("GET", f"rollouts/{rollout}/trace/"))["events"]
+            calls = [event["event"] for event in events if event["kind"] == "model_call"]
+            assert [call.get("parent", 0) for call in calls] == [0, 1, 2]
+            assert all(item.get("content", mark) == mark for call in calls for item in call["items_in"])
