@@ -6,7 +6,8 @@ A small reply is read whole. A larger one applies back-pressure: reading pauses 
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol, cast
 
 import httptools
@@ -39,6 +40,10 @@ class Pool(Protocol):
         """Drop a closed connection."""
 
 
+reply_listener: ContextVar[Callable[[bytes], None] | None] = ContextVar("reply_listener", default=None)
+"""Receives each part of the body of a successful reply when it arrives. Must not raise."""
+
+
 class Reply:
     """The reply to one request. Names in `headers` are case-insensitive.
 
@@ -54,6 +59,7 @@ class Reply:
         self._connection = connection
         self._chunks: list[bytes] = []
         self._buffered = 0
+        self._listener = reply_listener.get()
 
     def is_here(self, *, most: int) -> bool:
         """Return True if the whole body has arrived, is not encoded, and has at most SMALL and `most` bytes."""
@@ -78,6 +84,8 @@ class Reply:
         """Keep a part of the body. Return True if the reader must take it before more is received."""
         self._chunks.append(chunk)
         self._buffered += len(chunk)
+        if self._listener is not None and self.status == 200 and not self.encoding:
+            self._listener(chunk)
         return self._buffered > SMALL
 
     def take(self) -> bytes:

@@ -16,13 +16,15 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from apps.gym.capture.capture_wires import CaptureWire, ChatWire, Wish
-from apps.gym.capture.captured_attempt import CallRefused, CapturedAttempt, outcome
+from apps.gym.capture.capture_wires import CaptureWire, ChatWire, StreamWriter
+from apps.gym.capture.captured_attempt import Call, CallRefused, CapturedAttempt, outcome
 from apps.gym.capture.command_paths import COMMANDS
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
+from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.dialect import SamplingRefused
+from apps.gym.wires.protocol import Reply
 
 logger = logging.getLogger(__name__)
 
@@ -119,38 +121,83 @@ class CaptureServer:
     ) -> web.StreamResponse:
         wish = wire.read(read_object(body))
         repeats = request.headers.get("x-stainless-retry-count", "0")
-        task = attempt.ask(
+        deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+        call = attempt.ask(
             wish,
             wire=wire.name,
             digest=hashlib.sha256(body).digest(),
             is_repeated=repeats.isdigit() and int(repeats) > 0,
             hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
+            on_delta=deltas.put_nowait if wish.stream else None,
         )
-        captured = await outcome(task)
-        if captured.reply.finish_reason == "context_length":
-            raise CallRefused(400, "The conversation is longer than the context of the model.", _TOO_LONG)
-        written = wire.write(captured.reply, wish, f"call_{captured.number}")
+        is_whole = False
         try:
-            return await _send(request, wire, wish, written)
-        except (ConnectionError, asyncio.CancelledError):
-            attempt.mark_unserved(captured.number)
-            raise
+            if wish.stream:
+                writer = wire.open_stream(wish, f"call_{call.number}")
+                response, is_whole = await _stream(request, call, deltas, writer)
+            else:
+                written = wire.write(_checked(await outcome(call.reply)), wish, f"call_{call.number}")
+                response = await _send(request, orjson.dumps(written))
+                is_whole = True
+        finally:
+            attempt.mark_served(call, is_whole=is_whole)
+        return response
 
 
 _TOO_LONG = "context_length_exceeded"
 
 
-async def _send(request: web.Request, wire: CaptureWire, wish: Wish, written: dict[str, Any]) -> web.StreamResponse:
-    if wish.stream:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        content = wire.write_stream(written, wish)
-    else:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        content = orjson.dumps(written)
-        response.content_length = len(content)
+def _checked(reply: Reply) -> Reply:
+    if reply.finish_reason == "context_length":
+        raise CallRefused(400, "The conversation is longer than the context of the model.", _TOO_LONG)
+    return reply
+
+
+async def _send(request: web.Request, content: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = len(content)
     await response.prepare(request)
     await response.write(content)
     await response.write_eof()
+    return response
+
+
+async def _stream(
+    request: web.Request, call: Call, deltas: "asyncio.Queue[Delta | None]", writer: StreamWriter
+) -> tuple[web.StreamResponse, bool]:
+    """Pass deltas on as they come, and end the stream when the call is stored.
+
+    Return False if the call failed meanwhile: then the stream breaks.
+    """
+    call.reply.add_done_callback(lambda _: deltas.put_nowait(None))
+    response: web.StreamResponse | None = None
+    while (delta := await deltas.get()) is not None:
+        content = b"" if response else writer.begin()
+        response = response or await _begin_stream(request)
+        content += writer.add(delta)
+        while not deltas.empty() and (delta := deltas.get_nowait()) is not None:
+            content += writer.add(delta)
+        await response.write(content)
+        if delta is None:
+            break
+    try:
+        last = writer.end(_checked(await outcome(call.reply)))
+    except Exception:
+        if response is None:
+            raise
+        if request.transport is not None:
+            request.transport.abort()
+        return response, False
+    if response is None:
+        response, last = await _begin_stream(request), writer.begin() + last
+    await response.write(last)
+    await response.write_eof()
+    return response, True
+
+
+async def _begin_stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    await response.prepare(request)
     return response
 
 

@@ -8,9 +8,11 @@ import time
 from typing import Any, Protocol
 
 import msgspec
+import orjson
 
 from apps.gym.serving.completions import read_completion, write_chunks, write_completion
 from apps.gym.traces.items import Item, Tool
+from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.protocol import Reply
 
 KEPT = frozenset(
@@ -45,6 +47,18 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
+class StreamWriter(Protocol):
+    """Writes one streamed reply as events: `begin`, any number of `add`, `end`."""
+
+    def begin(self) -> bytes: ...
+
+    def add(self, delta: Delta) -> bytes: ...
+
+    def end(self, reply: Reply) -> bytes:
+        """Return what is missing: everything if there were no deltas, and the end of the stream."""
+        ...
+
+
 class CaptureWire(Protocol):
     """One API format. `name` is stored with each call."""
 
@@ -58,8 +72,8 @@ class CaptureWire(Protocol):
         """Return the body of a reply. `name` is its id if the model gave none."""
         ...
 
-    def write_stream(self, written: dict[str, Any], wish: Wish) -> bytes:
-        """Return the events of a stream with the written reply."""
+    def open_stream(self, wish: Wish, name: str) -> "StreamWriter":
+        """Return the writer of a stream. `name` is the id of the reply."""
         ...
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]: ...
@@ -102,12 +116,53 @@ class ChatWire:
             plain, name=reply.response_id or name, model=wish.model or reply.model, created=int(time.time())
         )
 
-    def write_stream(self, written: dict[str, Any], wish: Wish) -> bytes:
-        return write_chunks(written, with_usage=wish.stream_usage)
+    def open_stream(self, wish: Wish, name: str) -> "ChatStream":
+        return ChatStream(self, wish, name)
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
         kind = "invalid_request_error" if status < 500 else "server_error"
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class ChatStream:
+    """The chunks of a Chat Completions stream."""
+
+    def __init__(self, wire: ChatWire, wish: Wish, name: str) -> None:
+        self._wire, self._wish, self._name = wire, wish, name
+        self._created = int(time.time())
+        self._has_deltas = False
+
+    def begin(self) -> bytes:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def add(self, delta: Delta) -> bytes:
+        self._has_deltas = True
+        if delta.kind == "text":
+            return self._chunk({"content": delta.text})
+        if delta.kind == "reasoning":
+            return self._chunk({"reasoning_content": delta.text})
+        if delta.kind == "call":
+            call = {"id": delta.call_id, "type": "function", "function": {"name": delta.text, "arguments": ""}}
+        else:
+            call = {"function": {"arguments": delta.text}}
+        return self._chunk({"tool_calls": [{"index": delta.number, **call}]})
+
+    def end(self, reply: Reply) -> bytes:
+        written = self._wire.write(reply, self._wish, self._name)
+        written |= {"id": self._name, "created": self._created}
+        chunks = write_chunks(written, with_usage=self._wish.stream_usage)
+        # The first chunk has the whole message, which the client already has.
+        return chunks.partition(b"\n\n")[2] if self._has_deltas else chunks
+
+    def _chunk(self, delta: dict[str, Any]) -> bytes:
+        chunk = {
+            "id": self._name,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._wish.model,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
+        }
+        return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
 def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

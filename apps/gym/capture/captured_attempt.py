@@ -9,7 +9,7 @@ import contextvars
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.traces.parents import ParentFinder, Place
 from apps.gym.traces.tokens import pack_tokens
+from apps.gym.wires.chat_deltas import OnDelta
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import bare_name, bare_response
 
@@ -71,11 +72,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
-class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """An answered call: its number and the model's reply."""
+class Call(NamedTuple):
+    """A call in progress. Its task ends when the reply is stored."""
 
     number: int
-    reply: Reply
+    reply: asyncio.Task[Reply]
 
 
 class CapturedAttempt(SessionDriver):
@@ -107,7 +108,7 @@ class CapturedAttempt(SessionDriver):
         self._ids: dict[int, bytes] = {}  # packed token ids by call
         self._events: asyncio.Queue[tuple[TraceUnion, asyncio.Future[None]] | None] = asyncio.Queue()
         self._running: set[asyncio.Task[Any]] = set()
-        self._replies: dict[bytes, asyncio.Task[Captured]] = {}
+        self._replies: dict[bytes, Call] = {}
         self._unserved: set[int] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._limit: StopReason | None = None
@@ -213,14 +214,23 @@ class CapturedAttempt(SessionDriver):
         """Return the seconds until the agent counts as lost."""
         return max(0.0, self._expires_at - asyncio.get_running_loop().time())
 
-    def ask(self, wish: Wish, *, wire: str, digest: bytes, is_repeated: bool, hint: str = "") -> asyncio.Task[Captured]:
-        """Start a call of the model and return its task. Raises CallRefused.
+    def ask(
+        self,
+        wish: Wish,
+        *,
+        wire: str,
+        digest: bytes,
+        is_repeated: bool,
+        hint: str = "",
+        on_delta: OnDelta | None = None,
+    ) -> Call:
+        """Start a call of the model. Raises CallRefused.
 
-        `digest` identifies the request. If a client says that it repeats a request, it gets the reply of the first one.
-        `hint` tells lines of conversation apart, for example the thread id that an agent sends.
+        `digest` identifies the request. If a client says that it repeats a request, it gets the reply of the first one,
+        without deltas. `hint` tells lines of conversation apart, for example the thread id that an agent sends.
         """
         self._check_open()
-        if is_repeated and (known := self._replies.get(digest)) is not None and not _has_failed(known):
+        if is_repeated and (known := self._replies.get(digest)) is not None and not _has_failed(known.reply):
             return known
         if (limit := self._reached_limit()) is not None:
             self._limit = limit
@@ -231,20 +241,23 @@ class CapturedAttempt(SessionDriver):
             raise CallRefused(429, f"At most {MAX_IN_FLIGHT} calls of an attempt run at a time.", "too_many_calls")
         self.calls += 1
         place = self._finder.arrive(wish.items, wish.tools, hint=hint)
-        task = self._start(self._call(wish, place, wire))
-        self._replies[digest] = task
+        call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
+        self._replies[digest] = call
         if len(self._replies) > KEPT_REPLIES:
             del self._replies[next(iter(self._replies))]
-        return task
+        return call
 
     def call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> asyncio.Task[ToolResult]:
         """Start a call of a tool of the environment and return its task. Raises CallRefused."""
         self._check_open()
         return self._start(self._call_tool(name, call_id, arguments))
 
-    def mark_unserved(self, number: int) -> None:
-        """Note that the client did not receive the whole reply of a call."""
-        self._unserved.add(number)
+    def mark_served(self, call: Call, *, is_whole: bool) -> None:
+        """Note whether the client received the whole reply of a call."""
+        if is_whole:
+            self._unserved.discard(call.number)
+        else:
+            self._unserved.add(call.number)
 
     async def end(self, command: Command) -> AgentEnd:
         """End the attempt. Return once this is stored.
@@ -308,7 +321,7 @@ class CapturedAttempt(SessionDriver):
         self.renew()
         self._events.put_nowait(None)  # The last call of an attempt at its limit.
 
-    async def _call(self, wish: Wish, place: Place, wire: str) -> Captured:
+    async def _call(self, wish: Wish, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
         while self._events.qsize() >= MAX_UNSTORED:
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
@@ -317,7 +330,7 @@ class CapturedAttempt(SessionDriver):
         sampling = choose_sampling(wish, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
         try:
             reply = await self._policy.ask(
-                Ask(items=wish.items, tools=wish.tools, sampling=sampling, session=self.name)
+                Ask(items=wish.items, tools=wish.tools, sampling=sampling, session=self.name, on_delta=on_delta)
             )
         except BaseException as problem:
             self._finder.abandon(place.call)
@@ -346,7 +359,7 @@ class CapturedAttempt(SessionDriver):
             duration=self.elapsed() - began,
         )
         await self._report(call)
-        return Captured(number=place.call, reply=reply)
+        return reply
 
     def _pack(self, place: Place, reply: Reply) -> bytes | None:
         """Pack the tokens against those of the nearest ancestor, or whole if that ancestor was long ago."""

@@ -153,8 +153,8 @@ class AgentEnd(Event, tag="agent_end"):
     """A foreign agent ended its attempt by the command `finish` or `fail`.
 
     `call` is the captured call whose reply is the answer, 0 if the agent names none. `kind` and `message` are those of
-    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` are calls whose
-    reply the client did not receive whole.
+    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` are the calls
+    of which the client did not receive the whole reply.
     """
 
     command: Literal["finish", "fail"]

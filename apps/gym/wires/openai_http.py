@@ -10,6 +10,7 @@ import msgspec
 from yarl import URL
 
 from apps.gym.calls.flow_control import EndpointPaused, Gate
+from apps.gym.calls.http_connection import reply_listener
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (
     OutboundFailed,
@@ -24,6 +25,7 @@ from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
 from apps.gym.wires.chat import chat_request
+from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
@@ -50,6 +52,7 @@ _CONTEXT_WORDS = (
     "exceeds the context window",
     "exceeds the available context size",
 )
+_STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
@@ -104,19 +107,30 @@ class HttpPolicy:
 
     async def ask(self, ask: Ask) -> Reply:
         request = chat_request if self._is_chat else responses_request
-        packed = self.sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
+        streams = ask.on_delta is not None and self._is_chat
+
+        def pack(asked: Ask) -> Any:
+            body = request(asked, model_name=self._model_name, dialect=self._dialect)
+            return self.sender.pack({**body, **_STREAMED} if streams else body)
+
+        packed = pack(ask)
         tries, version, asked = 0, "", ask
 
         async def send() -> Reply:
             nonlocal tries, version, asked, packed
             tries += 1
             version = self.weights.version
+            reader = DeltaReader(ask.on_delta) if streams and ask.on_delta else None
+            if reader:
+                reply_listener.set(reader.feed)
             try:
                 return await self._try_once(packed, ask.session, tries)
             except TryAgain as again:
+                if reader and reader.has_begun:
+                    raise again.error from None
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
-                    packed = self.sender.pack(request(asked, model_name=self._model_name, dialect=self._dialect))
+                    packed = pack(asked)
                 raise
 
         reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)

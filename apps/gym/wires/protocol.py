@@ -8,6 +8,7 @@ import msgspec
 from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import Item, TokenUsage, Tool
 from apps.gym.traces.tokens import TokenCapture
+from apps.gym.wires.chat_deltas import OnDelta
 
 VERDICT_SCHEMA = "verdict"
 """Schema name of a judge's verdict, by which the scripted policy recognises a judge's question."""
@@ -40,12 +41,15 @@ class Ask(msgspec.Struct, kw_only=True):
 
     `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
     after an enclosing time limit (apps.gym.calls.time_limits).
+
+    With `on_delta`, the model's reply is streamed if its wire allows that. No retry starts after its first delta.
     """
 
     items: list[Item]
     tools: list[Tool] = []
     sampling: dict[str, Any] = {}
     session: str = ""
+    on_delta: OnDelta | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):
