@@ -9,7 +9,7 @@ from tests.clients.site import Site, open_site
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With its worker inside, on SQLite."""
-    with open_site(tmp_path_factory.mktemp("captured"), "--seats", "32") as opened:
+    with open_site(tmp_path_factory.mktemp("captured"), "--seats", "32", GYMWEB_WORKER_GRACE_SECONDS="1") as opened:
         yield opened
 
 

@@ -1,16 +1,23 @@
 """Agents that run elsewhere: they take attempts over the API and call the model at the capturing endpoint."""
 
 import asyncio
+import json
+import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import httpx2
 import openai
 import pytest
+from aiohttp import web
 from gymweb_client import ApiError, AsyncGymWeb
 
 from tests.clients.site import Site
 from tests.factories import make_row
+from tests.rollouts.work import serve_chat
 
 pytestmark = pytest.mark.slow
 
@@ -216,3 +223,88 @@ async def test_many_attempts_at_once_keep_their_calls_apart(site: Site) -> None:
             calls = [event["event"] for event in events if event["kind"] == "model_call"]
             assert [call.get("parent", 0) for call in calls] == [0, 1, 2]
             assert all(item.get("content", mark) == mark for call in calls for item in call["items_in"])
+
+
+@asynccontextmanager
+async def paced_model(pause: float, sent: list[float], *, breaks: bool = False) -> AsyncIterator[str]:
+    """A model that streams a text, then a tool call, with pauses. `sent` gets the time of each chunk."""
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "I look "},
+        {"content": "it up."},
+        {"tool_calls": [{"index": 0, "id": "call_a", "function": {"name": "search", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"q": '}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"cats"}'}}]},
+    ]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        assert asked["stream"] is True
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for delta in deltas:
+            sent.append(time.monotonic())
+            chunk = {"id": "c", "model": "paced", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+            await asyncio.sleep(pause)
+        if breaks:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        last = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+        usage = {"id": "c", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5}}
+        for chunk in (last, usage):
+            await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    runner, port = await serve_chat(answer)
+    try:
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_stream_passes_through_as_it_comes_and_is_stored_whole(site: Site) -> None:
+    sent: list[float] = []
+    received: list[float] = []
+    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.3, sent) as url:
+        offer = await take(gym, await plan(gym, site, model={"base_url": url}))
+        async with client_of(offer) as client:
+            async with client.chat.completions.stream(
+                model="m", messages=[{"role": "user", "content": "Find cats."}]
+            ) as stream:
+                async for event in stream:
+                    if event.type == "chunk":
+                        received.append(time.monotonic())
+                final = await stream.get_final_completion()
+        message = final.choices[0].message
+        assert message.content == "I look it up."
+        assert message.tool_calls is not None
+        call = message.tool_calls[0]
+        assert (call.id, call.function.name, call.function.arguments) == ("call_a", "search", '{"q": "cats"}')
+        # The first piece came long before the model was done.
+        assert received[0] < sent[1]
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        row = await ended(gym, offer["rollout"])
+        assert (row["status"], row["input_tokens"], row["output_tokens"]) == ("completed", 7, 5)
+        events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
+        stored = next(event["event"] for event in events if event["kind"] == "model_call")
+        assert [item["type"] for item in stored["items"]] == ["message", "function_call"]
+        assert stored["items"][1]["call_id"] == "call_a"
+        assert stored["items"][1]["arguments"] == '{"q": "cats"}'
+
+
+async def test_a_stream_of_the_model_that_breaks_breaks_the_agents_stream(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.05, [], breaks=True) as url:
+        offer = await take(gym, await plan(gym, site, model={"base_url": url}, max_attempts=1))
+        async with client_of(offer) as client:
+            with pytest.raises((openai.APIError, httpx2.TransportError)):
+                stream = await client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": "Find cats."}], stream=True
+                )
+                [chunk async for chunk in stream]
+        body = {"attempt": offer["attempt"], "message": "the stream broke"}
+        await gym.request("POST", f"attempts/{offer['rollout']}/fail/", body)
+        row = await ended(gym, offer["rollout"])
+        # The model failed, not the agent.
+        assert (row["status"], row["error_kind"], row["turns"]) == ("failed", "policy_error", 0)
