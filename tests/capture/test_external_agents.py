@@ -14,6 +14,8 @@ import openai
 import pytest
 from aiohttp import web
 from gymweb_client import ApiError, AsyncGymWeb
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.clients.site import Site
 from tests.factories import make_row
@@ -26,7 +28,7 @@ async def plan(gym: AsyncGymWeb, site: Site, *, tasks: int = 1, repeats: int = 1
     """Plan a collection of an external agent whose model answers 4. Return its id."""
     name = f"capture-{uuid.uuid4().hex[:8]}"
     rows = [make_row("What is 2 + 2?", "4", id=f"{name}-{n}") for n in range(tasks)]
-    await gym.upload(name, rows, environment="exact_match")
+    await gym.upload(name, rows, environment=fields.pop("environment", "exact_match"))
     model = {"slug": name, "name": name, "provider": "compatible", "base_url": site.model, "model_name": "mock"}
     await gym.request("POST", "policy-models/", {**model, "wire": "chat", **fields.pop("model", {})})
     agent = {"slug": name, "name": name, "kind": "external", **fields.pop("agent", {})}
@@ -269,14 +271,12 @@ async def test_a_stream_passes_through_as_it_comes_and_is_stored_whole(site: Sit
     received: list[float] = []
     async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.3, sent) as url:
         offer = await take(gym, await plan(gym, site, model={"base_url": url}))
-        async with client_of(offer) as client:
-            async with client.chat.completions.stream(
-                model="m", messages=[{"role": "user", "content": "Find cats."}]
-            ) as stream:
-                async for event in stream:
-                    if event.type == "chunk":
-                        received.append(time.monotonic())
-                final = await stream.get_final_completion()
+        async with (
+            client_of(offer) as client,
+            client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "Find cats."}]) as stream,
+        ):
+            received += [time.monotonic() async for event in stream if event.type == "chunk"]
+            final = await stream.get_final_completion()
         message = final.choices[0].message
         assert message.content == "I look it up."
         assert message.tool_calls is not None
@@ -308,3 +308,75 @@ async def test_a_stream_of_the_model_that_breaks_breaks_the_agents_stream(site: 
         row = await ended(gym, offer["rollout"])
         # The model failed, not the agent.
         assert (row["status"], row["error_kind"], row["turns"]) == ("failed", "policy_error", 0)
+
+
+SEARCH = {
+    "type": "function",
+    "name": "search",
+    "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
+}
+
+
+async def test_the_responses_api_streams_a_conversation_with_a_tool(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.01, []) as url:
+        offer = await take(gym, await plan(gym, site, model={"base_url": url}))
+        asked: list[Any] = [{"role": "user", "content": "Find cats."}]
+        async with client_of(offer) as client:
+            for turn in range(2):
+                tools: list[Any] = [SEARCH, {"type": "web_search"}]
+                async with client.responses.stream(
+                    model="m", instructions="Be brief.", input=asked, tools=tools, store=False
+                ) as stream:
+                    text = "".join([e.delta async for e in stream if e.type == "response.output_text.delta"])
+                    final = await stream.get_final_response()
+                assert text == final.output_text == "I look it up."
+                assert [item.type for item in final.output] == ["message", "function_call"]
+                call: Any = final.output[1]
+                assert (call.call_id, call.name, call.arguments) == ("call_a", "search", '{"q": "cats"}')
+                asked += [item.model_dump(exclude_none=True) for item in final.output]
+                asked.append({"type": "function_call_output", "call_id": "call_a", "output": f"{turn} cats"})
+            with pytest.raises(openai.BadRequestError, match="not stored"):
+                await client.responses.create(model="m", input="x", previous_response_id="resp_1")
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        await ended(gym, offer["rollout"])
+        events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
+        calls = [event["event"] for event in events if event["kind"] == "model_call"]
+        assert [(call.get("parent", 0), call.get("kept", 0), call["wire"]) for call in calls] == [
+            (0, 0, "responses"),
+            (1, 4, "responses"),
+        ]
+        assert [item["type"] for item in calls[1]["items_in"]] == ["function_call_output"]
+        assert calls[0]["notes"] == ["tool web_search was dropped"]
+
+
+async def test_the_responses_api_answers_at_once_without_a_stream(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site))
+        async with client_of(offer) as client:
+            reply = await client.responses.create(model="named", input="What is 2 + 2?", temperature=0.1)
+            streamed = await client.responses.create(model="named", input="What is 2 + 2?", stream=True)
+            kinds = [event.type async for event in streamed]
+        assert reply.model == "named"
+        assert "4" in reply.output_text
+        assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        assert (await ended(gym, offer["rollout"]))["reward"] == 1.0
+
+
+async def test_the_tools_of_the_environment_are_called_over_mcp(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site, environment="calculator"))
+        assert [tool["name"] for tool in offer["tools"]] == ["calculator"]
+        async with (
+            streamable_http_client(offer["mcp_url"]) as (read, write, *_),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            assert [tool.name for tool in (await session.list_tools()).tools] == ["calculator"]
+            called = await session.call_tool("calculator", {"expression": "2 + 2"})
+            wrong = await session.call_tool("no_such_tool", {})
+        assert (called.content[0].text, called.is_error, wrong.is_error) == ("4", False, True)
+        body = {"attempt": offer["attempt"], "answer": "\\boxed{4}"}
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", body)
+        row = await ended(gym, offer["rollout"])
+        assert (row["status"], row["tool_calls"], row["tool_errors"]) == ("completed", 2, 1)

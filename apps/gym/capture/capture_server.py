@@ -18,7 +18,9 @@ from aiohttp import web
 
 from apps.gym.capture.capture_wires import CaptureWire, ChatWire, StreamWriter
 from apps.gym.capture.captured_attempt import Call, CallRefused, CapturedAttempt, outcome
+from apps.gym.capture.captured_responses import ResponsesWire
 from apps.gym.capture.command_paths import COMMANDS
+from apps.gym.capture.environment_tools import answer_mcp
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
@@ -37,8 +39,10 @@ SHUTDOWN_SECONDS = 5.0
 PREFIX = "cs_"
 """The start of every secret; the number of the worker follows."""
 
-WIRES: dict[str, CaptureWire] = {"v1/chat/completions": ChatWire()}
+WIRES: dict[str, CaptureWire] = {"v1/chat/completions": ChatWire(), "v1/responses": ResponsesWire()}
 """API formats by the path of their requests."""
+MCP = "mcp"
+"""Path of the environment's tools."""
 _THREAD_HEADERS = ("x-codex-window-id", "thread-id", "session-id", "x-claude-code-session-id")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -103,11 +107,14 @@ class CaptureServer:
             secret, tail = read_secret(request.path, request.headers)
             wire = WIRES.get(tail, wire)
             attempt = self._find(secret)
-            if request.method in ("GET", "HEAD"):
-                return _describe(tail)
-            if request.method != "POST" or tail not in WIRES:
+            if request.method in ("GET", "HEAD", "DELETE"):
+                return _describe(request.method, tail)
+            if request.method != "POST" or tail not in {*WIRES, MCP}:
                 raise CallRefused(404, f"There is no {request.method} /{tail} here.", "not_found")
             body = await request.read()
+            if tail == MCP:
+                status, told = await answer_mcp(body, attempt.tools, attempt.call_tool)
+                return _json(told, status) if told is not None else web.Response(status=status)
             return await self._answer(request, attempt, wire, body)
         except web.HTTPRequestEntityTooLarge:
             refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
@@ -224,8 +231,11 @@ def worker_of(secret: str) -> int | None:
     return int(number) if secret.startswith(PREFIX) and number.isdecimal() and len(number) < 19 else None
 
 
-def _describe(tail: str) -> web.Response:
+def _describe(method: str, tail: str) -> web.Response:
     """Answer what clients ask before they begin: whether the server is there, and its models."""
+    if tail == MCP or method == "DELETE":
+        # No streams and no sessions of MCP. Clients continue with POST.
+        raise CallRefused(405, f"There is no {method} /{tail} here.", "not_allowed")
     if tail == "v1/models":
         return _json({"object": "list", "data": [{"id": "policy", "object": "model", "created": 0, "owned_by": ""}]})
     if tail in ("", "v1"):

@@ -36,7 +36,10 @@ _SILENT = frozenset({"seed", "store", "user", "metadata", "prompt_cache_key", "s
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A captured request as items, tools and sampling. `notes` name parameters that have no effect here."""
+    """A captured request as items, tools and sampling.
+
+    `notes` name parameters that have no effect here. `body` has the fields of the request that its reply repeats.
+    """
 
     items: list[Item]
     tools: list[Tool]
@@ -45,6 +48,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     stream_usage: bool = False
     notes: list[str] = []
+    body: dict[str, Any] = {}
 
 
 class StreamWriter(Protocol):
@@ -91,7 +95,15 @@ def choose_sampling(wish: Wish, collection: dict[str, Any], seed: int) -> dict[s
     return chosen
 
 
-class ChatWire:
+class OpenAIErrors:
+    """The bodies of errors in OpenAI's APIs."""
+
+    def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class ChatWire(OpenAIErrors):
     """OpenAI's Chat Completions (https://platform.openai.com/docs/api-reference/chat)."""
 
     name = "chat"
@@ -118,10 +130,6 @@ class ChatWire:
 
     def open_stream(self, wish: Wish, name: str) -> "ChatStream":
         return ChatStream(self, wish, name)
-
-    def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 class ChatStream:

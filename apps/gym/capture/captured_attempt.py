@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from apps.gym.capture.capture_wires import Wish, choose_sampling
+from apps.gym.capture.environment_tools import PendingCalls
 from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
 from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver
@@ -110,6 +111,7 @@ class CapturedAttempt(SessionDriver):
         self._running: set[asyncio.Task[Any]] = set()
         self._replies: dict[bytes, Call] = {}
         self._unserved: set[int] = set()
+        self._pending = PendingCalls()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._limit: StopReason | None = None
         self._end: AgentEnd | None = None
@@ -247,10 +249,12 @@ class CapturedAttempt(SessionDriver):
             del self._replies[next(iter(self._replies))]
         return call
 
-    def call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> asyncio.Task[ToolResult]:
-        """Start a call of a tool of the environment and return its task. Raises CallRefused."""
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool of the environment. Raises CallRefused and the errors of the environment."""
         self._check_open()
-        return self._start(self._call_tool(name, call_id, arguments))
+        known = frozenset(str(tool.get("name", "")) for tool in self.tools)
+        call_id = self._pending.take(name, arguments, known, bare_name)
+        return await outcome(self._start(self._call_tool(bare_name(name, known), call_id, arguments)))
 
     def mark_served(self, call: Call, *, is_whole: bool) -> None:
         """Note whether the client received the whole reply of a call."""
@@ -358,6 +362,7 @@ class CapturedAttempt(SessionDriver):
             at=began,
             duration=self.elapsed() - began,
         )
+        self._pending.add(reply.items)
         await self._report(call)
         return reply
 
@@ -379,8 +384,7 @@ class CapturedAttempt(SessionDriver):
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:
         assert self._session is not None
         began = self.elapsed()
-        known = frozenset(str(tool.get("name", "")) for tool in self.tools)
-        output = await self._session.call_tool(bare_name(name, known), arguments)
+        output = await self._session.call_tool(name, arguments)
         result = ToolResult(
             call_id=call_id,
             name=name,

@@ -69,12 +69,12 @@ def _with_tokens(reply: Reply) -> list[Item]:
     return [*reply.items[:-1], reply.items[-1] | reply.tokens.fields()]
 
 
-def write_events(response: dict[str, Any]) -> bytes:
-    """Return server-sent events: created, every item with its text, completed (or incomplete)."""
+def write_events(response: dict[str, Any], *, start: int = 0) -> bytes:
+    """Return server-sent events, numbered from `start`: created, each item with its text, completed (or incomplete)."""
     written: list[bytes] = []
 
     def tell(kind: str, **fields: Any) -> None:
-        event = {"type": kind, "sequence_number": len(written), **fields}
+        event = {"type": kind, "sequence_number": start + len(written), **fields}
         written.append(b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n")
 
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
