@@ -14,6 +14,7 @@ import openai
 import pytest
 from aiohttp import web
 from gymweb_client import ApiError, AsyncGymWeb
+from gymweb_client.errors import NothingQueued
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
@@ -375,8 +376,28 @@ async def test_the_tools_of_the_environment_are_called_over_mcp(site: Site) -> N
             assert [tool.name for tool in (await session.list_tools()).tools] == ["calculator"]
             called = await session.call_tool("calculator", {"expression": "2 + 2"})
             wrong = await session.call_tool("no_such_tool", {})
-        assert (called.content[0].text, called.is_error, wrong.is_error) == ("4", False, True)
+        assert (called.content[0].text, called.is_error, wrong.is_error) == ('{"result": 4}', False, True)
         body = {"attempt": offer["attempt"], "answer": "\\boxed{4}"}
         await gym.request("POST", f"attempts/{offer['rollout']}/finish/", body)
         row = await ended(gym, offer["rollout"])
         assert (row["status"], row["tool_calls"], row["tool_errors"]) == ("completed", 2, 1)
+
+
+async def test_the_client_finishes_attempts_and_fails_those_that_raise(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site, tasks=2, max_attempts=1)
+        solved = await gym.attempt(collection, wait_seconds=20)
+        assert solved is not None
+        assert solved.prompt == "What is 2 + 2?"
+        async with solved, openai.AsyncOpenAI(base_url=solved.openai_base_url, api_key=solved.api_key) as client:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": solved.prompt}])
+            await solved.extend()
+        assert (await solved.result())["reward"] == 1.0
+        with pytest.raises(ZeroDivisionError):
+            async with gym.attempt(collection, wait_seconds=20) as broken:
+                raise ZeroDivisionError("a bug")
+        row = await broken.result()
+        assert (row["error_kind"], row["error_message"]) == ("agent_error", "ZeroDivisionError: a bug")
+        assert await gym.attempt(collection) is None
+        with pytest.raises(NothingQueued):
+            await gym.attempt(collection).__aenter__()

@@ -65,7 +65,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
     plan()
     worker = take_lease(seats=2)
     with CaptureQueriesContext(connection) as captured:
-        work = fetch_work(
+        work, _ = fetch_work(
             lease=worker.pk,
             seats=2,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),

@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 import aiohttp
 
+from gymweb_client.attempts import OpeningAttempt
 from gymweb_client.errors import ApiError, ChecksumMismatch, StreamBroken, TimeIsUp, WorkFailed
 from gymweb_client.rows import Collection, Export, PairSet, Row
 
@@ -234,6 +235,13 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         except (StopAsyncIteration, *LOST):
             answer.close()
             raise StreamBroken("The stream ended before its first line.") from None
+
+    def attempt(self, collection: int, *, wait_seconds: float = 0.0) -> OpeningAttempt:
+        """Take an attempt at a queued rollout of an external agent.
+
+        `async with` gives the attempt and ends it; `await` returns it, or None if no rollout is queued.
+        """
+        return OpeningAttempt(self.request, collection, wait_seconds)
 
     async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
         """Build preference pairs of the best and the worst rollout of every task.

@@ -33,6 +33,10 @@ class TimeIsUp(GymWebError, TimeoutError):
     """Raised if the work has not ended in time; it continues on the server."""
 
 
+class NothingQueued(GymWebError):
+    """Raised if no rollout of a collection is queued for an external agent."""
+
+
 class StreamBroken(GymWebError):
     """Raised if a stream of rollouts broke off before its last line."""
 
