@@ -9,6 +9,7 @@ from apps.exports.export_rows import RowReader
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
 from apps.gym.traces.events import ModelCall
+from apps.gym.traces.graph import main_line
 from apps.gym.wires.protocol import tells_all
 
 Source = Attempt | Preference | TaskPrompt
@@ -51,7 +52,7 @@ def _told(source: Source, rows: int) -> list[int | None]:
 
 
 def _calls(attempt: Attempt) -> list[int | None]:
-    spoken = (event.usage for event in attempt.events if isinstance(event, ModelCall) and event.items)
+    spoken = (event.usage for event in main_line(attempt.events) if isinstance(event, ModelCall) and event.items)
     return [usage["input_tokens"] + usage["output_tokens"] if tells_all(usage) else None for usage in spoken]
 
 

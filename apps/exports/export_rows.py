@@ -23,6 +23,7 @@ from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.graph import main_line
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped
 from apps.pairs.models import PreferencePair
@@ -150,7 +151,8 @@ class RowReader:
 
     def _traces(self, picked: Picked, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        for found in read_traces(numbers, tokens=tokens):
+        # Formats with branches read the graph, others its main line.
+        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices):
             self.on_step()
             yield found
 
@@ -286,8 +288,11 @@ class RowReader:
 
 
 def _print_of(events: list[TraceUnion]) -> str:
-    """Return the hash of the actions; empty without a trace, so that such attempts are not duplicates."""
-    return completion_fingerprint(events) if events else ""
+    """Return the hash of the actions on the main path.
+
+    Empty without a trace, so that such attempts are not duplicates.
+    """
+    return completion_fingerprint(main_line(events)) if events else ""
 
 
 def _tell(override: StandingOverride | None) -> dict[str, Any]:

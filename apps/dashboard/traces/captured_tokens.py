@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.dashboard.traces.trace_reading import events_of
+from apps.dashboard.traces.trace_reading import events_of, read_graph
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import GraphTokens, check_graph, join_graph
 from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
-from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape, unpack_tokens
+from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, of_graph, read_shape, unpack_tokens
 from apps.rollouts.models import Rollout
 
 PAGE = 1_000
@@ -85,7 +87,10 @@ def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, fi
 
     By default the tokens start after the prefix shared with the previous call.
     """
-    rows = list(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", "tokens"))
+    events = events_of(rollout, attempt).filter(kind="model_call")
+    rows = list(events.values_list("seq", "tokens"))
+    if any(of_graph(tokens) for _, tokens in rows):
+        return _read_graph(read_graph(events, "tokens"), call, first)
     stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
     try:
         figures = check_prefixes(stored)
@@ -94,6 +99,26 @@ def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, fi
         strip = _strip(chosen, _unpack(stored, chosen.number), first) if chosen else None
     except TokensUnreadable as why:
         return Captured([Call(number, seq) for number, (seq, _) in enumerate(rows, start=1)], problem=str(why))
+    return Captured(calls, figures, strip)
+
+
+def _read_graph(graph: TraceGraph, call: int | None, first: int | None) -> Captured:
+    """Return the calls of a graph by number. A superseded retry is in no segment, so its segment is 0."""
+    try:
+        figures = check_graph(graph)
+        breaks = {each.call: each for each in figures.breaks}
+        joined = enumerate(join_graph(graph), start=1)
+        segments = {one.call: number for number, found in joined for one in found.sampled}
+        calls = [
+            Call(number, graph.seq_of[number], read_shape(event.tokens), segments.get(number, 0), breaks.get(number))
+            if event.tokens is not None
+            else Call(number, graph.seq_of[number])
+            for number, event in graph.calls.items()
+        ]
+        chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
+        strip = _strip(chosen, GraphTokens(graph).capture(chosen.number), first) if chosen else None
+    except TokensUnreadable as why:
+        return Captured([Call(number, seq) for number, seq in graph.seq_of.items()], problem=str(why))
     return Captured(calls, figures, strip)
 
 

@@ -20,6 +20,8 @@ from apps.gym.traces.events import (
     event_kind,
     event_tokens,
 )
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import check_graph
 from apps.gym.traces.items import Item
 from apps.gym.traces.segments import check_prefixes
 from apps.gym.traces.tokens import TokensUnreadable
@@ -62,7 +64,16 @@ def read_capture(calls: Iterable[tuple[int, bytes | None]]) -> Capture | None:
         figures = check_prefixes([tokens for _, tokens in found])
     except TokensUnreadable:
         return None  # the card of the call says why
-    return Capture(figures, tuple(seq for seq, _ in found)) if figures.captured else None
+    return Capture(figures, {call: seq for call, (seq, _) in enumerate(found, start=1)}) if figures.captured else None
+
+
+def read_graph_capture(graph: TraceGraph) -> Capture | None:
+    """Return the capture of a graph, whose calls need only the head of their tokens."""
+    try:
+        figures = check_graph(graph)
+    except TokensUnreadable:
+        return None
+    return Capture(figures, graph.seq_of) if figures.captured else None
 
 
 def decode(payload: str) -> TraceUnion | None:

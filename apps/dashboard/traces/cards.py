@@ -105,10 +105,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Result of the prefix check of the captured tokens. `seqs` are the events of the model calls."""
+    """Result of the prefix check of the captured tokens. `seqs` are the events of the model calls, by their number."""
 
     figures: TokenFigures
-    seqs: tuple[int, ...]
+    seqs: dict[int, int]
 
     @property
     def first_break(self) -> Break | None:
@@ -116,7 +116,7 @@ class Capture:
 
     @property
     def first_break_seq(self) -> int | None:
-        return self.seqs[self.first_break.call - 1] if self.first_break else None
+        return self.seqs[self.first_break.call] if self.first_break else None
 
     @property
     def more_breaks(self) -> int:

@@ -16,6 +16,7 @@ KINDS = {
     "environment_turn": "env",
     "judge_call": "judge",
     "verification": "verify",
+    "agent_end": "end",
     "error": "error",
 }
 

@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from apps.gym.traces.alignment import Row, Step, align, count_common, is_common, steps_of
 from apps.gym.traces.events import decode_event
+from apps.gym.traces.graph import is_captured
 from apps.gym.traces.word_differences import Part, compare_words
 from apps.rollouts.models import Rollout, TraceEvent
 
@@ -167,12 +168,23 @@ def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
     """Return the steps of the latest attempt, and the number of events left out after them."""
     events = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     rows = list(events.values_list("seq", "payload")[: EVENTS + 1])
-    steps = steps_of([(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]])
+    read = [(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]]
+    if is_captured(event for _, event in read):
+        return _read_main_steps(rollout)
+    steps = steps_of(read)
     whole = len(rows) <= EVENTS and len(steps) <= STEPS
     if whole:
         return steps, 0
     kept = steps[:STEPS]
     return kept, events.filter(seq__gt=kept[-1].seq).count() if kept else 0
+
+
+def _read_main_steps(rollout: Rollout) -> tuple[list[Step], int]:
+    """Return the steps of the main path of a captured attempt, and the number of its events left out after them."""
+    graph = rollout.graph()
+    line = graph.numbered_line(graph.main_leaf)
+    steps = steps_of(line)
+    return steps[:STEPS], len({step.seq for step in steps[STEPS:]})
 
 
 class _Budget:

@@ -7,7 +7,7 @@ from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.card_building import decode
 from apps.dashboard.traces.card_parts import find_body
 from apps.dashboard.traces.cards import Card
-from apps.dashboard.traces.trace_reading import events_of, read_turn
+from apps.dashboard.traces.trace_reading import events_of, read_graph, read_turn
 from apps.gym.errors import GymError
 from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, Tool
@@ -59,7 +59,9 @@ def _exchange(rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None
     """Return path, request and response of a model call, and why the request cannot be sent; empty for others."""
     if not isinstance(event, ModelCall):
         return {}
-    items, tools = _conversation(rollout, attempt, seq, event.seen)
+    items, tools = (
+        _captured_request(rollout, attempt, seq) if event.call else _conversation(rollout, attempt, seq, event.seen)
+    )
     ask = Ask(items=items, tools=tools, sampling=event.sampling)
     path, problem = "", ""
     try:
@@ -91,6 +93,13 @@ def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[
     session = events.filter(kind="session").order_by("-seq").values_list("payload", flat=True).first()
     opened = decode(session) if session else None
     return items[:seen], opened.tools if isinstance(opened, SessionOpened) else []
+
+
+def _captured_request(rollout: Rollout, attempt: int, seq: int) -> tuple[list[Item], list[Tool]]:
+    """Return the items of a captured call's request, and the tools that it offered."""
+    graph = read_graph(events_of(rollout, attempt).filter(seq__lte=seq))
+    call = next(number for number, place in graph.seq_of.items() if place == seq)
+    return graph.request(call), graph.tools(call)
 
 
 def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> list[Figure]:

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
-from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture
+from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture, read_graph_capture
 from apps.dashboard.traces.cards import Capture, Card, Trace
 from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
 from apps.dashboard.traces.outline import Line, outline
-from apps.gym.traces.events import ErrorRaised
-from apps.gym.traces.tokens import HEADER_BYTES
+from apps.gym.traces.events import ErrorRaised, decode_event
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.tokens import HEADER_BYTES, of_graph
 from apps.rollouts.models import Rollout, TraceEvent
 
 
@@ -131,7 +133,17 @@ def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
 
 def find_capture(rollout: Rollout, attempt: int) -> Capture | None:
     head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
-    return read_capture(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", head))
+    calls = events_of(rollout, attempt).filter(kind="model_call")
+    heads = list(calls.values_list("seq", head))
+    if any(of_graph(tokens) for _, tokens in heads):
+        return read_graph_capture(read_graph(calls, head))
+    return read_capture(heads)
+
+
+def read_graph(events: QuerySet[TraceEvent], *tokens: Any) -> TraceGraph:
+    """Return the graph of these events, with the packed tokens in the column `tokens` if given."""
+    read = [(seq, decode_event(*row)) for seq, *row in events.values_list("seq", "payload", *tokens)]
+    return TraceGraph([event for _, event in read], [seq for seq, _ in read])
 
 
 def place_of_error(rollout: Rollout, attempt: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from apps.gym.traces.events import (
+    AgentEnd,
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -91,9 +92,15 @@ def _nameless(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
         case ToolResult():
             number = _number(event.call_id, calls)
             return ToolResult(call_id=number, name=event.name, output=event.output, error=event.error)
-        case ErrorRaised():
-            return ErrorRaised(kind=event.kind, message="")
+        case AgentEnd() | ErrorRaised():
+            return _ending(event)
     return None
+
+
+def _ending(event: AgentEnd | ErrorRaised) -> AgentEnd | ErrorRaised:
+    if isinstance(event, ErrorRaised):
+        return ErrorRaised(kind=event.kind, message="")
+    return AgentEnd(command=event.command, answer=event.answer)
 
 
 def _items(items: list[Item], calls: dict[str, str]) -> list[Item]:

@@ -10,6 +10,7 @@ import msgspec
 import orjson
 
 from apps.gym.traces.events import TraceUnion, encode_event
+from apps.gym.traces.graph import TraceGraph, is_captured
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_events import EVERYTHING, Shows, keep_back
@@ -120,6 +121,10 @@ def _name_model(rollout: Rollout) -> str:
 def _read_events(rollout: Rollout) -> tuple[list[tuple[int, TraceUnion]], int]:
     stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     events = [(each.seq, each.event) for each in stored.only("rollout", "attempt", "seq", "payload")[: MAX_EVENTS + 1]]
+    if is_captured(event for _, event in events):
+        # Only the main path is shown. Its events are numbered by position, since some come from one stored event.
+        line = list(enumerate(TraceGraph([each.event for each in stored]).main))
+        return line[:MAX_EVENTS], max(0, len(line) - MAX_EVENTS)
     if len(events) <= MAX_EVENTS:
         return events, 0
     return events[:MAX_EVENTS], stored.filter(seq__gt=events[MAX_EVENTS - 1][0]).count()
