@@ -61,6 +61,7 @@ class AttemptOfferSerializer(serializers.Serializer[Any]):
     input = serializers.ListField(child=serializers.DictField(), help_text="The prompt: Responses items.")
     tools = serializers.ListField(child=serializers.DictField(), help_text="Tools of the environment.")
     openai_base_url = serializers.CharField(help_text="Base URL for OpenAI clients.")
+    anthropic_base_url = serializers.CharField(help_text="Base URL for Anthropic clients.")
     mcp_url = serializers.CharField(help_text="The tools of the environment, over MCP (streamable HTTP).")
     api_key = serializers.CharField(help_text="Key for the base URLs. It ends with the attempt.")
     expires_in = serializers.FloatField(
@@ -164,5 +165,11 @@ class AttemptViewSet(TableViewSet):
     def _answer_offer(self, request: Request, offer: dict[str, Any], status: HTTPStatus) -> Response:
         secret = offer.pop("secret")
         base = request.build_absolute_uri(f"/capture/{secret}")
-        shown = {**offer, "openai_base_url": f"{base}/v1", "mcp_url": f"{base}/mcp", "api_key": secret}
+        shown = {
+            **offer,
+            "openai_base_url": f"{base}/v1",
+            "anthropic_base_url": base,
+            "mcp_url": f"{base}/mcp",
+            "api_key": secret,
+        }
         return Response(AttemptOfferSerializer(shown).data, status=status)

@@ -17,8 +17,8 @@ Request = Callable[..., Awaitable[Any]]
 class Attempt(AbstractAsyncContextManager["Attempt"]):
     """One attempt at a task. Leaving `async with` finishes it, or fails it if an exception was raised.
 
-    `input` is the prompt and `tools` are those of the environment. The agent calls the model at `openai_base_url` with
-    `api_key`, and tools at `mcp_url`.
+    `input` is the prompt and `tools` are those of the environment. The agent calls the model at `openai_base_url` or
+    `anthropic_base_url` with `api_key`, and tools at `mcp_url`.
     """
 
     def __init__(self, request: Request, offer: Row) -> None:
@@ -27,6 +27,7 @@ class Attempt(AbstractAsyncContextManager["Attempt"]):
         self.input: list[Row] = offer["input"]
         self.tools: list[Row] = offer["tools"]
         self.openai_base_url: str = offer["openai_base_url"]
+        self.anthropic_base_url: str = offer["anthropic_base_url"]
         self.mcp_url: str = offer["mcp_url"]
         self.api_key: str = offer["api_key"]
         self.limits: Row = offer["limits"]
