@@ -1,4 +1,4 @@
-"""Read the traces of many rollouts: one query per page of events, one trace in memory at a time."""
+"""Read the traces of many rollouts, one trace in memory at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -16,9 +16,10 @@ ROLLOUTS = 256
 
 
 def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
-    """Yield (rollout id, events) by ascending id. `attempts` maps rollout ids to the attempt that counts.
+    """Yield (rollout id, events) by ascending id.
 
-    A rollout without stored events has an empty list. `tokens` also reads the packed tokens of model calls.
+    `attempts` maps each rollout id to the attempt whose events are read. Without stored events, the list is empty.
+    `tokens` also reads the packed tokens of model calls.
     """
     columns = ("rollout_id", "attempt", "seq", STORED, *(("tokens",) if tokens else ()))
     stream = groupby(_read_events(sorted(attempts), columns), key=itemgetter(0))
@@ -32,9 +33,7 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
 
 
 def _read_events(rollout_ids: Sequence[int], columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the events of these rollouts ordered by key, as plain rows.
-
-    Model instances would double the time of an export.
+    """Yield the events of these rollouts, ordered by key, as plain tuples: model instances double the time of an export.
 
     Each query covers about as many rollouts as fill a page, because PostgreSQL may sort all of their events.
     """

@@ -1,4 +1,4 @@
-"""Authentication: a bearer key of a program, or the session of a signed-in browser (with CSRF check)."""
+"""API key authentication. Browsers use their session instead, with a CSRF check."""
 
 from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -13,9 +13,9 @@ from apps.accounts.tallies import network_of
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer gw_<prefix>_<secret>`.
+    """Authenticate `Authorization: Bearer gw_<prefix>_<secret>`.
 
-    Read only from the header, which other sites cannot make a browser send, so no CSRF token is needed.
+    Requests with a key need no CSRF token, because other sites cannot make a browser send this header.
     """
 
     keyword = "Bearer"
@@ -25,7 +25,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         if not words or words[0].lower() != self.keyword.lower().encode():
             return None
         if settings.SESSION_COOKIE_NAME in request.COOKIES:
-            # With both, it would be unclear which one counts and whether a CSRF token is required.
+            # With both, it would be ambiguous whether a CSRF token is required.
             raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
         address = client_address(request._request)
         network, rate = network_of(address), settings.API_ADDRESS_RATE if tells_clients_apart() else 0

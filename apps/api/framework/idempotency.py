@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is repeated because its response was lost has its effect only once."""
+"""The `Idempotency-Key` header: a retried POST has no second effect and gets the stored response."""
 
 import hashlib
 from collections.abc import Callable
@@ -38,7 +38,7 @@ Handler = Callable[..., HttpResponseBase]
 
 
 def once(handler: Handler, *, repeatable: bool) -> Handler:
-    """Run the handler once per key. Rejections are not stored, so a corrected request may use the key again."""
+    """Run the handler once per key. Errors are not stored, so a corrected request may use the same key."""
 
     def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
         with ExitStack() as spools:
@@ -52,27 +52,27 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
             raise _refuse(f"Responses of this endpoint are not stored, so it does not accept {HEADER}.")
         user = request.user
         assert isinstance(user, User)
-        kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
-        if kept.status is not None:
-            headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
-            return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
+        claim = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
+        if claim.status is not None:
+            headers = {REPLAYED: "true", **({"Location": claim.location} if claim.location else {})}
+            return HttpResponse(claim.body, status=claim.status, headers=headers, content_type="application/json")
         try:
             response = handler(request, *arguments, **names)
         except BaseException:
-            give_up_key(claim=kept)
+            give_up_key(claim=claim)
             raise
         if not isinstance(response, Response) or response.status_code >= HTTPStatus.BAD_REQUEST:
-            give_up_key(claim=kept)
+            give_up_key(claim=claim)
             return response
         body = JSONRenderer().render(response.data).decode()
-        keep_answer(claim=kept, status=response.status_code, body=body, location=response.headers.get("Location", ""))
+        keep_answer(claim=claim, status=response.status_code, body=body, location=response.headers.get("Location", ""))
         return response
 
     return answer
 
 
 def read_key(request: Request) -> str:
-    """Return the key, empty without the header. Raises a problem for an invalid key."""
+    """Return the key, or an empty string without the header. Raise Problem for an invalid key."""
     key: str | None = request.headers.get(HEADER)
     if key is not None and (problem := find_key_problem(key)):
         raise _refuse(f"This header {problem}")
@@ -86,7 +86,7 @@ def _refuse(message: str) -> Problem:
 
 
 def _fingerprint(request: Request, spools: ExitStack) -> str:
-    """Return a digest of URL, type and body. Equal forms have equal digests, whatever their boundary."""
+    """Return a SHA-256 of method, URL, media type and body. The boundary of a form does not affect it."""
     digest = hashlib.sha256()
     match = request.resolver_match
     takes_files = match is not None and match.view_name in settings.LARGE_BODY_ROUTES

@@ -1,4 +1,4 @@
-"""Rate limits in requests per minute: per key or user, and per address. Above, 429 with Retry-After."""
+"""Rate limits in requests per minute, per API key or user and per client address."""
 
 from typing import Any
 
@@ -13,16 +13,18 @@ from apps.accounts.tallies import network_of
 
 
 class RateThrottle(BaseThrottle):
-    """Checked once a request is authenticated. Rejected keys count against their address."""
+    """Limit authenticated requests. Failed authentication counts against the address (see ApiKeyAuthentication)."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        self.left = CALLERS.take(_caller(request), settings.API_RATE)
-        if not self.left and tells_clients_apart():
-            self.left = ADDRESSES.take(network_of(client_address(request._request)), settings.API_ADDRESS_RATE)
-        return not self.left
+        self.seconds_to_wait = CALLERS.take(_caller(request), settings.API_RATE)
+        if not self.seconds_to_wait and tells_clients_apart():
+            self.seconds_to_wait = ADDRESSES.take(
+                network_of(client_address(request._request)), settings.API_ADDRESS_RATE
+            )
+        return not self.seconds_to_wait
 
     def wait(self) -> float:
-        return self.left
+        return self.seconds_to_wait
 
 
 def _caller(request: Request) -> str:
