@@ -33,9 +33,10 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
 
 
 def _read_events(rollout_ids: Sequence[int], columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the events of these rollouts, ordered by key, as plain tuples: model instances double the time of an export.
+    """Yield the events of these rollouts, ordered by key, as plain tuples.
 
-    Each query covers about as many rollouts as fill a page, because PostgreSQL may sort all of their events.
+    Model instances would double the time of an export. Each query covers about as many rollouts as fill a page, because
+    PostgreSQL may sort all of their events.
     """
     first, at_once = 0, ROLLOUTS // 8
     events = TraceEvent.objects.order_by("pk").values_list(*columns)

@@ -32,7 +32,7 @@ from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queues.item_leases import claim_item
 from apps.reviews.queues.item_states import State
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.queues.queue_filters import narrow_items
+from apps.reviews.queues.queue_filters import filter_items
 from apps.reviews.queues.queue_items import ItemSource, fill_queue
 from apps.reviews.queues.waiting_items import read_waiting
 from apps.reviews.reviews.review_answers import Answer
@@ -67,7 +67,7 @@ class QueueItemFilter(django_filters.FilterSet):
     is_repeated = FlagFilter("is_repeated", label="Items that reviewers see twice.")
 
     def filter_queryset(self, queryset: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
-        return narrow_items(queryset, with_integers(self.form.cleaned_data))
+        return filter_items(queryset, with_integers(self.form.cleaned_data))
 
 
 class QueueViewSet(DestroyModelMixin, RowViewSet):

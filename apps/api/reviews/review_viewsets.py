@@ -26,7 +26,7 @@ from apps.api.reviews.review_serializers import (
 from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.models import Review
 from apps.reviews.queues.item_leases import renew_lease, skip_item
-from apps.reviews.queues.queue_filters import KINDS, narrow_reviews
+from apps.reviews.queues.queue_filters import KINDS, filter_reviews
 from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
 from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
@@ -59,7 +59,7 @@ class ReviewFilter(django_filters.FilterSet):
 
     def filter_queryset(self, queryset: QuerySet[Review]) -> QuerySet[Review]:
         reads_all = caller_may(self.request.user, self.request.auth, Permission.READ)
-        return narrow_reviews(queryset, with_integers(self.form.cleaned_data), reads_all=reads_all)
+        return filter_reviews(queryset, with_integers(self.form.cleaned_data), reads_all=reads_all)
 
 
 class ReviewViewSet(RowViewSet):

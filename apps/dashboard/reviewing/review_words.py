@@ -7,7 +7,7 @@ from django.db.models import Prefetch, QuerySet
 
 from apps.gym.pairs.verdicts import CONFIDENCE
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
-from apps.reviews.queues.item_states import find_states, holds_place, with_held
+from apps.reviews.queues.item_states import find_states, occupies_slot, with_held
 from apps.rollouts.models import Rollout
 
 LABELS = "ABCDEF"
@@ -76,7 +76,7 @@ def tell_item(item: QueueItem, *, queue: Queue) -> dict[str, Any]:
     ids = [each.pk for _, each in rollouts]
     reviews = list(item.reviews.all())
     begun = {Review.Status.OPEN, Review.Status.LAPSED}
-    held = sum(holds_place(each) for each in reviews)
+    held = sum(occupies_slot(each) for each in reviews)
     return {
         "item": item,
         "states": find_states(item, overlap=queue.overlap, held=held, present=len(rollouts)),

@@ -16,7 +16,7 @@ def calls_of(event: TraceUnion | None) -> list[Item]:
 
 
 def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list[Item]) -> Iterator[Flag]:
-    """`before` are the calls of the turn before this one."""
+    """Return the flags of a step. `before` are the calls of the previous turn."""
     if event is None:
         yield Flag("unknown kind")
     if isinstance(event, ErrorRaised):

@@ -1,4 +1,4 @@
-"""Detect reviews that were far faster than usual in their queue. This is a hint, not an error."""
+"""Detect reviews that were much faster than usual in their queue. Users only see a hint."""
 
 from datetime import timedelta
 from statistics import median
@@ -10,18 +10,18 @@ from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
 
 SAMPLE = 200
-"""The usual time is the median of this many latest reviews."""
+"""The usual time is the median of the latest reviews, at most this many."""
 
 FEWEST = 5
 LEAST_SECONDS = 8.0
-"""If the usual time is below this, speed is not checked."""
+"""Speed is not checked if the usual time is below this."""
 
 SHARE = 0.25
-SAID_FOR = timedelta(minutes=2)
+SHOWN_FOR = timedelta(minutes=2)
 
 
 class Haste(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of the last review, and of a usual review in the queue."""
+    """Seconds of the last review and of a usual review in the queue."""
 
     took: float
     usual: float
@@ -30,7 +30,7 @@ class Haste(msgspec.Struct, frozen=True, kw_only=True):
 def read_haste(queue: Queue, user: User) -> Haste | None:
     """Return the user's last submission if it is recent and took less than a quarter of the usual time."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False).submitted()
-    recent = mine.filter(submitted_at__gt=timezone.now() - SAID_FOR)
+    recent = mine.filter(submitted_at__gt=timezone.now() - SHOWN_FOR)
     last = recent.order_by("-submitted_at", "-pk").values_list("pk", "seconds").first()
     if last is None or last[1] is None:
         return None

@@ -1,4 +1,4 @@
-"""Reviews as a file: one line each, oldest first, in constant memory."""
+"""Export reviews as a file, oldest first, in constant memory."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,8 +44,8 @@ COLUMNS = [
 
 
 def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
-    """Yield the rows. `rollouts` are in the shown order; `winner` is the rollout that the verdict of a pair prefers."""
-    # Annotate only the needed names instead of joining whole rows.
+    """Yield one row per review. `rollouts` are in the order as shown; `winner` is the rollout preferred in a pair."""
+    # Annotate only the needed names: joining whole rows is slower.
     found = reviews.defer("draft").annotate(**_BESIDE).prefetch_related("verdicts")
     yield from map(_as_row, read_by_key(found, size=CHUNK_ROWS))
 
@@ -62,7 +62,7 @@ def record_export(
 
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
-    """Return an ETag of the file, and its reviews. Reviews that start while it is read are in the next file."""
+    """Return an ETag, and the reviews of the file. Reviews that start later are excluded."""
     by_status = {status: Count("pk", filter=Q(status=status)) for status in Review.Status.values}
     times = {"submitted_at": Max("submitted_at"), "skipped_at": Max("skipped_at")}
     return tag_table(reviews, format=format, **times, people=Count("reviewer"), **by_status)
