@@ -51,7 +51,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
             lease=worker.pk,
             seats=SEATS,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
-            turns={},
+            reports={},
             started=started,
             settings_in_use=settings_in_use,
             reservations=reservations,

@@ -18,7 +18,7 @@ from apps.gym import process_exit
 from apps.gym.pairs.pair_rule import read_rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, PairMaker
-from apps.tasks.fenced_jobs import Attempt, claim, requeue_quiet
+from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def make_pair_set(*, pair_set: PairSet) -> PairSet:
     """Build the pair set in this process, unless another process has claimed it."""
     queued = PairSet.objects.filter(state=State.QUEUED)
     if attempt := claim(queued, pair_set.pk, doing=State.MAKING, queued=State.QUEUED):
-        with attempt.at_work():
+        with attempt.store_errors():
             _build(attempt)
     pair_set.refresh_from_db()
     return pair_set
@@ -49,7 +49,7 @@ def make_pair_set_with_retries(*, pair_set: PairSet) -> PairSet:
 @background_job(waiting=lambda: PairSet.objects.filter(state__in=[State.QUEUED, State.MAKING]))
 def make_queued_pair_set() -> bool:
     """Background job: build one queued pair set. Return True if there was one."""
-    requeue_quiet(PairSet.objects.filter(state=State.MAKING), queued=State.QUEUED)
+    requeue_unresponsive(PairSet.objects.filter(state=State.MAKING), queued=State.QUEUED)
     pair_set = PairSet.objects.filter(is_due(), state=State.QUEUED).order_by("id").first()
     if pair_set is None:
         return False

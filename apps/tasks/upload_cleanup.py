@@ -15,12 +15,12 @@ from apps.tasks.upload_jobs import MAX_ATTEMPTS
 from apps.tasks.upload_turns import delete_version
 
 QUIET_LOADING = timedelta(minutes=2)
-"""Sixty missed heartbeats. A worker that was only suspended finds its upload taken away, and stores nothing."""
+"""Sixty missed heartbeats. A worker that was only suspended then finds its upload taken over, and stores nothing."""
 QUIET_WAITING = timedelta(hours=24)
 """How long an upload may wait for parts, a mapping or a commit."""
 FILES_EVERY_SECONDS = 600.0
 
-_last_look: list[float] = []
+_last_sweep: list[float] = []
 
 
 @background_job(every=15.0, on_full_disk=True)
@@ -43,7 +43,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
     upload = quiet.filter(attempt__gte=1, attempt__lt=MAX_ATTEMPTS).order_by("id").first()
     if upload is None or not parts_file(upload).exists():
         return False
-    # The condition is repeated in the update: whoever changes the row owns the sweep, and a heartbeat wins.
+    # The condition is repeated in the UPDATE, so that only one process requeues the row, and a heartbeat wins.
     if not quiet.filter(pk=upload.pk, attempt=upload.attempt).update(state=Upload.State.QUEUED, version=None):
         return False
     if upload.version:
@@ -66,9 +66,8 @@ def _give_up(candidates: QuerySet[Upload]) -> bool:
 def _sweep_versions() -> bool:
     """Delete loading versions without a loading upload.
 
-    Interrupted sweeps and workers leave them, and the next file of the dataset waits for this.
-
-    Their age does not matter, because an upload is linked to its version when the version is created.
+    Interrupted workers and sweeps leave them, and they block the dataset. Their age does not matter, because a version
+    is linked to its upload when it is created.
     """
     left = DatasetVersion.objects.filter(state=DatasetVersion.State.LOADING)
     orphan = left.exclude(uploads__state=Upload.State.LOADING).first()
@@ -78,15 +77,15 @@ def _sweep_versions() -> bool:
 
 
 def _sweep_files() -> None:
-    """Delete files that no row needs: received files of finished uploads, and expired rejected rows."""
-    if _last_look and time.monotonic() - _last_look[0] < FILES_EVERY_SECONDS:
+    """Delete files that are not needed any more: received files of finished uploads, and expired rejected rows."""
+    if _last_sweep and time.monotonic() - _last_sweep[0] < FILES_EVERY_SECONDS:
         return
-    _last_look[:] = [time.monotonic()]
+    _last_sweep[:] = [time.monotonic()]
     sweep_files()
 
 
 def sweep_files() -> int:
-    """Delete expired files. Return how many."""
+    """Delete expired files. Return their number."""
     folder = Path(settings.UPLOADS_DIR)
     now = time.time()
     going_on = {Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.QUEUED, Upload.State.LOADING, "checked"}

@@ -40,7 +40,7 @@ def test_candidates_are_running_collections_with_queued_rollouts_and_what_those_
         make_rollout(lost, **WAITING, lost=times)
     make_rollout(lost, lost=2)
     make_rollout(paused, **WAITING)
-    claimable = [(one.pk, one.most_lost) for one in read_running() if one.is_claimable_by("")]
+    claimable = [(one.pk, one.max_worker_losses) for one in read_running() if one.is_claimable_by("")]
     assert claimable == [(lost.pk, 2), (fresh.pk, 0)]
 
 
@@ -69,7 +69,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
             lease=worker.pk,
             seats=2,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
-            turns={},
+            reports={},
             started=set(),
             settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),
             reservations=Reservations(),

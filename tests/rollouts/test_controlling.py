@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.rollouts.engine.claimed_work import look_around
+from apps.rollouts.engine.claimed_work import read_updates
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import give_up_lease, live_workers, take_lease
@@ -198,5 +198,5 @@ def test_a_rollout_that_goes_back_to_the_queue_has_not_ended():
 
 def test_what_runs_of_a_deleted_collection_is_dropped():
     collection = plan(repeats=1)
-    seen = look_around(lease=take_lease(seats=8).pk, running=Counter([collection.pk, collection.pk + 1]), turns={})
+    seen = read_updates(lease=take_lease(seats=8).pk, running=Counter([collection.pk, collection.pk + 1]), reports={})
     assert seen.cancelled == {collection.pk + 1}

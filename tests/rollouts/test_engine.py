@@ -407,7 +407,7 @@ def store(given):
     async def run():
         outbox = Outbox(in_database=lambda work, **kwargs: sync_to_async(work)(**kwargs), changed=lambda _: None)
         for end in given:
-            outbox.keep_end(end)
+            outbox.add_end(end)
         outbox.stop()
         await outbox.run()
         return list(outbox._ends)

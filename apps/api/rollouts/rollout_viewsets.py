@@ -26,7 +26,7 @@ from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import FilterRefused, Term, Text
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
-from apps.rollouts.search.filters.query_time_limit import bound_time
+from apps.rollouts.search.filters.query_time_limit import limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import SORTS, Sort, expect_values
 from apps.rollouts.steering.controls import resolve_flag
@@ -153,7 +153,7 @@ class RolloutPagination(KeysetPagination):
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         parsed = parse_filter(request.query_params.get("q", ""))
         self.unindexed = count_unindexed() if parsed.asks_for("text") else None
-        with bound_time(parsed, always=True):
+        with limit_query_time(parsed, always=True):
             return super().paginate_queryset(queryset, request, view)
 
     def get_paginated_response(self, data: Any) -> Response:

@@ -1,8 +1,8 @@
-"""`/aggregate_metrics`: statistics of verify replies by task and overall, in the form of NeMo Gym's reply.
+"""`/aggregate_metrics`: statistics of verify replies by task and overall, in the format of NeMo Gym.
 
-Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. Rows
-without a value in a column, or with a number whose square overflows, are skipped for it. The deviation of fewer than
-two values is left out, unless no column has one: then all are 0.
+Computes mean, max, min, median and sample standard deviation of every numeric column; Booleans count as 1 and 0.
+Missing values, and numbers whose square overflows, are skipped. The standard deviation of fewer than two values is left
+out, or 0 if no column has one.
 """
 
 import statistics
@@ -17,14 +17,14 @@ _Columns = dict[str, list[float]]
 
 
 async def aggregate(asked: Asked) -> Answer:
-    """Handle the route, which environments and agents share."""
+    """Handle the request; environments and agents share this route."""
     return json_answer(aggregate_metrics(read_object(asked.body)))
 
 
 def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
     """Return the statistics.
 
-    Raises Refused for a body without rows, and ValueError for two rows of the same rollout.
+    Raise Refused for a body without rows, and ValueError for two rows of the same rollout.
     """
     rows = body.get("verify_responses")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -1,4 +1,4 @@
-"""Serve on a separate port: the protocol at its root, plain HTTP without key, as NeMo Gym's client expects."""
+"""Serve on a separate port as NeMo Gym's client expects: routes at the root, plain HTTP, no API key."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ KEEP_ALIVE_SECONDS = 75.0
 
 
 def make_application(served: Served, *, max_body: int, seconds: float) -> web.Application:
-    """Return the web application. `max_body` is in bytes; `seconds` limits every answer."""
+    """Return the web application. `max_body` is in bytes; `seconds` is the time limit of each response."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "Origin" in request.headers:
-            # Only browsers send this header. Without API keys, any website could post here.
+            # Only browsers send this header. Without API keys, any website could send requests here.
             return web.json_response({"detail": "This port serves an API, not pages."}, status=403)
         try:
-            # A stalled body must not hold its connection forever.
+            # A stalled upload must not hold its connection forever.
             async with asyncio.timeout(seconds):
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
@@ -60,13 +60,13 @@ async def serve_port(
     stop: asyncio.Event,
     started: Callable[[int], None],
 ) -> None:
-    """Serve until `stop` is set. `started` receives the port. Raises OSError if the port is not available."""
+    """Serve until `stop` is set. `started` receives the port. Raise OSError if the port is not available."""
     runner = web.AppRunner(
         make_application(served, max_body=max_body, seconds=seconds),
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
-        # If a client disconnects, its attempt must stop using tokens.
+        # Cancel attempts of clients that disconnect.
         handler_cancellation=True,
     )
     await runner.setup()

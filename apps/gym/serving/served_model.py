@@ -27,46 +27,46 @@ from apps.gym.wires.protocol import Ask, Policy, Reply
 
 
 def write_events(response: dict[str, Any]) -> bytes:
-    """Return server-sent events: created, every item with its text, completed (or incomplete)."""
+    """Return the reply as server-sent events: created, each item with its text, completed or incomplete."""
     written: list[bytes] = []
 
-    def tell(kind: str, **fields: Any) -> None:
+    def emit(kind: str, **fields: Any) -> None:
         event = {"type": kind, "sequence_number": len(written), **fields}
         written.append(b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n")
 
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    tell("response.created", response=begun)
+    emit("response.created", response=begun)
     for place, item in enumerate(response["output"]):
-        tell("response.output_item.added", output_index=place, item=_empty(item))
-        _tell_content(tell, item, place)
-        tell("response.output_item.done", output_index=place, item=item)
-    tell("response.incomplete" if response.get("status") == "incomplete" else "response.completed", response=response)
+        emit("response.output_item.added", output_index=place, item=_empty(item))
+        _content_events(emit, item, place)
+        emit("response.output_item.done", output_index=place, item=item)
+    emit("response.incomplete" if response.get("status") == "incomplete" else "response.completed", response=response)
     return b"".join(written)
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as it is at its start, without content."""
+    """Return an item without its content, as in its first event."""
     blank: dict[str, Any] = {"content": []} if item.get("type") == "message" else {}
     if item.get("type") == "function_call":
         blank = {"arguments": ""}
     return {**item, **blank, "status": "in_progress"}
 
 
-def _tell_content(tell: Any, item: dict[str, Any], place: int) -> None:
+def _content_events(emit: Any, item: dict[str, Any], place: int) -> None:
     at = {"item_id": item.get("id", ""), "output_index": place}
     if item.get("type") == "function_call":
-        tell("response.function_call_arguments.delta", **at, delta=item["arguments"])
-        tell("response.function_call_arguments.done", **at, name=item.get("name", ""), arguments=item["arguments"])
+        emit("response.function_call_arguments.delta", **at, delta=item["arguments"])
+        emit("response.function_call_arguments.done", **at, name=item.get("name", ""), arguments=item["arguments"])
         return
     parts = item.get("content") if item.get("type") == "message" else []
     for index, part in enumerate(parts if isinstance(parts, list) else []):
         if part.get("type") != "output_text":
             continue
         here = {**at, "content_index": index}
-        tell("response.content_part.added", **here, part={**part, "text": ""})
-        tell("response.output_text.delta", **here, delta=part["text"], logprobs=[])
-        tell("response.output_text.done", **here, text=part["text"], logprobs=[])
-        tell("response.content_part.done", **here, part=part)
+        emit("response.content_part.added", **here, part={**part, "text": ""})
+        emit("response.output_text.delta", **here, delta=part["text"], logprobs=[])
+        emit("response.output_text.done", **here, text=part["text"], logprobs=[])
+        emit("response.content_part.done", **here, part=part)
 
 
 _NOT_SAMPLING = frozenset(
@@ -80,7 +80,7 @@ _NEVER = {
 
 
 class ServedModel(Served):
-    """Serves a policy model. Errors have the form of OpenAI's API: `{"error": {message, type, param, code}}`."""
+    """Serve a policy model. Errors have the format of OpenAI's API: `{"error": {message, type, param, code}}`."""
 
     def __init__(self, *, name: str, policy: Policy, sampling: dict[str, Any]) -> None:
         self.name = name
@@ -134,13 +134,15 @@ class ServedModel(Served):
         return json_answer(response)
 
     async def _complete(self, asked: Asked) -> Answer:
-        wish = read_completion(read_object(asked.body))
-        reply = await self._ask(wish.items, wish.tools, wish.sampling)
+        request = read_completion(read_object(asked.body))
+        reply = await self._ask(request.items, request.tools, request.sampling)
         completion = write_completion(
             reply, name=_id("chatcmpl", reply), model=reply.model or self.name, created=int(time.time())
         )
-        if wish.stream:
-            return Answer(body=write_chunks(completion, with_usage=wish.stream_usage), content_type="text/event-stream")
+        if request.stream:
+            return Answer(
+                body=write_chunks(completion, with_usage=request.stream_usage), content_type="text/event-stream"
+            )
         return json_answer(completion)
 
     async def _ask(self, items: list[Item], tools: list[dict[str, Any]], sampling: dict[str, Any]) -> Reply:
@@ -185,7 +187,7 @@ def _id(kind: str, reply: Reply) -> str:
 
 
 def _policy_error(problem: PolicyError) -> Answer:
-    """Return an error reply. Throttling by the model is passed on, so that clients wait as it asks."""
+    """Return an error reply. Throttling is passed on, so that clients wait as long as the model requests."""
     if problem.refused_by is None:
         return _error(502, str(problem), kind="server_error", code="policy_error")
     code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"

@@ -1,4 +1,4 @@
-"""Serve one attempt in turns, as in Gymnasium: `/reset`, then `/step` with every reply of the policy model."""
+"""Serve an attempt turn by turn, as in Gymnasium: `/reset`, then `/step` for each reply of the policy model."""
 
 import asyncio
 from typing import Any
@@ -9,11 +9,11 @@ from apps.gym.traces.items import Item, encode_json, function_calls, text_of
 
 MOST_STEPS = 1_000
 MOST_CHARACTERS = 4_000_000
-"""Maximum length of the conversation; longer attempts are truncated."""
+"""Maximum characters of the conversation. Longer attempts are truncated."""
 
 
 class Turns(Session):
-    """A session with its conversation. The last step verifies the attempt and returns the reward."""
+    """A session with its conversation. The final step verifies the attempt and returns the reward."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

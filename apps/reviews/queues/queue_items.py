@@ -15,7 +15,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
 MAX_ITEMS = 10_000
 """Limited because a queue is created in one transaction, which blocks all other writers on SQLite."""
@@ -110,7 +110,7 @@ def _find_passing(text: str) -> list[int]:
         raise QueueRefused("The filter must not be empty. Example: reward:<0.5 model:qwen*", "filter")
     passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
     try:
-        with bound_time(parsed):
+        with limit_query_time(parsed):
             return list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
     except FilterTooSlow as slow:
         raise QueueRefused(str(slow), "filter") from None
