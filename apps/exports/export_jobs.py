@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 
-from apps.accounts.disk_space import LOOK_SECONDS, check_folder, folder_room, note_error
+from apps.accounts.disk_space import LOOK_SECONDS, check_folder, free_folder_bytes, note_error
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due, wait_for_retry
 from apps.accounts.space_waits import SpaceWaits
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 State = Export.State
 SIGN_OF_LIFE_SECONDS = 5.0
-_waits = SpaceWaits(lambda: folder_room(settings.EXPORTS_DIR))
+_waits = SpaceWaits(lambda: free_folder_bytes(settings.EXPORTS_DIR))
 
 
 def write_export(*, export: Export, path: Path | None = None) -> Export:

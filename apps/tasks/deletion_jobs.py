@@ -9,7 +9,7 @@ from django.db import IntegrityError, models
 from django.db.models import PROTECT, Model, ProtectedError, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, is_due, put_back
+from apps.accounts.job_retries import RetriedJob, claimed, is_due, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -116,7 +116,7 @@ def run_next_deletion(
         restore(deletion)
         ended = {"state": state.FAILED, "message": cut_clean(message, 500)}
     except Exception as problem:
-        if put_back(row.filter(state=state.DELETING), problem, state=state.QUEUED):
+        if requeue_if_transient(row.filter(state=state.DELETING), problem, state=state.QUEUED):
             return True
         logger.exception("%s %s failed", deletion._meta.verbose_name, deletion.pk)
         ended = {"state": state.FAILED, "message": cut_clean(f"{type(problem).__name__}: {problem}", 500)}

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, put_back
+from apps.accounts.job_retries import RetriedJob, claimed, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
@@ -72,7 +72,7 @@ class Attempt:
         except FencedOut:
             logger.info("%s was taken over or cancelled", self)
         except Exception as problem:
-            if not put_back(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
+            if not requeue_if_transient(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
                 # Users see the message in the row; the log has the traceback.
                 logger.exception("%s failed", self)
                 self.fail(problem)

@@ -17,9 +17,9 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
-from apps.accounts.disk_space import database_room, is_disk_full, note_error
+from apps.accounts.disk_space import free_database_bytes, is_disk_full, note_error
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import claimed, is_due, put_back, when_database_answers
+from apps.accounts.job_retries import claimed, is_due, requeue_if_transient, when_database_answers
 from apps.accounts.models import User
 from apps.accounts.outages import is_transient
 from apps.accounts.space_waits import SpaceWaits, explain_waiting
@@ -48,7 +48,7 @@ from apps.tasks.version_loading import Loader
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
-_waits = SpaceWaits(database_room)
+_waits = SpaceWaits(free_database_bytes)
 
 
 class NotWaiting(Refusal, status=409, code="not-waiting"):
@@ -286,7 +286,7 @@ def _end_failed(upload: Upload, broken: BaseException, *, needed: int) -> None:
         when_database_answers(lambda: owned(upload).update(**queued))
     elif keeps_file and isinstance(broken, process_exit.Leaving | DatasetIsBusy):
         owned(upload).update(**queued)
-    elif not (keeps_file and put_back(owned(upload), broken, **queued)):
+    elif not (keeps_file and requeue_if_transient(owned(upload), broken, **queued)):
         message = "Loading failed; see the server log. Upload the file again."
         if is_disk_full(broken):
             message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"

@@ -44,7 +44,9 @@ def worker(connection: Any, state: str = "active") -> int:
     return int(connection.execute(sql, [state]).fetchone()[0])
 
 
-def reserve(connection: Any, one: int, collection: int, wanted: int, judge_calls: int = 0, max_in_flight: int | None = None) -> int:
+def reserve(
+    connection: Any, one: int, collection: int, wanted: int, judge_calls: int = 0, max_in_flight: int | None = None
+) -> int:
     sql = "SELECT rollouts_reserve(%s, %s, %s, %s, %s)"
     return int(connection.execute(sql, [one, collection, wanted, judge_calls, max_in_flight]).fetchone()[0])
 

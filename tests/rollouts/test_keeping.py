@@ -7,7 +7,13 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.rollouts.metrics import cached_figures
-from apps.rollouts.metrics.cached_figures import CachedFigures, fresh_figures, measure_wanted, read_figures, read_versions
+from apps.rollouts.metrics.cached_figures import (
+    CachedFigures,
+    fresh_figures,
+    measure_wanted,
+    read_figures,
+    read_versions,
+)
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Collection, KeptFigures, Reverification

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
-from apps.accounts.sign_in import create_sign_in_link, invite_person
+from apps.accounts.sign_in import create_sign_in_link, invite_user
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
@@ -58,7 +58,7 @@ class PersonViewSet(RowViewSet):
     @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
         """Invite a user: create an account without a password, and a one-time sign-in link."""
-        person, token = invite_person(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.user)
+        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.user)
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)

@@ -6,7 +6,7 @@ from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.request import Request
 
 from apps.accounts.api_keys import find_api_key
-from apps.accounts.client_address import client_address, tells_clients_apart
+from apps.accounts.client_address import client_address, sees_client_addresses
 from apps.accounts.models import ApiKey, User
 from apps.accounts.request_limits import ADDRESSES
 from apps.accounts.tallies import network_of
@@ -28,7 +28,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             # With both, it would be ambiguous whether a CSRF token is required.
             raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
         address = client_address(request._request)
-        network, rate = network_of(address), settings.API_ADDRESS_RATE if tells_clients_apart() else 0
+        network, rate = network_of(address), settings.API_ADDRESS_RATE if sees_client_addresses() else 0
         if seconds := ADDRESSES.wait(network, rate):
             raise Throttled(seconds)
         api_key = find_api_key(words[1].decode("latin-1"), address=address) if len(words) == 2 else None

@@ -18,8 +18,8 @@ from apps.accounts.idempotent_requests import (
     MAX_KEY_LENGTH,
     claim_key,
     find_key_problem,
-    give_up_key,
-    keep_answer,
+    release_key,
+    store_response,
 )
 from apps.accounts.models import User
 from apps.api.framework.problems import Problem
@@ -59,13 +59,15 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         try:
             response = handler(request, *arguments, **names)
         except BaseException:
-            give_up_key(claim=claim)
+            release_key(claim=claim)
             raise
         if not isinstance(response, Response) or response.status_code >= HTTPStatus.BAD_REQUEST:
-            give_up_key(claim=claim)
+            release_key(claim=claim)
             return response
         body = JSONRenderer().render(response.data).decode()
-        keep_answer(claim=claim, status=response.status_code, body=body, location=response.headers.get("Location", ""))
+        store_response(
+            claim=claim, status=response.status_code, body=body, location=response.headers.get("Location", "")
+        )
         return response
 
     return answer

@@ -6,7 +6,7 @@ from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from apps.accounts.client_address import client_address, tells_clients_apart
+from apps.accounts.client_address import client_address, sees_client_addresses
 from apps.accounts.models import ApiKey
 from apps.accounts.request_limits import ADDRESSES, CALLERS
 from apps.accounts.tallies import network_of
@@ -17,7 +17,7 @@ class RateThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         self.seconds_to_wait = CALLERS.take(_caller(request), settings.API_RATE)
-        if not self.seconds_to_wait and tells_clients_apart():
+        if not self.seconds_to_wait and sees_client_addresses():
             self.seconds_to_wait = ADDRESSES.take(
                 network_of(client_address(request._request)), settings.API_ADDRESS_RATE
             )

@@ -97,7 +97,7 @@ PairCountsSerializer = make_serializer(
     excluded="Unused rollouts by reason.",
     sources="Number of pairs by source.",
     considered="Number of rollouts checked.",
-    integer_schema="False if the counts cover only the first `considered` of `total` rollouts.",
+    whole="False if the counts cover only the first `considered` of `total` rollouts.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Commands that do more than send one operation: sign in, show a trace, verify again, build and decide pairs."""
+"""Commands that send more than one operation: sign in, show a trace, verify again, build and decide pairs."""
 
 import getpass
 import os
@@ -102,7 +102,7 @@ def decide_pairs(
     has_filter = all_pairs or below_margin is not None or len(filters) > 1
     if bool(chosen) == bool(filters) or ("pair_set" in filters) != has_filter:
         raise WrongUsage("Give pairs, or --pair-set with --all, --below-margin or another filter.")
-    # Read before the first decision: a decided pair may no longer pass the filter.
+    # Read all pairs first: decided pairs may no longer match the filter.
     found = chosen or [
         pair["id"]
         for pair in call.gym.pages("pairs/", **filters)
