@@ -10,8 +10,8 @@ from apps.accounts.stored_json import StoredJSONField
 class Role(models.TextChoices):
     """Roles of users. Their permissions are in apps/accounts/permissions.py.
 
-    A viewer reads everything. An annotator reviews, and reads only their own work. An engineer reads everything,
-    reviews, and changes most objects.
+    A viewer reads everything but cannot review. An annotator reviews, and reads only their own work. An engineer reads
+    everything, reviews, and changes most objects.
     """
 
     VIEWER = "viewer", "Viewer"

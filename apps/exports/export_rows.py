@@ -143,7 +143,7 @@ class RowReader:
     def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
         """Count a dropped duplicate.
 
-        If identical attempts have different rewards, one of the rewards must be wrong, and the reason says so.
+        A different reward has its own reason, because one of the rewards must be wrong.
         """
         same = rollout.reward == reward
         self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1

@@ -26,7 +26,7 @@ class Offer:
 
 
 class Offers:
-    """The tools offered for the tasks of an export. `counts` counts the exported tasks by tools."""
+    """The tools offered for the tasks of an export. `counts` counts the exported tasks (see manifests.py)."""
 
     def __init__(self, *, is_imported: bool) -> None:
         self.counts = dict.fromkeys(("offered", "none", "unknown", "differing"), 0)

@@ -15,7 +15,7 @@ from apps.dashboard.tables.neighbours import find_neighbours
 from apps.dashboard.templatetags.gymweb_format import usd
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
 from apps.dashboard.traces.finding import find_words
-from apps.dashboard.traces.noise import TraceView
+from apps.dashboard.traces.trace_view import TraceView
 from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,

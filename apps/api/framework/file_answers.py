@@ -81,7 +81,7 @@ def stream_rows(
         response = unchanged
     elif given.method == "HEAD":
         response = HttpResponse(content_type=content_type)
-        # Django would set it to 0.
+        # The length is unknown.
         del response["Content-Length"]
     else:
         response = StreamingHttpResponse(rows, content_type=content_type)

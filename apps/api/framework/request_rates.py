@@ -30,4 +30,4 @@ class RateThrottle(BaseThrottle):
 def _caller(request: Request) -> str:
     if isinstance(request.auth, ApiKey):
         return f"key {request.auth.pk}"
-    return f"user {request.user.pk}" if request.user.is_authenticated else "nobody"
+    return f"user {request.user.pk}" if request.user.is_authenticated else "anonymous"

@@ -21,7 +21,7 @@ _UNREAD = (
 )
 
 
-def describe_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
+def describe_review(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
     """Return the verdict in words, with rollouts in the order of the page and scores in the order of the rubric."""
     labels = dict(zip(rollouts, LABELS, strict=False))
     if review.choice:
@@ -93,7 +93,7 @@ def _score(value: Any) -> str:
 def _said(review: Review, rollouts: Sequence[int], rubric: Rubric | None) -> str:
     """Return the verdict in words; empty for open and withdrawn reviews."""
     told = review.status in {Review.Status.SUBMITTED, Review.Status.REPLACED}
-    return describe_verdict(review, rollouts, rubric) if told else ""
+    return describe_review(review, rollouts, rubric) if told else ""
 
 
 def _sure(review: Review) -> str:

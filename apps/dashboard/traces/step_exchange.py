@@ -68,12 +68,12 @@ def _exchange(rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None
         sent, problem = {"input": items, "tools": tools, **event.sampling}, str(why)
     bodies = {
         "request": json_body(sent).at(seq, "request"),
-        "response": json_body(_response(event)).at(seq, "response"),
+        "response": json_body(_response_body(event)).at(seq, "response"),
     }
     return {"path": path, "problem": problem, **bodies}
 
 
-def _response(event: ModelCall) -> dict[str, Any]:
+def _response_body(event: ModelCall) -> dict[str, Any]:
     return {
         "id": event.response_id,
         "model": event.model,

@@ -10,15 +10,15 @@ from collections import defaultdict
 from typing import Any
 
 from apps.gym.rewards import MAX_REWARD
-from apps.gym.serving.served_request import Answer, Asked, invalid, json_answer, read_object
+from apps.gym.serving.served_request import Answer, IncomingRequest, invalid, json_answer, read_object
 
 _TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _Columns = dict[str, list[float]]
 
 
-async def aggregate(asked: Asked) -> Answer:
+async def aggregate(incoming: IncomingRequest) -> Answer:
     """Handle the request; environments and agents share this route."""
-    return json_answer(aggregate_metrics(read_object(asked.body)))
+    return json_answer(aggregate_metrics(read_object(incoming.body)))
 
 
 def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:

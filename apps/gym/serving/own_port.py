@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from apps.gym.serving.served_request import Answer, Asked, Served, answer_always, plain_path
+from apps.gym.serving.served_request import Answer, IncomingRequest, Served, answer_always, plain_path
 
 SHUTDOWN_SECONDS = 10.0
 TIDY_SECONDS = 30.0
@@ -28,13 +28,13 @@ def make_application(served: Served, *, max_body: int, seconds: float) -> web.Ap
             return web.json_response({"detail": f"The body is larger than {max_body:,} bytes."}, status=413)
         except TimeoutError:
             return web.json_response({"detail": "The request body timed out."}, status=408)
-        asked = Asked(
+        incoming = IncomingRequest(
             method=request.method,
             path=plain_path(request.path),
             body=body,
             session=request.cookies.get(served.cookie, "") if served.cookie else "",
         )
-        return _reply(served, await answer_always(served, asked, seconds=seconds))
+        return _reply(served, await answer_always(served, incoming, seconds=seconds))
 
     application = web.Application(client_max_size=max_body)
     application.router.add_route("*", "/{path:.*}", handle)

@@ -15,7 +15,7 @@ from apps.gym.resources.protocol import ResourceServer
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Served,
     greet,
     invalid,
@@ -57,8 +57,8 @@ class ServedAgent(Served):
             ("POST", "aggregate_metrics"): aggregate,
         }
 
-    async def _run(self, asked: Asked) -> Answer:
-        row = {key: value for key, value in read_row(asked.body).items() if key not in _OURS}
+    async def _run(self, incoming: IncomingRequest) -> Answer:
+        row = {key: value for key, value in read_row(incoming.body).items() if key not in _OURS}
         try:
             events, params, response = await self._attempt(row, self._server)
         except JudgeError as error:
@@ -76,8 +76,8 @@ class ServedAgent(Served):
             }
         )
 
-    async def _respond(self, asked: Asked) -> Answer:
-        params = read_params(read_object(asked.body), ["body"])
+    async def _respond(self, incoming: IncomingRequest) -> Answer:
+        params = read_params(read_object(incoming.body), ["body"])
         if params.get("stream"):
             raise invalid("value_error", ["body", "stream"], "stream is not supported")
         _, _, response = await self._attempt({"responses_create_params": params}, UnverifiedServer(self._server))

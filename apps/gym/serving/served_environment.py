@@ -12,7 +12,7 @@ from apps.gym.rewards import Reward
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Refused,
     Route,
     Served,
@@ -82,9 +82,9 @@ class ServedEnvironment(Served):
             ("POST", "aggregate_metrics"): aggregate,
         }
 
-    def find_route(self, asked: Asked) -> Route:
-        is_tool = asked.path and "/" not in asked.path and all(path != asked.path for _, path in self.routes)
-        return self._call_tool if is_tool and asked.method == "POST" else super().find_route(asked)
+    def find_route(self, incoming: IncomingRequest) -> Route:
+        is_tool = incoming.path and "/" not in incoming.path and all(path != incoming.path for _, path in self.routes)
+        return self._call_tool if is_tool and incoming.method == "POST" else super().find_route(incoming)
 
     async def tidy(self) -> None:
         await self.sessions.sweep()
@@ -92,29 +92,29 @@ class ServedEnvironment(Served):
     async def close(self) -> None:
         await self.sessions.close_all()
 
-    async def _greet(self, asked: Asked) -> Answer:
+    async def _greet(self, incoming: IncomingRequest) -> Answer:
         return json_answer({"status": "ok", "sessions": len(self.sessions)})
 
-    async def _reverify_mode(self, asked: Asked) -> Answer:
+    async def _reverify_mode(self, incoming: IncomingRequest) -> Answer:
         return json_answer(self._mode)
 
-    async def _describe(self, asked: Asked) -> Answer:
+    async def _describe(self, incoming: IncomingRequest) -> Answer:
         return Answer(body=self._document)
 
-    async def _end(self, asked: Asked) -> Answer:
-        await self.sessions.close(asked.session)
+    async def _end(self, incoming: IncomingRequest) -> Answer:
+        await self.sessions.close(incoming.session)
         return json_answer({})
 
-    async def _seed(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
+    async def _seed(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
         # Seeding again ends the previous session of the client.
-        await self.sessions.close(asked.session)
+        await self.sessions.close(incoming.session)
         name = await self.sessions.open(lambda: self._open(row, self._server))
         return json_answer({"supports_explicit_close": True}, session=name)
 
-    async def _reset(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
-        await self.sessions.close(asked.session)
+    async def _reset(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
+        await self.sessions.close(incoming.session)
         opened: list[Turns] = []
 
         async def open_turns() -> Turns:
@@ -124,42 +124,42 @@ class ServedEnvironment(Served):
         name = await self.sessions.open(open_turns)
         return json_answer(opened[0].open(), session=name)
 
-    async def _step(self, asked: Asked) -> Answer:
-        session = self.sessions.find(asked.session)
-        response = read_response(read_row(asked.body))
+    async def _step(self, incoming: IncomingRequest) -> Answer:
+        session = self.sessions.find(incoming.session)
+        response = read_response(read_row(incoming.body))
         if not isinstance(session, Turns):
             raise Refused(400, _UNRESET)
         told = await session.step(response)
         if told["terminated"] or told["truncated"]:
-            self.sessions.mark_verified(asked.session)
-        return json_answer(told, session=asked.session)
+            self.sessions.mark_verified(incoming.session)
+        return json_answer(told, session=incoming.session)
 
-    async def _call_tool(self, asked: Asked) -> Answer:
-        arguments = read_object(asked.body) if asked.body.strip() else {}
-        session = self.sessions.find(asked.session)
+    async def _call_tool(self, incoming: IncomingRequest) -> Answer:
+        arguments = read_object(incoming.body) if incoming.body.strip() else {}
+        session = self.sessions.find(incoming.session)
         if session is None:
             raise Refused(400, _UNSEEDED)
-        output = await session.call_tool(asked.path, arguments)
+        output = await session.call_tool(incoming.path, arguments)
         status = _STATUS.get(output.error, 400) if output.error else 200
         return Answer(
             body=output.text.encode(errors="replace"),
             status=status,
             headers={TOOL_ERROR: output.error} if output.error else {},
-            session=asked.session,
+            session=incoming.session,
         )
 
-    async def _verify(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
+    async def _verify(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
         response = read_response(row)
         try:
-            reward = await self._score(row, response, asked.session)
+            reward = await self._score(row, response, incoming.session)
         except JudgeError as error:
             # As in NeMo Gym: no reward, whatever the other fields.
             failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
-            return json_answer({**row, "response": response, **failure}, session=asked.session)
+            return json_answer({**row, "response": response, **failure}, session=incoming.session)
         if reward.value is None:
             raise CannotServe(f"{self.name} has no verifier")
-        return json_answer(_verdict(row, response, reward), session=asked.session)
+        return json_answer(_verdict(row, response, reward), session=incoming.session)
 
     async def _score(self, row: TaskRow, response: dict[str, Any], name: str) -> Reward:
         """Return the reward from the session of the attempt, or from a new session if the verifier is stateless."""

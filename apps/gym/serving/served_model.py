@@ -12,7 +12,7 @@ from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion, read_completion, write_chunks, write_completion
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Refused,
     Served,
     greet,
@@ -94,10 +94,10 @@ class ServedModel(Served):
             ("POST", "v1/chat/completions"): self._complete,
         }
 
-    async def answer(self, asked: Asked) -> Answer:
-        route = self.find_route(asked)
+    async def answer(self, incoming: IncomingRequest) -> Answer:
+        route = self.find_route(incoming)
         try:
-            return await route(asked)
+            return await route(incoming)
         except Refused as refusal:
             return _error(400, f"The body cannot be read: {refusal.detail}")
         except BadCompletion as bad:
@@ -109,12 +109,12 @@ class ServedModel(Served):
         except PolicyError as problem:
             return _policy_error(problem)
 
-    async def _list(self, asked: Asked) -> Answer:
+    async def _list(self, incoming: IncomingRequest) -> Answer:
         card = {"id": self.name, "object": "model", "created": 0, "owned_by": "gymweb"}
         return json_answer({"object": "list", "data": [card]})
 
-    async def _respond(self, asked: Asked) -> Answer:
-        given = {key: value for key, value in read_object(asked.body).items() if value is not None}
+    async def _respond(self, incoming: IncomingRequest) -> Answer:
+        given = {key: value for key, value in read_object(incoming.body).items() if value is not None}
         for name, why in _NEVER.items():
             if name in given:
                 raise BadCompletion(why, name)
@@ -133,8 +133,8 @@ class ServedModel(Served):
             return Answer(body=write_events(response), content_type="text/event-stream")
         return json_answer(response)
 
-    async def _complete(self, asked: Asked) -> Answer:
-        request = read_completion(read_object(asked.body))
+    async def _complete(self, incoming: IncomingRequest) -> Answer:
+        request = read_completion(read_object(incoming.body))
         reply = await self._ask(request.items, request.tools, request.sampling)
         completion = write_completion(
             reply, name=_id("chatcmpl", reply), model=reply.model or self.name, created=int(time.time())
@@ -152,15 +152,15 @@ class ServedModel(Served):
 
 
 def _items(given: dict[str, Any]) -> list[Item]:
-    asked = given.get("input")
-    if not isinstance(asked, str | list) or not asked:
+    value = given.get("input")
+    if not isinstance(value, str | list) or not value:
         raise BadCompletion("input is missing: text, or a list of items", "input")
-    if isinstance(asked, list) and not all(
+    if isinstance(value, list) and not all(
         isinstance(item, dict) and (isinstance(item.get("type"), str) or isinstance(item.get("role"), str))
-        for item in asked
+        for item in value
     ):
         raise BadCompletion("input must be a list of items, each with a type or a role", "input")
-    items = input_items({"responses_create_params": {"input": asked}})
+    items = input_items({"responses_create_params": {"input": value}})
     instructions = given.get("instructions")
     return [message("system", instructions), *items] if isinstance(instructions, str) and instructions else items
 

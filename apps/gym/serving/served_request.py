@@ -16,7 +16,7 @@ from apps.gym.traces.items import encode_json, refuse_constant
 logger = logging.getLogger(__name__)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request. `path` has no leading slash. `session` is the value of the session cookie."""
 
     method: str
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-Route = Callable[[Asked], Awaitable[Answer]]
+Route = Callable[[IncomingRequest], Awaitable[Answer]]
 
 
 class Served:
@@ -46,16 +46,16 @@ class Served:
     routes: Mapping[tuple[str, str], Route]
     """Handlers by (method, path)."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, incoming: IncomingRequest) -> Answer:
         """Handle a request. Raise Refused, GymError, or errors of custom code; `answer_always` catches them."""
-        return await self.find_route(asked)(asked)
+        return await self.find_route(incoming)(incoming)
 
-    def find_route(self, asked: Asked) -> Route:
+    def find_route(self, incoming: IncomingRequest) -> Route:
         """Return the handler of a request. Raise Refused for an unknown path or method."""
-        method = "GET" if asked.method == "HEAD" else asked.method
-        if found := self.routes.get((method, asked.path)):
+        method = "GET" if incoming.method == "HEAD" else incoming.method
+        if found := self.routes.get((method, incoming.path)):
             return found
-        if any(path == asked.path for _, path in self.routes):
+        if any(path == incoming.path for _, path in self.routes):
             raise Refused(405, "Method Not Allowed")
         raise Refused(404, "Not Found")
 
@@ -76,7 +76,7 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-async def greet(asked: Asked) -> Answer:
+async def greet(incoming: IncomingRequest) -> Answer:
     """Handle `GET /`, which clients use to check that the server is up."""
     return json_answer({"status": "ok"})
 
@@ -85,11 +85,11 @@ def json_answer(value: Any, status: int = 200, **more: Any) -> Answer:
     return Answer(body=encode_json(value), status=status, **more)
 
 
-async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answer:
+async def answer_always(served: Served, incoming: IncomingRequest, *, seconds: float) -> Answer:
     """Handle a request and never raise. A server error is a 500 with its text as a JSON string, as in NeMo Gym."""
     try:
         async with asyncio.timeout(seconds):
-            return await served.answer(asked)
+            return await served.answer(incoming)
     except Refused as refusal:
         return json_answer({"detail": refusal.detail}, refusal.status, headers=refusal.headers)
     except TimeoutError:
@@ -97,7 +97,7 @@ async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answ
     except GymError as problem:
         return json_answer(f"{type(problem).__name__}: {problem}", 500)
     except Exception as bug:
-        logger.exception("%s failed at %s %s", served.name, asked.method, asked.path)
+        logger.exception("%s failed at %s %s", served.name, incoming.method, incoming.path)
         return json_answer(repr(bug), 500)
 
 

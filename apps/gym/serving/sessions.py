@@ -42,7 +42,7 @@ class Sessions:
 
     async def open(self, opening: Callable[[], Awaitable[Session]]) -> str:
         """Open a session and return its random name. Raise Refused if all are in use, and the errors of `opening`."""
-        await self._evict_expired()
+        await self._ensure_capacity()
         # Counted before it is opened, because many may be opening concurrently.
         self._pending += 1
         try:
@@ -76,10 +76,10 @@ class Sessions:
         finally:
             self._brief -= 1
 
-    def _refuse(self, told: str) -> Refused:
-        return Refused(503, told, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    def _refuse(self, message: str) -> Refused:
+        return Refused(503, message, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
-    async def _evict_expired(self) -> None:
+    async def _ensure_capacity(self) -> None:
         await self.sweep()
         # Other sessions may have been opened while this one was closed.
         while len(self._open) + self._pending >= self._most:

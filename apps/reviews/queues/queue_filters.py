@@ -75,7 +75,10 @@ def _of_rollout(pk: int) -> Q:
 
 
 def _of_tasks(tasks: QuerySet[Task]) -> Q:
-    """Return a condition on reviews of these tasks. Subqueries are faster than a join here."""
+    """Return a condition on reviews of these tasks.
+
+    Uses subqueries: a join would combine every review with both of its tasks.
+    """
     items = QueueItem.objects.filter(task__in=tasks.values("pk")).values("pk")
     outside_queues = Rollout.objects.filter(pk=OuterRef("rollout"), task__in=tasks.values("pk"))
     return Q(item__in=items) | Q(Exists(outside_queues), item__isnull=True)

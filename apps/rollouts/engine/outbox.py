@@ -56,8 +56,8 @@ class Outbox:
         self._stopping = False
         self._touched: set[int] = set()
         self._bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._space = asyncio.Event()
+        self._space.set()
         self.trouble = ""
         self._log = RetryLog("storing results")
         self.unstored: Counter[int] = Counter()
@@ -76,14 +76,14 @@ class Outbox:
         self._bytes += size
         self._memory.add(size)
         if self.is_full:
-            self._room.clear()
+            self._space.clear()
         self._filled.set()
         return size
 
     async def wait_for_space(self) -> None:
         """Wait until the buffer has space."""
         if self.is_full:
-            await self._room.wait()
+            await self._space.wait()
 
     def add_end(self, end: End) -> None:
         """Queue the end of an attempt. Only the first end of an attempt is stored."""
@@ -147,7 +147,7 @@ class Outbox:
         self._bytes -= stored
         self._memory.give_back(stored)
         if not self.is_full:
-            self._room.set()
+            self._space.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
         self.unstored -= Counter(end.collection for end in ends)

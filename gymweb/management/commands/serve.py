@@ -37,11 +37,11 @@ class Command(BaseCommand):
             from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 
             tags = [SEVERAL_PROCESSES] if no_worker else [Tags.database, WORKER_STARTS]
-            self.check(
-                tags=[PROCESS_STARTS], include_deployment_checks=True
-            )  # First, because other checks read the tables.
+            # First, because the other checks read the tables.
+            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
-            connection.close()  # The server's threads open their own connections.
+            # The server's threads open their own connections.
+            connection.close()
         # Imported lazily: the import installs an event loop that other commands do not need.
         from daphne.endpoints import build_endpoint_description_strings
 

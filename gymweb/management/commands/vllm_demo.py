@@ -95,7 +95,7 @@ class Command(Demo):
             title = f"vLLM demo: the {name} checkpoint"
             collection = plan_demo(dataset, model, person, repeats=REPEATS, name=title)
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
-            # If the server died, rollouts and this command would wait for its breaker forever.
+            # If the server died, rollouts and this command would wait behind its open breaker.
             collection = collect_with_bar(collection, watch=server.check_alive)
             server.check_alive()
         except ServerBroken as problem:
