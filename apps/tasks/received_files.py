@@ -28,7 +28,7 @@ class WrongOffset(Refusal, status=409, code="wrong-offset"):
     """Raised if a part does not start where the previous one ended. `expected` is the right offset."""
 
     def __init__(self, expected: int) -> None:
-        super().__init__(f"the next part of this upload begins at byte {expected:,}")
+        super().__init__(f"The next part of this upload must start at byte {expected:,}.")
         self.expected = expected
 
     @property
@@ -73,14 +73,14 @@ def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
     """Append a part of at most settings.UPLOAD_PART_BYTES. Idempotent for the last part."""
     part = stream.read(settings.UPLOAD_PART_BYTES + 1)
     if len(part) > settings.UPLOAD_PART_BYTES:
-        raise PartTooLarge(f"a part has at most {settings.UPLOAD_PART_BYTES:,} bytes")
+        raise PartTooLarge(f"A part has at most {settings.UPLOAD_PART_BYTES:,} bytes. Send smaller parts.")
     if offset + len(part) > settings.MAX_BODY_BYTES:
-        raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+        raise PartTooLarge(f"A file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES).")
     with open_parts(upload) as file:
         # The row has the received length. Later bytes are left over from a crash and are overwritten.
         upload.refresh_from_db()
         if upload.state != Upload.State.RECEIVING:
-            raise NotReceiving(f"this upload is {upload.get_state_display()}")
+            raise NotReceiving(f"This upload is {upload.get_state_display()}. It accepts no more parts.")
         if offset != upload.received_bytes:
             file.seek(offset)
             if offset + len(part) == upload.received_bytes and file.read(len(part)) == part:
@@ -107,7 +107,7 @@ def finish_parts(*, upload: Upload) -> Upload:
     )
     upload.refresh_from_db()
     if not claimed:
-        raise NotReceiving(f"this upload is {upload.get_state_display()}")
+        raise NotReceiving(f"This upload is {upload.get_state_display()}. It accepts no more parts.")
     with open_parts(upload) as file:
         file.truncate(upload.received_bytes)
     return upload
@@ -131,7 +131,7 @@ def store_file(
             while block := stream.read(READ_BYTES):
                 size += len(block)
                 if size > settings.MAX_BODY_BYTES:
-                    raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+                    raise PartTooLarge(f"A file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES).")
                 if size // LOOK_AT_DISK_BYTES > (size - len(block)) // LOOK_AT_DISK_BYTES:
                     check_room(0)
                 file.write(block)

@@ -80,7 +80,7 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     Accepts drafts, validated uploads, and rejected ones whose file still exists. Raise NotWaiting and ChoiceRefused.
     """
     if not parts_file(upload).exists():
-        raise NotWaiting("the file was deleted. Upload it again")
+        raise NotWaiting("The file was deleted. Upload it again.")
     states = [Upload.State.DRAFT, Upload.State.CHECKED, Upload.State.REJECTED]
     changed = Upload.objects.filter(pk=upload.pk, state__in=states).update(
         state=Upload.State.QUEUED,
@@ -97,7 +97,7 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     )
     upload.refresh_from_db()
     if not changed:
-        raise NotWaiting(f"this upload is {upload.get_state_display()}")
+        raise NotWaiting(f"This upload is {upload.get_state_display()}.")
     return upload
 
 
@@ -123,7 +123,7 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
             record(user=user, action="upload.discard", target=upload)
     if not gone:
         upload.refresh_from_db()
-        raise NotWaiting(f"this upload is {upload.get_state_display()}")
+        raise NotWaiting(f"This upload is {upload.get_state_display()}.")
     _waits.forget(upload.pk)
     discard_files(upload)
 

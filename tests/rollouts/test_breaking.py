@@ -40,10 +40,10 @@ def test_failures_in_a_row_open_and_a_success_between_them_does_not():
     for outcome in ("server_error", "timed_out", "ok", "unreachable", "refused", "throttled"):
         breakers.observe(endpoint, outcome, "no")
     with breakers.reports() as reports:
-        assert (breakers.holds(endpoint), reports) == (False, {})
+        assert (breakers.is_failing(endpoint), reports) == (False, {})
     breakers.observe(endpoint, "malformed", "not JSON")
     with breakers.reports() as reports:
-        assert (breakers.holds(endpoint), reports) == (True, {endpoint: BreakerReport(False, 3, "not JSON")})
+        assert (breakers.is_failing(endpoint), reports) == (True, {endpoint: BreakerReport(False, 3, "not JSON")})
 
 
 def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():

@@ -151,7 +151,7 @@ def open_part(request: Request) -> HttpRequest:
     """Return the request, whose body is one part of an upload, after checking its type and size."""
     if _media_type(request) not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
-    _refuse_large(request, settings.UPLOAD_PART_BYTES, "the largest part")
+    _refuse_large(request, settings.UPLOAD_PART_BYTES, "maximum size of a part")
     return request._request
 
 

@@ -70,7 +70,7 @@ class Breakers:
             elif self._reports:
                 self._reports.pop(endpoint, None)
 
-    def holds(self, endpoint: Endpoint) -> bool:
+    def is_failing(self, endpoint: Endpoint) -> bool:
         """Return True if the breaker is open, or this worker has counted enough failures to open it."""
         return endpoint in self._open or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
 

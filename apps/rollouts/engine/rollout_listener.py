@@ -59,7 +59,7 @@ class RolloutListener:
             return 0
         if not failure.passing or claim.attempt >= MAX_CLAIMS:
             return None
-        if self._breakers.holds(_failing_endpoint(setting, failure)):
+        if self._breakers.is_failing(_failing_endpoint(setting, failure)):
             return 0
         return 1 if claim.failures + 1 < setting.max_attempts else None
 

@@ -26,7 +26,7 @@ from apps.reviews.queues.hidden_items import find_suspended_reviews
 from apps.reviews.queues.item_leases import CannotReview, check_may_review, claim_item, find_held, skip_item
 from apps.reviews.queues.waiting_items import count_with_others, read_waiting
 from apps.reviews.reviews.drafts import draft_as_text
-from apps.reviews.reviews.haste import read_haste
+from apps.reviews.reviews.fast_reviews import find_fast_review
 from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import find_lapsed, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
@@ -183,7 +183,7 @@ def _work(
         "token": uuid.uuid4().hex,
         "lapsed": lapsed,
         "revealed": _revealed(queue, request.user),
-        "haste": read_haste(queue, request.user),
+        "haste": find_fast_review(queue, request.user),
     }
     return render(request, "queues/work.html", context, status=status)
 
@@ -194,7 +194,7 @@ def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iter
         "mine": count_mine(queue, request.user.pk),
         "undoable": find_undoable(queue, request.user),
         "revealed": _revealed(queue, request.user),
-        "haste": read_haste(queue, request.user),
+        "haste": find_fast_review(queue, request.user),
         "refusal": refusal,
         "unsaid": [each for each in unsaid if each],
     }
