@@ -26,8 +26,8 @@ def find_key_problem(key: str) -> str:
     """
     if _KEY.fullmatch(key):
         return ""
-    told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has other characters"
-    return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}."
+    actual = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has other characters"
+    return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {actual}."
 
 
 class KeyReused(Refusal, status=422, code="idempotency-key-reused"):

@@ -25,10 +25,10 @@ BYTES_A_TOKEN = 4
 
 def count_tokens(rows: Sequence[dict[str, Any]], sizes: Sequence[int], source: Source) -> list[tuple[int, TokenSource]]:
     """Return the token length of each row of the source; `sizes` are the JSON sizes in bytes."""
-    told = _count_calls(source, len(rows))
+    counted = _count_calls(source, len(rows))
     counts: list[tuple[int, TokenSource]] = []
     for number, (row, size) in enumerate(zip(rows, sizes, strict=True)):
-        own, usage = row.get("input_ids"), told[number]
+        own, usage = row.get("input_ids"), counted[number]
         if isinstance(own, list) and own:
             counts.append((len(own), "ids"))
         elif usage is not None:

@@ -125,10 +125,10 @@ def _with_overrides(groups: list[tuple[int, list[Candidate]]], counts: bool) -> 
     standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
 
     def overridden(one: Candidate) -> Candidate:
-        if (said := standing.get(one.id)) is None:
+        if (override := standing.get(one.id)) is None:
             return one
-        told = one._replace(override=said)
-        return told._replace(reward=said.reward, set_by_a_person=True) if counts else told
+        changed = one._replace(override=override)
+        return changed._replace(reward=override.reward, set_by_a_person=True) if counts else changed
 
     return [(task_id, [overridden(one) for one in rollouts]) for task_id, rollouts in groups]
 

@@ -94,5 +94,5 @@ def _filters_splits(q: str) -> bool:
 
 
 def _describe_splits(available: Mapping[str, int]) -> str:
-    told = ", ".join(f"{split_label(split)} ({count:,})" for split, count in list(available.items())[:NAMED])
-    return f"{told}, …" if len(available) > NAMED else told
+    names = ", ".join(f"{split_label(split)} ({count:,})" for split, count in list(available.items())[:NAMED])
+    return f"{names}, …" if len(available) > NAMED else names

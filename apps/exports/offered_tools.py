@@ -57,8 +57,8 @@ class Offers:
                 continue
             # Most tasks have the same tools as the previous one: share the object.
             known = known if session.tools == known else session.tools
-            told = session.original.get("row", {}).get("agent_ref")
-            offer.agent_ref = offer.agent_ref or (told if isinstance(told, dict) else {})
+            agent_ref = session.original.get("row", {}).get("agent_ref")
+            offer.agent_ref = offer.agent_ref or (agent_ref if isinstance(agent_ref, dict) else {})
             if offer.known == "unknown":
                 offer.tools, offer.known = known, "offered" if known else "none"
             elif offer.tools != known:

@@ -39,13 +39,13 @@ def describe_verdict(pair: PreferencePair) -> str:
         return ""
     said, agreeing, total = "much better" if pair.strength > 1 else "better", pair.agreeing, pair.reviewers
     people = "1 reviewer" if total == 1 else f"{total} reviewers"
-    voices = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
+    reviewers = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
     if not pair.adjudicated:
-        return f"{said}, by {voices}"
+        return f"{said}, by {reviewers}"
     if agreeing is None:
         return f"{said}, adjudicated"
     agree = "agrees" if total == 1 else "agree"
-    return f"{said}, adjudicated: {voices} {agree}"
+    return f"{said}, adjudicated: {reviewers} {agree}"
 
 
 def provenance_columns(pair: PreferencePair) -> dict[str, Any]:

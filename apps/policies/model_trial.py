@@ -116,8 +116,8 @@ async def _ask(
     else:
         call.duration = time.perf_counter() - began
         return Trial(events=[opening, call], cost=policy_model.prices.cost(call.usage))
-    said = hide_secrets(str(failure), [_readable_key(policy_model)])
-    return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=said, duration=time.perf_counter() - began)])
+    text = hide_secrets(str(failure), [_readable_key(policy_model)])
+    return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=text, duration=time.perf_counter() - began)])
 
 
 async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], sampling: dict[str, Any]) -> ModelCall:

@@ -63,9 +63,9 @@ def describe_problems(error: ValidationError, spec: type) -> str:
 def _add(parser: argparse.ArgumentParser, field: SpecField, flag: str) -> None:
     option = field.option
     default = field.default if field.default not in (None, "", [], {}) else option.none
-    said = option.help or option.label
+    text = option.help or option.label
     given: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
-    given["help"] = said if field.required or default in ("", False) else f"{said} (default: {default})"
+    given["help"] = text if field.required or default in ("", False) else f"{text} (default: {default})"
     if field.type is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **given)
     elif field.choices:

@@ -129,10 +129,10 @@ class ServedEnvironment(Served):
         response = read_response(read_row(incoming.body))
         if not isinstance(session, Turns):
             raise Refused(400, _UNRESET)
-        told = await session.step(response)
-        if told["terminated"] or told["truncated"]:
+        result = await session.step(response)
+        if result["terminated"] or result["truncated"]:
             self.sessions.mark_verified(incoming.session)
-        return json_answer(told, session=incoming.session)
+        return json_answer(result, session=incoming.session)
 
     async def _call_tool(self, incoming: IncomingRequest) -> Answer:
         arguments = read_object(incoming.body) if incoming.body.strip() else {}

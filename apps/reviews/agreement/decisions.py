@@ -12,9 +12,9 @@ from apps.rollouts.models import Collection
 How = Literal["adjudicated", "majority", "single", "split"]
 Outcome = Literal["low", "high", "equal", "both_bad", "split"]
 
-Two = tuple[int, int, int, int]
+RolloutPair = tuple[int, int, int, int]
 """(lower rollout id, higher rollout id, collection of the lower, collection of the higher)."""
-_ROW = (
+_COLUMNS = (
     *("low_id", "high_id", "low__collection_id", "high__collection_id", "review__submitted_at", "review_id"),
     *("outcome", "strength", "review__reviewer_id", "review__is_adjudication"),
 )
@@ -61,27 +61,27 @@ def read_verdicts(
     if rollout_ids is not None:
         wanted = list(rollout_ids)
         verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
-    rows = verdicts.order_by().values_list(*_ROW)
+    rows = verdicts.order_by().values_list(*_COLUMNS)
     if collection is not None:
         # A union, because a condition with OR would scan all verdicts.
         rows = rows.filter(low__collection=collection).union(rows.filter(high__collection=collection))
-    found: dict[Two, list[tuple[Any, ...]]] = defaultdict(list)
+    found: dict[RolloutPair, list[tuple[Any, ...]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[4:6]):
         found[row[:4]].append(row[5:])
-    return {two[:2]: _decide(two, said) for two, said in sorted(found.items())}
+    return {pair[:2]: _decide(pair, verdicts) for pair, verdicts in sorted(found.items())}
 
 
-def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
-    """Combine the verdicts in `said`: (review, outcome, strength, reviewer, is adjudication), in order of time."""
-    low, high, low_collection, high_collection = two
+def _decide(pair: RolloutPair, verdicts: list[tuple[Any, ...]]) -> StandingVerdict:
+    """Combine verdicts given as (review, outcome, strength, reviewer, is adjudication), in order of time."""
+    low, high, low_collection, high_collection = pair
     # Reviews of deleted users count separately.
     latest = {
         person if person is not None else -review: (outcome, strength, review)
-        for review, outcome, strength, person, adjudicates in said
+        for review, outcome, strength, person, adjudicates in verdicts
         if not adjudicates
     }
     votes = list(latest.values())
-    final = next((each for each in reversed(said) if each[4]), None)
+    final = next((each for each in reversed(verdicts) if each[4]), None)
     outcome: Outcome
     how: How
     if final is not None:

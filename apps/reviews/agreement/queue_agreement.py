@@ -133,14 +133,14 @@ def _questions(queue: Queue, could_see_results: bool | None) -> Iterator[Questio
         rows = find_verdicts(queue, could_see_results=could_see_results).values_list(
             "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
         )
-        said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        answers: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         placed: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         for *unit, outcome, strength, person in rows:
-            said[tuple(unit)][person or ""] = outcome
+            answers[tuple(unit)][person or ""] = outcome
             if (outcome, strength) in _ON_A_SCALE:
                 placed[tuple(unit)][person or ""] = _ON_A_SCALE[outcome, strength]
         scale: tuple[Level, list[Unit]] = ("ordinal", list(placed.values()))
-        yield Question(name="verdict", units=list(said.values()), scale=scale, is_verdict=True)
+        yield Question(name="verdict", units=list(answers.values()), scale=scale, is_verdict=True)
     if queue.rubric is None:
         return
     opinions = find_opinions(queue, could_see_results=could_see_results)

@@ -66,25 +66,25 @@ def _read_repeats(queue: Queue) -> dict[str, list[bool]]:
 
 
 def _reviewer(name: str, rows: list[Any], repeats: list[bool]) -> Reviewer:
-    told = [each for each in rows if each.status == Review.Status.SUBMITTED]
+    submitted = [each for each in rows if each.status == Review.Status.SUBMITTED]
     skipped = [each for each in rows if each.status == Review.Status.SKIPPED]
-    seconds = [each.seconds for each in told if each.seconds is not None]
-    ends = [each.submitted_at for each in told if each.submitted_at is not None]
-    hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
-    sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
+    seconds = [each.seconds for each in submitted if each.seconds is not None]
+    ends = [each.submitted_at for each in submitted if each.submitted_at is not None]
+    hours = (max(ends) - min(each.started_at for each in submitted)).total_seconds() / 3600 if ends else 0.0
+    sides = Counter(each.choice[0] for each in submitted if each.choice in {"a", "a_much", "b", "b_much"})
     return Reviewer(
         username=name,
-        submitted=len(told),
+        submitted=len(submitted),
         # A skipped item also ends its hidden repeat, which does not count as skipped.
         skipped=sum(each.repeat_of is None or each.skip_reason != SKIPPED for each in skipped),
         open=sum(each.status == Review.Status.OPEN for each in rows),
         seconds=median(seconds) if seconds else None,
-        per_hour=len(told) / hours if hours > 0 else None,
+        per_hour=len(submitted) / hours if hours > 0 else None,
         last_at=max((at for each in rows if (at := each.submitted_at or each.skipped_at)), default=None),
         first_side=sides["a"] / sides.total() if sides else None,
         repeated=len(repeats),
         consistent=sum(repeats),
-        could_see_results=sum(each.could_see_results for each in told),
+        could_see_results=sum(each.could_see_results for each in submitted),
     )
 
 

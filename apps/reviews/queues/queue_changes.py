@@ -101,9 +101,14 @@ def change_queue(
             QueueReviewer.objects.bulk_create(QueueReviewer(queue=locked, user=each) for each in named)
         locked.full_clean(exclude=["created_by"])
         locked.save()
-        told: dict[str, Any] = {} if named is None else {"reviewers": [each.username for each in named]}
+        changes_to_log: dict[str, Any] = {} if named is None else {"reviewers": [each.username for each in named]}
         record(
-            user=user, action="queue.change", target=f"queue {locked.pk}", before=before, after=describe(locked), **told
+            user=user,
+            action="queue.change",
+            target=f"queue {locked.pk}",
+            before=before,
+            after=describe(locked),
+            **changes_to_log,
         )
     return locked
 

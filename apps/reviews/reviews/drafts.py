@@ -27,13 +27,13 @@ def read_draft(draft: object) -> dict[str, Any]:
 
 def draft_as_text(draft: Mapping[str, Any]) -> str:
     """Return the draft as text to copy. Empty if it has no answers."""
-    said = read_draft(dict(draft))
-    lines = [("verdict", said.get("choice")), ("ranks", _join(said.get("ranks")))]
-    lines += list((said.get("scores") or {}).items())
+    answer = read_draft(dict(draft))
+    lines = [("verdict", answer.get("choice")), ("ranks", _join(answer.get("ranks")))]
+    lines += list((answer.get("scores") or {}).items())
     lines += [
-        ("reasons", _join(said.get("reasons"))),
-        ("confidence", said.get("confidence")),
-        ("note", (said.get("note") or "").strip()),
+        ("reasons", _join(answer.get("reasons"))),
+        ("confidence", answer.get("confidence")),
+        ("note", (answer.get("note") or "").strip()),
     ]
     return "\n".join(f"{name}: {value}" for name, value in lines if value not in (None, ""))
 

@@ -35,8 +35,8 @@ def find_fast_review(queue: Queue, user: User) -> FastReview | None:
     if last is None or last[1] is None:
         return None
     took = last[1]
-    told = Review.objects.filter(queue=queue).independent().exclude(pk=last[0])
-    newest = told.order_by("-pk").values_list("seconds", flat=True)[:SAMPLE]
+    others = Review.objects.filter(queue=queue).independent().exclude(pk=last[0])
+    newest = others.order_by("-pk").values_list("seconds", flat=True)[:SAMPLE]
     seconds = [each for each in newest if each is not None]
     usual = median(seconds) if len(seconds) >= FEWEST else 0.0
     if usual < LEAST_SECONDS or took >= usual * SHARE:

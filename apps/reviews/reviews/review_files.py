@@ -57,8 +57,10 @@ def record_export(
     *, user: object, reviews: QuerySet[Review], format: str, target: str = "", filters: Mapping[str, Any] | None = None
 ) -> None:
     """Record the export in the audit log: number of reviews, format and filters."""
-    told = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
-    record(user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=told)
+    active_filters = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
+    record(
+        user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=active_filters
+    )
 
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
@@ -69,25 +71,25 @@ def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySe
 
 
 _BESIDE = {
-    "told_kind": F("queue__kind"),
-    "told_reviewer": F("reviewer__username"),
-    "told_rubric": F("rubric__slug"),
-    "told_task": Coalesce(F("item__task_id"), F("rollout__task_id")),
+    "queue_kind": F("queue__kind"),
+    "reviewer_name": F("reviewer__username"),
+    "rubric_slug": F("rubric__slug"),
+    "task_id_shown": Coalesce(F("item__task_id"), F("rollout__task_id")),
 }
 
 
 def _as_row(review: Any) -> dict[str, Any]:
     """Return the row of a review annotated with `_BESIDE`."""
-    verdicts = list(review.verdicts.all()) if review.told_kind == Queue.Kind.PAIRWISE else []
+    verdicts = list(review.verdicts.all()) if review.queue_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None
     return {
         "id": review.pk,
         "queue": review.queue_id,
         "item": review.item_id,
-        "task": review.told_task,
-        "reviewer": review.told_reviewer,
-        "kind": review.told_kind or "score",
+        "task": review.task_id_shown,
+        "reviewer": review.reviewer_name,
+        "kind": review.queue_kind or "score",
         "rollouts": review.arrangement or ([review.rollout_id] if review.rollout_id else []),
         "is_swapped": review.is_swapped,
         "choice": review.choice,
@@ -108,6 +110,6 @@ def _as_row(review: Any) -> dict[str, Any]:
         "status": review.status,
         "skip_reason": review.skip_reason,
         "skipped_at": review.skipped_at,
-        "rubric": review.told_rubric,
+        "rubric": review.rubric_slug,
         "seq": review.seq,
     }

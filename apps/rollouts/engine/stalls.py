@@ -17,7 +17,7 @@ class StallWatch:
     """Log the stack of the event loop when it is blocked for STALL_SECONDS. Start and stop it on the loop."""
 
     def __init__(self) -> None:
-        self._turned = time.monotonic()
+        self._last_tick = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="stall-watch", daemon=True)
 
@@ -32,16 +32,16 @@ class StallWatch:
         self._handle.cancel()
 
     def _tick(self) -> None:
-        self._turned = time.monotonic()
+        self._last_tick = time.monotonic()
         self._handle = self._loop.call_later(_TICK_SECONDS, self._tick)
 
     def _watch(self) -> None:
-        told = 0.0
+        reported_tick = 0.0
         while not self._stop.wait(_TICK_SECONDS):
-            turned = self._turned
-            if time.monotonic() - turned < STALL_SECONDS + _TICK_SECONDS or told == turned:
+            last_tick = self._last_tick
+            if time.monotonic() - last_tick < STALL_SECONDS + _TICK_SECONDS or reported_tick == last_tick:
                 continue
-            told = turned
+            reported_tick = last_tick
             where = _describe_stack(self._loop_thread)
             logger.warning("the event loop was blocked for over %g s at:\n%s", STALL_SECONDS, where)
 
