@@ -132,7 +132,7 @@ class RowReader:
                     if done in seen:
                         self._drop_repetition(rollout, seen[done])
                         continue
-                    if made := self._make(chosen.task, self._attempt(chosen, rollout, events)):
+                    if made := self._convert(chosen.task, self._attempt(chosen, rollout, events)):
                         self.set_by_people += rollout.set_by_a_person
                         picks.wrote(chosen.task.pk)
                         if done[1]:
@@ -175,7 +175,7 @@ class RowReader:
                     agent_ref=offer.agent_ref,
                 )
                 self.on_step()
-                if made := self._make(task, prompt):
+                if made := self._convert(task, prompt):
                     self.set_by_people += chosen.set_by_people
                     self.offers.count(offer)
                     yield made
@@ -201,12 +201,12 @@ class RowReader:
                 if reason := find_refusal(pair, self.filters, traces, per_task):
                     self.dropped[reason] += 1
                     continue
-                if made := self._make(pair.chosen.task, self._preference(pair, traces)):
+                if made := self._convert(pair.chosen.task, self._preference(pair, traces)):
                     self.sources[pair.source] += 1
                     per_task[pair.task_id] += 1
                     yield made
 
-    def _make(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
+    def _convert(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
         """Return the rows of the source, up to what is left of `max_rows`.
 
         None, counted as dropped, if it has no rows.

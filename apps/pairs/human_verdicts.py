@@ -28,7 +28,7 @@ class RolloutVerdicts:
 
 
 def read_rollout_verdicts(rollout_ids: Sequence[int]) -> RolloutVerdicts:
-    return RolloutVerdicts(_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
+    return RolloutVerdicts(_to_rule_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
 
 
 def override_rewards(task_groups: Iterable[TaskGroup]) -> None:
@@ -49,7 +49,7 @@ def has_overrides(collection: Collection) -> bool:
     return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
 
 
-def _verdict(standing: StandingVerdict) -> Verdict:
+def _to_rule_verdict(standing: StandingVerdict) -> Verdict:
     return Verdict(
         one=standing.low,
         other=standing.high,

@@ -40,7 +40,7 @@ _known = _Known()
 def current_redactor() -> Redactor:
     """Return the cached redactor without a database query."""
     if _known.redactor is None:
-        return _keep(Redactor(known=_own_settings(), enabled=settings.REDACT))
+        return _cache(Redactor(known=_own_settings(), enabled=settings.REDACT))
     return _known.redactor
 
 
@@ -48,7 +48,7 @@ def fresh_redactor() -> Redactor:
     """Return the redactor, at most FRESH_SECONDS old. Queries the database: do not call it on an event loop."""
     if time.monotonic() > _known.until:
         with _known.lock:
-            _keep(_read())
+            _cache(_read())
             _known.until = time.monotonic() + FRESH_SECONDS
     return current_redactor()
 
@@ -61,7 +61,7 @@ def forget_redactor() -> None:
     _known.until = 0.0
 
 
-def _keep(redactor: Redactor) -> Redactor:
+def _cache(redactor: Redactor) -> Redactor:
     _known.redactor = redactor
     shorten_with(redactor)
     return redactor

@@ -24,14 +24,14 @@ Value = TypeVar("Value")
 def clean_typed(text: str) -> str:
     """Return the text with credentials redacted."""
     clean, found = fresh_redactor().redact_text(text)
-    _tell(found)
+    _count_redactions(found)
     return clean
 
 
 def clean_typed_value(value: Value) -> Value:
     """Return a copy of a JSON value with credentials redacted."""
     clean, found = fresh_redactor().redact_value(copy.deepcopy(value))
-    _tell(found)
+    _count_redactions(found)
     return cast(Value, clean)
 
 
@@ -47,7 +47,7 @@ def clean_typed_texts(value: Any) -> Any:
     return clean_typed(value) if isinstance(value, str) else value
 
 
-def _tell(found: Mapping[str, int]) -> None:
+def _count_redactions(found: Mapping[str, int]) -> None:
     request = CURRENT.get()
     if found and request is not None:
         counts: Counter[str] = Counter(getattr(request, REDACTED, {}))

@@ -67,7 +67,7 @@ class Rejects:
             message = f"{self.count:,} rows were rejected, more than can be listed. The remaining rows were not checked"
             raise FileRefused("too_many_bad_rows", message, line=line, limit="rejected rows")
 
-    def put_first(self, refused: FileRefused) -> str:
+    def prepend(self, refused: FileRefused) -> str:
         """Insert the reason why the file could not be read further, redacted, before the row errors. Return it."""
         entry = self._entry(refused.line, "", refused.code, refused.message)
         self.first = [entry, *self.first][:ERRORS_ON_ROW]

@@ -33,7 +33,7 @@ def sweep_uploads() -> bool:
     quiet = Upload.objects.filter(state=Upload.State.LOADING, touched_at__lt=now - QUIET_LOADING)
     waiting = [Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.CHECKED]
     forgotten = Upload.objects.filter(state__in=waiting, touched_at__lt=now - QUIET_WAITING)
-    if _requeue(quiet) or _give_up(quiet) or _give_up(forgotten):
+    if _requeue(quiet) or _discard_abandoned(quiet) or _discard_abandoned(forgotten):
         return True
     _sweep_files()
     return _sweep_versions()
@@ -51,7 +51,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
     return True
 
 
-def _give_up(candidates: QuerySet[Upload]) -> bool:
+def _discard_abandoned(candidates: QuerySet[Upload]) -> bool:
     upload = candidates.order_by("id").first()
     if upload is None or not candidates.filter(pk=upload.pk).update(
         state=Upload.State.FAILED, message="The upload stopped before its end. Upload the file again."

@@ -207,7 +207,7 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
                 loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
                 loader.load()
             except FileRefused as refused:
-                _reject(upload, version, rejects, rejects.put_first(refused), over_limit=refused.limit)
+                _reject(upload, version, rejects, rejects.prepend(refused), over_limit=refused.limit)
             else:
                 if reason := loader.find_refusal():
                     _reject(upload, version, rejects, reason)

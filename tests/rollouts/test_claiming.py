@@ -18,8 +18,8 @@ from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_leases import (
     Vitals,
-    give_up_lease,
     reap_leases,
+    release_lease,
     release_unknown,
     renew_lease,
     take_lease,
@@ -78,7 +78,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
         renew_lease(worker_id=worker.pk, vitals=Vitals())
         release_unknown(worker_id=worker.pk, known=set(), suspects=set())
         reap_leases()
-        give_up_lease(worker_id=worker.pk)
+        release_lease(worker_id=worker.pk)
     assert len(work) == 2
     read = {index for query in captured for index in indexes_of(query["sql"]) if "rollouts_rollout" in query["sql"]}
     assert read == NARROW

@@ -88,7 +88,7 @@ class MemoryBudget:
         """Count memory that is already in use, without waiting."""
         self.used += size
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self.used -= size
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)
@@ -181,7 +181,7 @@ class Account:
         self._kept += RETAINED * size
         self._pending = 0
         self.held += change
-        self.budget.give_back(-change)
+        self.budget.release(-change)
 
     def drop(self, reserved: int, size: int = 0) -> None:
         """Release the reservation of a reply, except for `size` bytes that an event will include."""
@@ -189,13 +189,13 @@ class Account:
         self._pending += pending
         self.held += pending - reserved
         self.budget.freed += reserved
-        self.budget.give_back(reserved - pending)
+        self.budget.release(reserved - pending)
 
     def close(self) -> None:
         """Release everything except reservations of replies that are still referenced."""
         kept, self._kept, self._pending, self.is_kept = self._kept + self._pending, 0, 0, False
         self.held -= kept
-        self.budget.give_back(kept)
+        self.budget.release(kept)
 
 
 class Hold:
@@ -224,7 +224,7 @@ class Hold:
             await account.budget.reserve(account, more)
         else:
             account.held += more
-            account.budget.give_back(-more)
+            account.budget.release(-more)
         self._reserved += more
         self.size = size
 

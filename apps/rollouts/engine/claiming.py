@@ -54,7 +54,7 @@ class Slots(NamedTuple):
     judge_calls: Mapping[int, int] = {}
 
 
-_PICK = """
+_SELECT_QUEUED = """
     SELECT id FROM rollouts_rollout
     WHERE status = 'queued' AND collection_id = %s AND {lost}
         AND EXISTS (SELECT 1 FROM rollouts_worker w
@@ -62,7 +62,7 @@ _PICK = """
         {running}
     ORDER BY id LIMIT %s {lock}
 """
-_TAKE = """
+_CLAIM = """
     UPDATE rollouts_rollout
     SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
     WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
@@ -137,7 +137,7 @@ class _Claiming:
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        taken = _take(self._lease, candidate.pk, lost, free) if free else []
+        taken = _claim_rows(self._lease, candidate.pk, lost, free) if free else []
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
 
@@ -168,7 +168,7 @@ def usable_by(group: str) -> Q:
     return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
 
 
-def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
+def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
     """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
 
     Checks the state of the collection again, which may have been paused since it was read.
@@ -177,10 +177,10 @@ def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
-        pick = _PICK.format(lost=lost, lock=lock, running=running, now=now)
+        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now)
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         given = [lease, started, collection_id, lease, *moment, collection_id, limit]
-        cursor.execute(_TAKE.format(pick=pick), given)
+        cursor.execute(_CLAIM.format(pick=pick), given)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 
 

@@ -145,7 +145,7 @@ class Outbox:
         stored = sum(self._sizes[: len(events)])
         del self._sizes[: len(events)]
         self._bytes -= stored
-        self._memory.give_back(stored)
+        self._memory.release(stored)
         if not self.is_full:
             self._space.set()
         for end in ends:

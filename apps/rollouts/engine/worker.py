@@ -313,7 +313,7 @@ class RolloutWorker(ChannelsWorker):
         await announcing
 
     async def _leave(self) -> None:
-        await self._identity.give_up()
+        await self._identity.release()
         await self._throttles.close()
         await self._database.close()
         await self._outbound.close()

@@ -12,8 +12,8 @@ from apps.rollouts.engine.worker_leases import (
     Heartbeat,
     Vitals,
     drain_lease,
-    give_up_lease,
     live_workers,
+    release_lease,
     release_unknown,
     renew_lease,
     take_lease,
@@ -56,7 +56,7 @@ class WorkerIdentity:
             try:
                 for work in first:
                     await self._database.run(work)
-                await self._take()
+                await self._take_lease()
                 self._log.works()
             except (OperationalError, InterfaceError) as problem:
                 if "no such table" in str(problem):
@@ -65,7 +65,7 @@ class WorkerIdentity:
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take(self) -> None:
+    async def _take_lease(self) -> None:
         worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
         self.live = await self._database.run(live_workers)
         self.lease, self._strays = worker.pk, set()
@@ -95,12 +95,12 @@ class WorkerIdentity:
         except Exception as problem:
             logger.warning("draining without announcement: %r", problem)
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         self._stop_heartbeat()
         try:
             # The final report, with the counters since the last heartbeat.
             await self._database.run(renew_lease, worker_id=self.lease, vitals=self._vitals())
-            released = await self._database.run(give_up_lease, worker_id=self.lease)
+            released = await self._database.run(release_lease, worker_id=self.lease)
             if released:
                 logger.info("%d rollouts released", released)
         except Exception as problem:

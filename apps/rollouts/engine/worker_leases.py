@@ -72,7 +72,7 @@ def drain_lease(*, worker_id: int) -> None:
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 
-def give_up_lease(*, worker_id: int) -> int:
+def release_lease(*, worker_id: int) -> int:
     """Requeue the rollouts of this worker and end its lease. Return the number of requeued rollouts."""
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
@@ -83,7 +83,7 @@ def give_up_lease(*, worker_id: int) -> int:
 def reap_leases() -> int:
     """Expire leases and requeue their rollouts. Return the number of expired workers."""
     with transaction.atomic():
-        _wait_briefly_for_locks()
+        _limit_lock_waits()
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         if reaped:
@@ -93,7 +93,7 @@ def reap_leases() -> int:
     return reaped
 
 
-def _wait_briefly_for_locks() -> None:
+def _limit_lock_waits() -> None:
     """Limit waiting for locks: a heartbeat that waits longer than its lease would lose it.
 
     The next beat tries again.

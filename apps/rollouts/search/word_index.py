@@ -61,7 +61,7 @@ _EVENTS = """
 """
 """Session events have no text."""
 _DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
-_FORGET = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
+_DELETE_WORDS = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
 _ADD = {
     # Separators are deleted from the index; the positions of later words are kept.
     "postgresql": f"""
@@ -116,7 +116,7 @@ def _with_tries(query: str) -> str:
 def index_next_rollouts() -> bool:
     """Background job: index a chunk of queued rollouts. Return True if there were any."""
     taken_at = timezone.now()
-    taken = _take(taken_at)
+    taken = _claim(taken_at)
     if not taken:
         return False
     # Read without a lock: the write below only affects rows whose claim is unchanged.
@@ -125,12 +125,12 @@ def index_next_rollouts() -> bool:
             _store(_read(group), taken_at)
     except Exception as problem:
         if isinstance(problem, process_exit.Leaving) or is_transient(problem):
-            when_database_answers(lambda: _give_back(taken_at))
+            when_database_answers(lambda: _requeue(taken_at))
         raise
     return True
 
 
-def _give_back(taken_at: datetime) -> None:
+def _requeue(taken_at: datetime) -> None:
     """Requeue claimed rollouts without counting a try."""
     UnindexedRollout.objects.filter(taken_at=taken_at, tries__gt=0).update(taken_at=None, tries=F("tries") - 1)
 
@@ -145,7 +145,7 @@ def index_all() -> Iterator[int]:
         yield max(0, before - UnindexedRollout.objects.count())
 
 
-def _take(now: datetime) -> dict[int, int]:
+def _claim(now: datetime) -> dict[int, int]:
     """Claim the next rollouts. Return their attempts by rollout id."""
     free = Q(taken_at__isnull=True) | Q(taken_at__lt=now - QUIET)
     waiting = UnindexedRollout.objects.filter(free, tries__lt=MAX_TRIES)
@@ -257,7 +257,7 @@ def _store(found: dict[int, list[Part]], taken_at: datetime) -> None:
     """
     with transaction.atomic():
         still = [pk for (pk,) in _run(_DONE, found, connection.ops.adapt_datetimefield_value(taken_at))]
-        _run(_FORGET, still)
+        _run(_DELETE_WORDS, still)
         parts = [part for pk in still for part in found[pk]]
         with connection.cursor() as cursor:
             cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
