@@ -42,7 +42,7 @@ def test_rollouts_of_an_external_agent_are_claimed_only_when_it_asks():
             lease=lease,
             seats=8,
             in_use=in_use,
-            turns={},
+            reports={},
             started=set(),
             settings_in_use=settings,
             reservations=Reservations(),

@@ -1,4 +1,4 @@
-"""Captured tokens of an attempt: which calls have them, where sequences break, and the ids of one call."""
+"""Captured tokens of an attempt: which calls have them, where the sequence breaks, and the token ids of one call."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from apps.rollouts.models import Rollout
 
 PAGE = 1_000
 _STEPS = (-0.05, -0.3, -1.0, -2.5, -5.0)
-"""Lower bounds of logprobs per colour; less likely tokens have the last colour."""
+"""Lower bounds of the logprobs of each colour. Less likely tokens have the last colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model call. `shape` is None if nothing was captured; `segment` counts from 1."""
+    """A model call. `shape` is None if no tokens were captured. `segment` counts from 1."""
 
     number: int
     seq: int
@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`logprob` is None for prompt tokens: only generated tokens are trained on."""
+    """A token. `logprob` is None for prompt tokens, which are not trained on."""
 
     place: int
     id: int
@@ -47,7 +47,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A part of one call's tokens: prompt, then generation."""
+    """A page of one call's tokens: the prompt, then the generation."""
 
     call: Call
     tokens: list[Token]
@@ -69,7 +69,7 @@ class Strip:
 
     @property
     def mean_logprob(self) -> float | None:
-        """Return the mean logprob of the shown generated tokens."""
+        """Return the mean logprob of the generated tokens on this page."""
         sampled = [token.logprob for token in self.tokens if token.logprob is not None]
         return sum(sampled) / len(sampled) if sampled else None
 
@@ -83,9 +83,9 @@ class Captured:
 
 
 def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, first: int | None = None) -> Captured:
-    """Return the calls of the attempt, and the tokens of call `call`, else of the first one with tokens.
+    """Return the calls of the attempt, and a page of the tokens of `call`, by default the first call with tokens.
 
-    By default the tokens start after the prefix shared with the previous call.
+    Without `first`, the page starts after the prefix shared with the previous call.
     """
     events = events_of(rollout, attempt).filter(kind="model_call")
     rows = list(events.values_list("seq", "tokens"))
@@ -135,7 +135,7 @@ def _calls(seqs: Sequence[int], stored: Sequence[bytes | None], figures: TokenFi
 
 
 def _unpack(stored: Sequence[bytes | None], number: int) -> TokenCapture:
-    """Return the conversation of one call: each call stores only its new items."""
+    """Return the full capture of one call. Each call stores only its new tokens."""
     before = b""
     capture: TokenCapture | None = None
     for packed in stored[:number]:

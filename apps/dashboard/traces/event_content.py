@@ -1,4 +1,4 @@
-"""Title, facts and blocks of one event, from its conversation items; unknown kinds become JSON."""
+"""Build title, facts and blocks of an event. Unknown kinds are shown as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 
 
 def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: bytes | None = None) -> Content:
-    """Return the content of an event. `index` is its position among the events read."""
+    """Return the content of an event. `index` is its position in the list of events."""
     match event:
         case SessionOpened():
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
@@ -73,7 +73,7 @@ def _verification(seq: int, event: Verification) -> Content:
 
 
 def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:
-    """Yield the verdict, then the judge's prompt and reply as folds."""
+    """Yield the verdict, then the prompt and reply of the judge, collapsed."""
     if event.verdict:
         yield Block("json", "verdict", json_body(event.verdict).at(seq, "verdict"))
     if event.problem:
