@@ -27,7 +27,7 @@ class CapturedCallSerializer(serializers.Serializer[Any]):
 
 @record_serializer(
     Break,
-    after="Previous captured call.",
+    after="Previous captured call; for captured agents, the nearest ancestor with tokens.",
     agreed="Length of the common prefix with that call, in ids.",
     seen="Number of ids of that call, prompt and reply.",
     within="`reply`: the reply was tokenised differently. `prompt`: the prompt was rewritten. `again`: the "
