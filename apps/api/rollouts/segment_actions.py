@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.api.framework.record_serializers import record_serializer
 from apps.gym.traces.events import ModelCall, decode_event
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import check_graph, join_graph
+from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.segments import Break, TokenFigures
 from apps.gym.traces.tokens import count_tokens
 from apps.rollouts.models import Rollout
