@@ -73,7 +73,7 @@ class TraceGraph:
             numbered = {one[0].call: one for one in sorted(found, key=lambda one: one[0].call) if one[0].call}
         self.calls: dict[int, ModelCall] = {number: event for number, (event, _) in numbered.items()}
         self.seq_of: dict[int, int] = {number: seq for number, (_, seq) in numbered.items()}
-        self._tokens = GraphTokens(self)
+        self._tokens = GraphTokens(self.calls, self.parent)
 
     def parent(self, call: int) -> int:
         """Return the number of the parent; 0 for a root, and if the parent is not stored."""
