@@ -17,10 +17,9 @@ from apps.gym.wires.openai_http import Wire as Wires
 from apps.gym.wires.protocol import Ask, Policy, Weights
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.gym.wires.sending import PlainSender, Sender
-from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
+from apps.policies.models import KEY_PLACE, PolicyModel, Provider
 from apps.policies.request_options import find_request_problems
 from apps.policies.secrets import decrypt_secret
-
 
 ANTHROPIC_VERSION = "2023-06-01"
 """Version of the Messages API; an extra header overrides it."""
