@@ -85,7 +85,7 @@ class Gate:
                 self._in_flight -= 1
                 if self._unused:
                     self._use_starts()
-            if reply.status not in (429, 503) or not is_throttled(reply):
+            if reply.status not in (429, 503, 529) or not is_throttled(reply):
                 self._accepted += 1
                 return reply
             self._take_throttle(sent, read_retry_after(reply), read_message(reply))

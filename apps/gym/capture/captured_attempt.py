@@ -19,10 +19,11 @@ from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
 from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver
 from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.traces.call_records import Place
 from apps.gym.traces.events import AgentEnd, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import TaskRow, Tool
-from apps.gym.traces.parents import ParentFinder, Place
+from apps.gym.traces.parents import ParentFinder
 from apps.gym.traces.tokens import pack_tokens
 from apps.gym.wires.chat_deltas import OnDelta
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
