@@ -51,7 +51,7 @@ class BubblewrapBox:
         hidden: Sequence[str] = (),
         limits: BoxLimits = BoxLimits(),  # noqa: B008 - frozen
     ) -> None:
-        self._folders, self._socket, self._python = folders, socket, python
+        self._folders, self._socket, self._python = folders, socket, str(Path(python).resolve())
         self._mounts, self._hidden, self._limits = mounts, hidden, limits
         self._folder: Path | None = None
         self._has_run = False
@@ -129,8 +129,7 @@ class BubblewrapBox:
                 hidden=self._hidden,
                 variables=variables,
             )
-            python = os.path.realpath(self._python)
-            wrapped += launcher_arguments(python, processes=limits.processes, largest=limits.files, started=started)
+            wrapped += launcher_arguments(self._python, processes=limits.processes, largest=limits.files, started=started)
             self._process = await asyncio.create_subprocess_exec(
                 *(share.joined(wrapped) if share else wrapped),
                 *command,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-
 _RESERVED = ("/dev", "/etc", "/home/agent", "/proc", "/run", "/tmp", "/usr", "/work")  # noqa: S108 - inside
 _SMALLEST = "4096"
 """Bytes of an empty in-memory file system."""
