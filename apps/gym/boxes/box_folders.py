@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 _PREFIX = "gymweb-boxes-"
 _LOCK = ".lock"
 _TRIES = 5
+_SHARED = "/tmp"  # noqa: S108 - the folders in it are private
 
 
 class BoxFolders:
@@ -19,7 +20,8 @@ class BoxFolders:
     def __init__(self, owner: int | None = None) -> None:
         """Make the folder. `owner` is the user of the boxes, if that is not the user of this process."""
         self._owner = owner
-        place = Path(tempfile.gettempdir())
+        # The folder of this process's temporary files may be private.
+        place = Path(tempfile.gettempdir() if owner is None else _SHARED)
         _remove_stale(place)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         self._lock = _lock(self.path / _LOCK)

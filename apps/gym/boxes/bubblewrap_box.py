@@ -129,7 +129,9 @@ class BubblewrapBox:
                 hidden=self._hidden,
                 variables=variables,
             )
-            wrapped += launcher_arguments(self._python, processes=limits.processes, largest=limits.files, started=started)
+            wrapped += launcher_arguments(
+                self._python, processes=limits.processes, largest=limits.files, started=started
+            )
             self._process = await asyncio.create_subprocess_exec(
                 *(share.joined(wrapped) if share else wrapped),
                 *command,

@@ -37,7 +37,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "Command",
             "the program and its arguments, with placeholders",
             length=200,
-            each=Option("Argument", low=1, length=MAX_TEXT),
+            each=Option("Argument", length=MAX_TEXT, exact=True),
             example=["agent", "--model", "{model}", "{instruction}"],
         ),
     ] = []
@@ -47,7 +47,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "Environment variables",
             "with placeholders; everyone who may read agents sees them",
             length=100,
-            each=Option("Value", length=MAX_TEXT),
+            each=Option("Value", length=MAX_TEXT, exact=True),
             example={"OPENAI_BASE_URL": "{openai_base_url}"},
         ),
     ] = {}
@@ -57,7 +57,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "Files",
             f"content by path, {_RELATIVE}, with placeholders",
             length=100,
-            each=Option("Content", length=MAX_TEXT),
+            each=Option("Content", length=MAX_TEXT, exact=True),
             example={"config.toml": 'model = "{model}"'},
         ),
     ] = {}
@@ -89,7 +89,7 @@ def find_spec_problems(settings: Mapping[str, Any]) -> dict[str, str]:
     if unknown := settings.keys() - set(CommandSpec.__struct_fields__):
         return {min(unknown): f"Unknown option. Choose one of: {', '.join(CommandSpec.__struct_fields__)}."}
     found = spec_problems(CommandSpec, settings)
-    if not found and not settings.get("command"):
+    if not found and not any(settings.get("command", [])[:1]):
         found["command"] = "Give the program and its arguments."
     if found:
         return found

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from pathlib import Path
 
 from django.conf import settings
 
@@ -29,6 +30,7 @@ from apps.rollouts.engine.running import Setting
 
 logger = logging.getLogger(__name__)
 
+_SOCKET = "capture.sock"
 RENEW_SECONDS = 30.0
 """Seconds after which the lease of a running command is extended."""
 
@@ -62,12 +64,12 @@ class CommandAttempts:
         async with self._opening:
             if self._server is None:
                 self._folders = await asyncio.to_thread(BoxFolders, box_owner())
-                socket = self._folders.make() / "capture.sock"
+                folder = self._folders.make()
                 server = CaptureServer()
-                await server.start_unix(str(socket))
-                socket.chmod(0o600)
-                self._folders.give(socket)
-                self._server, self._socket = server, str(socket)
+                await _listen(server, folder)
+                self._socket = str(folder / _SOCKET)
+                self._folders.give(folder / _SOCKET)
+                self._server = server
             return self._server
 
     def make_box(self, setting: Setting) -> BubblewrapBox:
@@ -93,6 +95,15 @@ class CommandAttempts:
             await server.close()
         if folders is not None:
             await asyncio.to_thread(folders.close)
+
+
+async def _listen(server: CaptureServer, folder: Path) -> None:
+    # The kernel accepts only about 100 characters as the path of a socket.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        await server.start_unix(f"/proc/self/fd/{descriptor}/{_SOCKET}")
+    finally:
+        os.close(descriptor)
 
 
 class CommandAttempt:
