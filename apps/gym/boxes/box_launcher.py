@@ -61,7 +61,7 @@ LAUNCHER = textwrap.dedent(
         serve(listener)
     listener.close()
     os.write(int(started), b"1")
-    os.close(int(started))
+    os.closerange(3, 1024)
     try:
         os.execvp(sys.argv[6], sys.argv[6:])
     except OSError as problem:
