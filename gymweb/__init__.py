@@ -1,1 +1,1 @@
-"""Settings, URLs, ASGI and the web server. No app imports it."""
+"""Settings, URLs, ASGI application and web server. No app imports this package."""

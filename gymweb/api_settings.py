@@ -7,7 +7,7 @@ REST_FRAMEWORK = {
         "apps.api.framework.authentication.ApiKeyAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    # Closed by default: SignInMiddleware and PermissionMiddleware skip API views, so this class must check them.
+    # Closed by default: the page middleware skips API views, so this class must check them.
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.framework.table_permissions.TablePermission"],
     "DEFAULT_THROTTLE_CLASSES": ["apps.api.framework.request_rates.RateThrottle"],
     "DEFAULT_PAGINATION_CLASS": "apps.api.framework.pagination.KeysetPagination",

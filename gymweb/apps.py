@@ -6,7 +6,7 @@ from django.db.backends.signals import connection_created
 
 
 def note_connection(**kwargs: Any) -> None:
-    """Record that the database works again: requests and background jobs connect anew each time."""
+    """Record that the database works: every request and background job opens a connection."""
     from apps.accounts.outage_log import DATABASE
 
     DATABASE.works()

@@ -11,8 +11,8 @@ from django.core.handlers.asgi import ASGIHandler
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
 
 
-class BodyTaker(ASGIHandler):
-    """Uses a request body that our server already stored on disk; Django would copy it to another file."""
+class SpooledBodyHandler(ASGIHandler):
+    """Use the request body that the server has spooled to disk. Django would copy it to another file."""
 
     async def read_body(self, receive: Any) -> IO[bytes]:
         taken: IO[bytes] | None = receive.take_body() if hasattr(receive, "take_body") else None
@@ -20,9 +20,9 @@ class BodyTaker(ASGIHandler):
 
 
 django.setup(set_prefix=False)
-http = BodyTaker()
+http = SpooledBodyHandler()
 
-# Imports models, so it must follow Django's setup.
+# Imports models, which requires Django to be set up.
 from apps.dashboard.live.socket_routes import websocket_urlpatterns  # noqa: E402
 from apps.rollouts.serving.capture_routes import CaptureRoutes  # noqa: E402
 from gymweb.sockets import OriginGuard, SocketRouter  # noqa: E402

@@ -1,7 +1,6 @@
-"""The channel layer between processes: the pub/sub layer of channels-redis, made robust against Redis outages.
+"""The pub/sub channel layer of channels-redis, made robust against Redis outages.
 
-It broadcasts, as notifications require: every worker listens on one channel, and the sender only sends. A listening
-process reconnects by itself once it was connected.
+It broadcasts: every worker listens on the same channel. A listener that was connected once reconnects automatically.
 """
 
 import asyncio
@@ -16,11 +15,11 @@ from redis.exceptions import RedisError
 from apps.accounts.outage_log import LAYER
 
 ANSWER_SECONDS = 2.0
-"""Time limit of a request to Redis. Its sockets have no time-out, because a subscription may be silent for days."""
+"""Time limit of Redis requests, in seconds. The sockets have none, because a subscription may be silent for days."""
 
 
-class LayerAway(ConnectionError):
-    """Raised if the channel layer does not respond. Messages are lost and can be sent again."""
+class LayerUnavailable(ConnectionError):
+    """Raised if Redis does not respond. The message is lost and may be sent again."""
 
 
 class PubSubLayer(RedisPubSubChannelLayer):
@@ -34,14 +33,14 @@ class PubSubLayer(RedisPubSubChannelLayer):
 
 
 class LoopLayer(RedisPubSubLoopLayer):
-    """The layer of one event loop. Every method raises LayerAway quickly if Redis does not respond."""
+    """The layer of one event loop. Every method raises LayerUnavailable quickly if Redis does not respond."""
 
     def __init__(self, *, hosts: Any, **kwargs: Any) -> None:
         super().__init__(hosts=hosts, **kwargs)
         self._shards = [ShardConnection(host, self) for host in decode_hosts(hosts)]
 
     async def _subscribe_to_channel(self, channel: str) -> None:
-        """Forget the channel if subscribing fails: the base class recorded it and would never try again."""
+        """Subscribe. If that fails, forget the channel: the base class would never try again."""
         try:
             async with _answering():
                 await super()._subscribe_to_channel(channel)
@@ -68,7 +67,7 @@ class LoopLayer(RedisPubSubLoopLayer):
 
 class ShardConnection(RedisSingleShardConnection):
     def _receive_message(self, message: dict[str, Any] | None) -> None:
-        """Record that the layer works. Called after each successful receive, with None if there was no message."""
+        """Record that Redis works. Called after each receive, with None if there was no message."""
         LAYER.works()
         super()._receive_message(message)
 
@@ -80,6 +79,6 @@ async def _answering() -> AsyncIterator[None]:
             yield
         LAYER.works()
     except TimeoutError:
-        raise LayerAway(f"Redis did not answer within {ANSWER_SECONDS:g} s.") from None
+        raise LayerUnavailable(f"Redis did not answer within {ANSWER_SECONDS:g} s.") from None
     except (RedisError, OSError) as problem:
-        raise LayerAway(f"Redis cannot be reached: {problem}") from None
+        raise LayerUnavailable(f"Redis cannot be reached: {problem}") from None

@@ -29,7 +29,7 @@ def check_sqlite(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_postgres(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check the version of PostgreSQL. Connects, so it only runs with `migrate` and at the start of our processes."""
+    """Check the version of PostgreSQL. It connects, so it only runs with `migrate` and at process start."""
     return [problem for alias in databases or () for problem in _check_server(connections[alias])]
 
 
@@ -55,7 +55,7 @@ def _check_server(server: Any) -> list[CheckMessage]:
 
 
 def check_tables(**kwargs: Any) -> list[CheckMessage]:
-    """Check that migrations are applied. Runs at the start of our processes, which would otherwise fail later."""
+    """Check at process start that migrations are applied, instead of failing later."""
     try:
         problem = find_mismatch()
     except DatabaseError:

@@ -12,15 +12,15 @@ from django.middleware.gzip import GZipMiddleware
 
 MIN_BYTES = 1024
 LEVEL = 6
-"""The level that Django compresses other responses with."""
+"""The level that Django uses."""
 _TYPES = frozenset({"text/html", "text/plain", "application/vnd.oai.openapi"})
 
 
 class CompressionMiddleware(GZipMiddleware):
-    """Django's middleware, which adds random bytes against BREACH, for compressible responses.
+    """Compress suitable responses, with Django's random bytes against BREACH.
 
-    Streams of events and lines are not compressed, because a compressor delays output. Files with ranges are not
-    compressed either: ranges and strong ETags refer to the stored bytes.
+    Event and line streams are not compressed, because compression delays output. Neither are files with ranges: ranges
+    and strong ETags refer to the stored bytes.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -31,7 +31,7 @@ class CompressionMiddleware(GZipMiddleware):
         pieces = cast("AsyncIterator[bytes]", response.streaming_content)
         super().process_response(request, response)
         if response.get("Content-Encoding") == "gzip":
-            # Django compresses each piece as a separate gzip member, and most clients stop after the first one.
+            # Django makes each piece a separate gzip member, and most clients stop after the first.
             response.streaming_content = _compress(pieces, "a" * secrets.randbelow(self.max_random_bytes))
         return response
 
@@ -46,7 +46,7 @@ def _is_compressible(response: HttpResponseBase) -> bool:
 
 
 async def _compress(pieces: AsyncIterator[bytes], padding: str) -> AsyncIterator[bytes]:
-    """Yield one gzip member. The padding is its file name, which readers ignore."""
+    """Yield one gzip member. The padding is its file name, which clients ignore."""
     buffer = BytesIO()
     with gzip.GzipFile(padding, "wb", LEVEL, buffer, mtime=0) as packed:
         async for piece in pieces:

@@ -10,8 +10,8 @@ SQLITE = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=30000;",
 }
 POSTGRES = {
-    # Without these, a vanished machine (power, cable, firewall) is noticed after 2 minutes when connecting, and after
-    # 15 minutes or never on an open connection.
+    # Without these, an unreachable host is noticed after 2 minutes when connecting, and after 15 minutes or never on an
+    # open connection.
     "connect_timeout": 5,
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -22,15 +22,15 @@ POSTGRES = {
 
 
 def connect(database: dict[str, Any], *, test_file: Path, idle_seconds: float) -> dict[str, Any]:
-    """Return Django's database settings with our options; options in the URL take precedence."""
+    """Return Django's database settings with defaults; options in the URL take precedence."""
     given = database.get("OPTIONS", {})
     if database["ENGINE"] == "django.db.backends.sqlite3":
-        # Django REST framework imports it where it can, and with it psycopg: 10 MB that SQLite does not need.
+        # Django REST framework imports it if possible, and with it psycopg: 10 MB that SQLite does not need.
         sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type]
         return {**database, "OPTIONS": {**SQLITE, **given}, "TEST": {"NAME": str(test_file)}}
-    # A worker stopped in a transaction keeps its locks. Unless the server ends the transaction, its rollouts stay
-    # claimed, and heartbeats of other workers wait until their leases expire.
+    # A worker suspended inside a transaction holds locks. If the server did not end the transaction, its rollouts would
+    # stay claimed, and heartbeats of other workers would wait until their leases expire.
     guard = f"-c idle_in_transaction_session_timeout={int(idle_seconds * 1000)}"
-    # The server uses the last of several values, so options in the URL take precedence.
+    # PostgreSQL uses the last of several values, so options in the URL take precedence.
     options = f"{guard} {given.get('options', '')}".strip()
     return {**database, "OPTIONS": {**POSTGRES, **given, "options": options}}

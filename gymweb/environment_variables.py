@@ -1,4 +1,4 @@
-"""Read settings from environment variables. Invalid values are rejected with a one-line message."""
+"""Read settings from environment variables. Invalid values raise a one-line error."""
 
 import json
 import re
@@ -18,15 +18,15 @@ _POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 _REDIS = frozenset({"redis", "rediss"})
 ESCAPES = "Escape @, / and # in passwords as %40, %2F and %23."
 LONGEST = 40
-"""Maximum characters of an invalid value in a message."""
+"""Maximum characters of an invalid value quoted in a message."""
 
 
 class SettingRefused(ImproperlyConfigured):
-    """Raised for an invalid setting; the text has its name and valid values."""
+    """Raised for an invalid setting. The message names the setting and its valid values."""
 
 
 class Environment:
-    """Environment variables by name. Missing and empty variables have their default."""
+    """Environment variables by name. Missing or empty ones have their default."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -40,7 +40,7 @@ class Environment:
         return [part for part in given if part] or list(default)
 
     def origins(self, name: str) -> list[str]:
-        """Return a list of origins as browsers send them: lower case, without trailing slash or default port."""
+        """Return origins as browsers send them: lower case, without trailing slash and default port."""
         return [_origin(name, given) for given in self.texts(name)]
 
     def choice(self, name: str, *, default: str, choices: Sequence[str]) -> str:
@@ -59,7 +59,7 @@ class Environment:
 
     def whole(self, name: str, *, default: int, least: int, most: int) -> int:
         given = self.text(name, default=str(default))
-        # Longer numbers are out of every range, and Python refuses to parse very long ones.
+        # Longer numbers are out of any range, and Python refuses to parse very long ones.
         if not _WHOLE.fullmatch(given) or len(given) > LONGEST or not least <= int(given) <= most:
             allowed = f"a whole number from {least} to {most}, such as {default}"
             raise SettingRefused(f"{name} is {_shown(given)}: give {allowed}.")

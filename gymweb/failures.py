@@ -1,4 +1,4 @@
-"""Responses to errors outside of all views: a problem document for programs, a page for people."""
+"""Error responses outside of views: a problem document for API clients, a page for browsers."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from apps.dashboard.chrome.page_answers import answer_full_disk
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    if _is_for_programs(request):
+    if _is_api_request(request):
         return problem_response(request, HTTPStatus.BAD_REQUEST, "bad-request", "The request cannot be parsed.")
     return defaults.bad_request(request, exception)
 
@@ -24,45 +24,53 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     """Handle every uncaught error of views, the API and middleware."""
     error = sys.exc_info()[1]
     is_full = note_error(error)
-    # A database server that stopped on a full disk does not respond; the full disk is still the reason.
+    # A database server that stopped because of its full disk does not respond.
     if is_full or (is_outage(error) and find_shortage(Place.DATABASE)):
         return disk_full(request, find_shortage())
     if is_outage(error):
         return _unavailable(request)
-    if _is_for_programs(request):
+    if _is_api_request(request):
         detail = "Internal server error. See the server log."
         return problem_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, "server-error", detail)
     return defaults.server_error(request)
 
 
 def _unavailable(request: HttpRequest) -> HttpResponseBase:
-    said = "The database is unavailable."
-    detail = f"{said} Try again in {RETRY_SECONDS} seconds."
+    plain_text = "The database is unavailable."
+    detail = f"{plain_text} Try again in {RETRY_SECONDS} seconds."
     page = partial(defaults.server_error, request, template_name="503.html")
-    return _ask_again(request, HTTPStatus.SERVICE_UNAVAILABLE, "database-away", detail, said=said, page=page)
+    return _retry_later(
+        request, HTTPStatus.SERVICE_UNAVAILABLE, "database-away", detail, plain_text=plain_text, page=page
+    )
 
 
 def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBase:
-    """Answer 507. There is no shortage where the disk has got space since."""
+    """Respond with 507. `shortage` is None if space is available again."""
     detail = str(shortage or "A disk of the server was full. Try again.")
     page = partial(answer_full_disk, request, detail)
-    return _ask_again(request, HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", detail, said=detail, page=page)
+    return _retry_later(request, HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", detail, plain_text=detail, page=page)
 
 
-def _ask_again(
-    request: HttpRequest, status: HTTPStatus, kind: str, detail: str, *, said: str, page: Callable[[], HttpResponse]
+def _retry_later(
+    request: HttpRequest,
+    status: HTTPStatus,
+    kind: str,
+    detail: str,
+    *,
+    plain_text: str,
+    page: Callable[[], HttpResponse],
 ) -> HttpResponseBase:
-    """Answer programs with a problem, the reader of metrics with what is `said`, and people with the page."""
+    """Return a problem document for API clients, plain text for /metrics, and a page for browsers."""
     response: HttpResponse
-    if _is_for_programs(request):
+    if _is_api_request(request):
         response = problem_response(request, status, kind, detail)
     else:
         is_metrics = request.path == "/metrics"
-        response = HttpResponse(f"{said}\n", content_type="text/plain") if is_metrics else page()
+        response = HttpResponse(f"{plain_text}\n", content_type="text/plain") if is_metrics else page()
     response.status_code = status
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 
 
-def _is_for_programs(request: HttpRequest) -> bool:
+def _is_api_request(request: HttpRequest) -> bool:
     return request.path.startswith(("/api/v1/", "/gym/"))

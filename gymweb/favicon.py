@@ -1,4 +1,4 @@
-"""Answer /favicon.ico, which browsers request for pages without an icon, for example raw JSON."""
+"""Serve /favicon.ico, which browsers request for pages without an icon, such as raw JSON."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.templatetags.static import static

@@ -1,4 +1,4 @@
-"""The data folder: only the user of the GymWeb processes can read it."""
+"""Create the data folder, which only the user of the GymWeb processes can read."""
 
 import os
 import re
@@ -11,9 +11,9 @@ PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_MASK = 0o077
 """The umask of server and worker processes."""
-# Modes that `mkdir` and `open` create under usual umasks. Any other mode was set deliberately.
-_UNCHOSEN = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
-_OURS = re.compile(
+# Modes that `mkdir` and `open` create under common umasks. Any other mode was set deliberately.
+_DEFAULT_MODES = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
+_OWN_NAMES = re.compile(
     r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|closed-loop|vllm-demo-.+"
 )
 
@@ -21,13 +21,13 @@ _OURS = re.compile(
 def make_private(folder: Path, *, is_ours: bool) -> None:
     """Create the folder and its parents, private to this user.
 
-    Close the permissions of an existing folder if it `is_ours` or has no other files, and of everything that GymWeb
-    created in it. Raise OSError.
+    An existing folder is made private, with everything that GymWeb created in it, if it `is_ours` or contains no other
+    files. Raise OSError.
     """
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     inside = list(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else []
-    ours = [path for path in inside if _OURS.fullmatch(path.name)]
-    # Files of others may be meant to be readable.
+    ours = [path for path in inside if _OWN_NAMES.fullmatch(path.name)]
+    # Other files may be meant to be readable.
     if is_ours or len(ours) == len(inside):
         _close(folder)
     for path in ours:
@@ -35,24 +35,24 @@ def make_private(folder: Path, *, is_ours: bool) -> None:
 
 
 def make_file_private(path: Path) -> None:
-    """Create the file private to its owner. Files that SQLite creates beside it get the same mode."""
-    # Whoever writes there will report the error.
+    """Create the file, private to its owner. Files that SQLite creates next to it get the same mode."""
+    # Code that writes to it reports the error.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
 
 
 def who_else_reads(folder: Path) -> str:
-    """Return who besides the owner can read the folder, or an empty string."""
+    """Return who else can read the folder, or an empty string."""
     mode = folder.stat().st_mode
     groups = {"all users of this machine": 0o005, "its group": 0o050}
     return next((who for who, bits in groups.items() if mode & bits), "")
 
 
 def read_secret_key(folder: Path) -> str:
-    """Return the secret key, which is generated once into a file that only its owner can read."""
+    """Return the secret key. On first use, it is generated and stored in a private file."""
     path = folder / "secret_key"
     if not path.exists():
-        # If processes start at the same time, the first link wins, so they all use the same complete key.
+        # If several processes start at once, the first link wins, so that all use the same complete key.
         fresh = folder / f"secret_key.{secrets.token_hex(8)}"
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_urlsafe(48))
@@ -63,8 +63,8 @@ def read_secret_key(folder: Path) -> str:
 
 
 def _close(path: Path) -> None:
-    # Another process may have removed it meanwhile, and some file systems have no modes.
+    # It may have been removed meanwhile, and some file systems have no modes.
     with suppress(OSError):
         found = path.lstat()
-        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) in _UNCHOSEN and not path.is_symlink():
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) in _DEFAULT_MODES and not path.is_symlink():
             path.chmod(PRIVATE_FOLDER if path.is_dir() else PRIVATE_FILE)

@@ -14,10 +14,10 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class FullDiskMiddleware(MiddlewareMixin):
-    """Responds with 507 before the view runs.
+    """Respond with 507 while the disk of the database is full.
 
-    Allows reads, deletions and settings.FULL_DISK_ROUTES, which free space, stop work, or store very little and may use
-    the reserve.
+    Reads, deletions and settings.FULL_DISK_ROUTES are allowed: these free space, stop work, or store so little that it
+    fits into the reserve.
     """
 
     def process_view(
@@ -32,7 +32,7 @@ class FullDiskMiddleware(MiddlewareMixin):
         if shortage is None:
             DISK.works()
             return None
-        # Imported here because middleware is loaded before the API.
+        # Imported lazily, because middleware is loaded before the API.
         from gymweb.failures import disk_full
 
         return disk_full(request, shortage)

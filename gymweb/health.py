@@ -13,44 +13,44 @@ from apps.accounts.permissions import Permission, allow
 from gymweb.migration_state import find_mismatch
 
 READY_SECONDS = 3.0
-"""/readyz responds within this time, even if components hang."""
+"""Time limit of /readyz in seconds, even if components hang."""
 
 _database = ThreadPoolExecutor(1, "readiness")
 _disk = OutageLog("The disk")
-_asked: "Future[dict[str, str]] | None" = None
+_pending_check: "Future[dict[str, str]] | None" = None
 
 
 @allow(GET=Permission.PUBLIC)
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Return 200 without using the database: a slow database must not cause restarts of web processes."""
+    """Return 200 without a query: supervisors must not restart web processes because of a slow database."""
     return HttpResponse("ok\n", content_type="text/plain; charset=utf-8")
 
 
 @allow(GET=Permission.PUBLIC)
 async def readyz(request: HttpRequest) -> HttpResponse:
     """Return 200, or 503 with the failing components. Public, so addresses and names are only logged."""
-    database, layer = await asyncio.gather(_ask_database(), _ask_layer())
+    database, layer = await asyncio.gather(_check_database(), _check_layer())
     missing = {name: problem for name, problem in [*database.items(), ("layer", layer)] if problem}
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
 
-async def _ask_database() -> dict[str, str]:
-    """Return the problems of the database. Simultaneous callers share one check."""
-    global _asked  # noqa: PLW0603
-    if _asked is None or _asked.done():
-        _asked = _database.submit(_look_at_database)
+async def _check_database() -> dict[str, str]:
+    """Return the problems of the database. Concurrent callers share one check."""
+    global _pending_check  # noqa: PLW0603
+    if _pending_check is None or _pending_check.done():
+        _pending_check = _database.submit(_run_database_check)
     try:
         async with asyncio.timeout(READY_SECONDS):
-            problems = await asyncio.shield(asyncio.wrap_future(_asked))
+            problems = await asyncio.shield(asyncio.wrap_future(_pending_check))
     except TimeoutError:
         return {"database": f"no answer within {READY_SECONDS:g} s"}
     return problems
 
 
-def _look_at_database() -> dict[str, str]:
+def _run_database_check() -> dict[str, str]:
     """Return the problems by component.
 
-    Uses a separate connection: an existing one may work when new ones fail.
+    Uses a new connection: existing ones may still work when new ones fail.
     """
     problems = {}
     try:
@@ -71,10 +71,10 @@ def _look_at_database() -> dict[str, str]:
     return problems
 
 
-async def _ask_layer() -> str:
+async def _check_layer() -> str:
     try:
         async with asyncio.timeout(READY_SECONDS):
-            # The group has no members.
+            # The group is empty: this only tests the connection.
             await get_channel_layer().group_send("readiness", {"type": "readiness.asked"})
     except (OSError, TimeoutError) as problem:
         LAYER.failed("checking readiness", problem)

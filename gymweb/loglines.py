@@ -1,4 +1,4 @@
-"""Filters and formats of log records."""
+"""Filter and format log records."""
 
 import errno
 import logging
@@ -14,9 +14,9 @@ from apps.accounts.outages import is_outage
 
 
 class OutageFilter(logging.Filter):
-    """Count records about outages of database, channel layer and disk instead of writing them.
+    """Count records about outages of database, channel layer and disk instead of logging each.
 
-    Otherwise Django logs one for every request, and the channel layer one for every second, of an outage.
+    Otherwise, Django would log one per request and the channel layer one per second.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -28,19 +28,19 @@ class OutageFilter(logging.Filter):
         elif record.name == "channels_redis.pubsub" and problem:
             LAYER.failed("receiving messages", problem)
         else:
-            # /readyz logs its failures itself.
+            # /readyz logs its own failures.
             path = getattr(getattr(record, "request", None), "path", "")
             return not (record.name == "django.request" and path == "/readyz")
         return False
 
 
 class LineFormatter(logging.Formatter):
-    """Writes a PermissionDenied as one line; Django would log a traceback for this normal response."""
+    """Format a PermissionDenied on one line, without the traceback that Django adds."""
 
     def format(self, record: logging.LogRecord) -> str:
         problem = record.exc_info[1] if record.exc_info else None
         if isinstance(problem, PermissionDenied):
-            # A copy, because other handlers get the original record.
+            # A copy, because other handlers get the same record.
             record = copy(record)
             record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
             record.exc_info = record.exc_text = None
@@ -48,10 +48,10 @@ class LineFormatter(logging.Formatter):
 
 
 def _redact(line: str) -> str:
-    """Return the line with credentials redacted; unchanged while the models are not loaded."""
+    """Redact credentials in a line, once models are loaded."""
     if not apps.models_ready:
         return line
-    # Logging is set up before the models, which the redactor needs.
+    # Logging is configured before models are loaded, which the redactor needs.
     from apps.policies.installation_redactor import current_redactor
 
     return current_redactor().redact_text(line)[0]

@@ -1,4 +1,4 @@
-"""Check that the database schema matches the code, at process start and in /readyz."""
+"""Check whether the database schema matches the code, at process start and in /readyz."""
 
 from functools import cache
 
@@ -9,14 +9,14 @@ from django.db.migrations.recorder import MigrationRecorder
 
 @cache
 def _known_migrations() -> frozenset[tuple[str, str]]:
-    """Return the migrations of the code by app and name. Cached: building the graph takes 30 ms."""
+    """Return the migrations in the code by app and name. Cached: building the graph takes 30 ms."""
     return frozenset(MigrationLoader(None).disk_migrations)
 
 
 def find_mismatch() -> str:
-    """Return the problem with its remedy, or an empty string. Uses one query. Raise DatabaseError."""
+    """Return a mismatch with its remedy, or an empty string. Runs one query. Raise DatabaseError."""
     known, applied = _known_migrations(), MigrationRecorder(connection).applied_migrations().keys()
-    # Only our own apps: tables of others in the same database do not matter.
+    # Only our own apps: the database may have tables of others.
     labels = {label for label, _ in known}
     if others := sorted(name for label, name in applied - known if label in labels):
         return (

@@ -1,4 +1,4 @@
-"""Names of routes with special treatment, as settings."""
+"""Lists of route names with special treatment, used as settings."""
 
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
 LARGE_BODY_ROUTES = frozenset(
@@ -60,17 +60,17 @@ FULL_DISK_ROUTES = frozenset(
         "dashboard:worker_drain",
     }
 )
-# Routes with POST or PUT without audit entries: they change nothing, or only the user's own state.
+# Routes with POST or PUT but without audit entries: they change nothing, or only the user's own preferences.
 UNAUDITED_ROUTES = frozenset(
     {
         "dashboard:theme",
         "dashboard:redaction_try",
         "dashboard:verifier_detail",
-        "dashboard:sign_in",  # the sign-in has an entry of its own
+        "dashboard:sign_in",  # signing in writes its own entry
         "api:verifier_try",
         "api:collection-estimate",
-        "api:upload-parts",  # one of thousands; the upload itself has an entry
-        # Protocol calls of environments, agents and models: there are thousands, and they store nothing.
+        "api:upload-parts",  # sent thousands of times; the upload itself has an entry
+        # Protocol calls of served environments, agents and models: frequent, and they store nothing.
         "apps.api.gym_protocol.gym_views.EnvironmentView",
         "apps.api.gym_protocol.gym_views.AgentView",
         "apps.api.gym_protocol.gym_views.ModelView",

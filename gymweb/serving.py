@@ -1,4 +1,4 @@
-"""The web server: Daphne with request bodies on disk, early limits, and backpressure for slow readers.
+"""The web server: Daphne, with request bodies on disk, early limits, and backpressure for slow clients.
 
 Importing this module installs Twisted's reactor on a uvloop event loop, once per process.
 """
@@ -16,7 +16,7 @@ from django.conf import settings
 from twisted.internet import asyncioreactor
 
 if "twisted.internet.reactor" not in sys.modules:
-    # Before importing Daphne, which uses the installed reactor.
+    # Must precede the import of Daphne, which uses the installed reactor.
     asyncioreactor.install(uvloop.new_event_loop())
 
 from daphne import server as daphne_server
@@ -34,7 +34,7 @@ READ_BYTES = 256 * 1024
 LINGER_BYTES = 4 * 1024**2
 LINGER_SECONDS = 5.0
 STALLED_SECONDS = 120.0
-"""Maximum seconds in which a reader may receive nothing."""
+"""Seconds after which a client that receives nothing is disconnected."""
 BODY = "gymweb.body"
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -42,11 +42,11 @@ Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
 
 
 class PortTaken(Exception):
-    """Raised if the server cannot listen on the address. The message says why."""
+    """Raised if the server cannot listen on the address."""
 
 
 class Request(WebRequest):
-    """One request. Its body is spooled under a limit, and its response waits for slow readers."""
+    """A request. Its body is spooled to disk under a limit, and its response waits for slow clients."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._writable = asyncio.Event()
@@ -55,7 +55,7 @@ class Request(WebRequest):
         self._limit = 0
         self._refused = False
         super().__init__(*args, **kwargs)
-        # Twisted would read the whole form into memory and parse it, although Django parses it anyway.
+        # Keep Twisted from parsing forms in memory, which Django parses anyway.
         self._parsePOSTFormSubmission = False
 
     # -- request body
@@ -101,9 +101,9 @@ class Request(WebRequest):
             super().requestReceived(command, path, version)
 
     def _refuse(self, refused: BodyRefused) -> None:
-        """Respond before the body has arrived.
+        """Reject a request before its body has arrived.
 
-        Reads a little more of it, because a client whose writes fail sees no response.
+        Reads a little more of the body, because a client whose writes fail does not read the response.
         """
         self._refused = True
         # Do not invite the client to send the body (Expect: 100-continue).
@@ -138,7 +138,7 @@ class Request(WebRequest):
     def handle_exception(self, exception: BaseException) -> None:
         """Close the connection of a response that failed midway, so that the client notices.
 
-        A second response cannot start, and Daphne would leave the first one open forever.
+        A second response cannot be started, and Daphne would leave the connection open forever.
         """
         if self._response_started and self.channel is not None:
             self.channel.transport.abortConnection()
@@ -146,7 +146,7 @@ class Request(WebRequest):
             super().handle_exception(exception)
 
     async def wait_for_reader(self) -> None:
-        """Wait for slow readers; otherwise a download fills the memory."""
+        """Wait for a slow client, so that a download does not fill the memory."""
         try:
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._writable.wait()
@@ -179,12 +179,12 @@ class Factory(HTTPFactory):
         return protocol
 
 
-# Daphne has no other way to set the factory: Server.run reads it from its module.
+# Daphne has no other way to set the factory: Server.run looks it up in its module.
 daphne_server.HTTPFactory = Factory
 
 
 def read_lazily(application: Application) -> Application:
-    """Pass the spooled body to the application on demand."""
+    """Wrap an application so that it reads the spooled body on demand."""
 
     async def call(scope: dict[str, Any], receive: Receive, send: Any) -> None:
         body: SpooledBody | None = scope.pop(BODY, None)
@@ -194,7 +194,7 @@ def read_lazily(application: Application) -> Application:
 
 
 class LazyReceive:
-    """ASGI's `receive`, with a shortcut: `take_body` returns the whole body as a file (see gymweb.asgi)."""
+    """An ASGI `receive` callable. `take_body` returns the whole body as a file (see gymweb.asgi)."""
 
     def __init__(self, body: SpooledBody, receive: Receive) -> None:
         self._body = body
@@ -205,24 +205,24 @@ class LazyReceive:
         if self._unread and not self._body.closed:
             chunk = self._body.take(READ_BYTES)
             self._unread = len(chunk) == READ_BYTES
-            # Let other requests and rollouts of this event loop run during a large body.
+            # Let other tasks of this event loop run while a large body is read.
             await asyncio.sleep(0)
             return {"type": "http.request", "body": chunk, "more_body": self._unread}
-        # Skip Daphne's message that an empty body has ended, and wait for the disconnect.
+        # Skip Daphne's end-of-body message for an empty body, and wait for the disconnect.
         while (message := await self._receive())["type"] == "http.request":
             pass
         return message
 
     def take_body(self) -> IO[bytes] | None:
-        """Return the body from its start; None if the client disconnected or some of it was already received."""
+        """Return the body from its start, or None if the client disconnected or some of it was already received."""
         if self._body.closed or not self._unread or self._body.tell():
             return None
         self._unread = False
-        return self._body.hand_over()
+        return self._body.detach()
 
 
 class Server(daphne_server.Server):
-    """`run()` serves until stop() or a signal, and waits for `drain`. Raise PortTaken if it cannot listen."""
+    """The server. `run()` serves until `stop()` or a signal, then waits for `drain`. Raise PortTaken."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class Server(daphne_server.Server):
             application=read_lazily(application),
             endpoints=endpoints,
             signal_handlers=False,
-            # Within the running loop, because a signal handler that was set earlier may not be called.
+            # Registered within the running loop, because earlier signal handlers may not be called.
             ready_callable=lambda: reactor.callLater(0, started, self),
             server_name="gymweb",
         )
@@ -251,7 +251,7 @@ class Server(daphne_server.Server):
 
     def run(self) -> None:
         super().run()
-        # The thread of an abandoned request may wait for the loop, and Python joins it before exiting.
+        # Threads of abandoned requests may wait for the loop, and Python joins them before exiting.
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
         if self._listen_problem:
             raise PortTaken(self._listen_problem)
@@ -283,7 +283,7 @@ class Server(daphne_server.Server):
 
     def _end_applications(self) -> Any:
         for protocol, details in list(self.connections.items()):
-            # A connection that has not sent its request yet has no application, which Daphne does not expect.
+            # Connections without a request have no application, which Daphne does not expect.
             if "application_instance" not in details:
                 del self.connections[protocol]
         return super().kill_all_applications()

@@ -1,4 +1,4 @@
-"""Settings, read from the environment and `.env`; all have safe defaults. docs/operate/settings.md lists them."""
+"""Django settings from environment variables and `.env`, with safe defaults (see docs/operate/settings.md)."""
 
 import os
 import sys
@@ -105,12 +105,12 @@ TEMPLATES = [
     },
 ]
 
-# The engine defines the lease of a worker; PostgreSQL connections use it too.
+# The worker lease, also used for timeouts of PostgreSQL connections.
 WORKER_LEASE_SECONDS = env.number("GYMWEB_WORKER_LEASE_SECONDS", default=30.0, least=1, most=86_400)
 DATABASES = {
     "default": connect(
         env.database("GYMWEB_DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'gymweb.sqlite3'}"),
-        # Workers and requests use their own connections, so tests need a file to share data.
+        # Workers and requests use separate connections, so tests need a file to share data.
         test_file=VAR_DIR / "test.sqlite3",
         idle_seconds=WORKER_LEASE_SECONDS / 2,
     )
@@ -124,7 +124,7 @@ if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
             "BACKEND": "gymweb.channel_layer.PubSubLayer",
-            # redis-py 8 gives sockets a 5 s time-out, which kills idle subscriptions.
+            # redis-py 8 has a default socket timeout of 5 s, which kills idle subscriptions.
             "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
         }
     }
@@ -145,13 +145,13 @@ TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "static-root"
-STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
+STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns if it is missing
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "gymweb.static_files.ModuleStaticFilesStorage"},
 }
-# Without a collected static-root, files are served from their sources, so a fresh clone needs no build step.
+# Without a collected static root, files are served from their sources, so a fresh clone needs no build step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MANIFEST_STRICT = False
 if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:
@@ -171,7 +171,8 @@ if SECURE:
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # requested directly, not through the proxy
     SECURE_HSTS_SECONDS = 31_536_000
-    # HSTS for subdomains and preloading affects other sites of the domain, so the operator decides.
+    # Whether HSTS applies to subdomains and preloading is the operator's decision: it affects other sites of the
+    # domain.
     SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -187,7 +188,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Bodies: Daphne spools them to disk (gymweb/serving.py), up to these limits.
+# Request bodies are spooled to disk (gymweb/serving.py), up to these limits.
 MOST_BYTES = 2**62
 MAX_BODY_BYTES = env.whole("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3, least=1024, most=MOST_BYTES)
 MAX_LINE_BYTES = env.whole("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2, least=1024, most=MOST_BYTES)
@@ -213,26 +214,25 @@ EXPORTS_DIR = VAR_DIR / "exports"
 for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR):
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
-# Outbound calls reach public addresses and the ones listed by the operator: hosts, host:port, or networks.
+# Outbound calls reach public addresses, and those on this allow-list: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")
 
 # Credentials are redacted from traces, tasks and log lines before they are stored.
 REDACT = env.switch("GYMWEB_REDACT", default=True)
 
-# MCP servers that run as child processes of a worker, by name: engineers choose from this list.
+# MCP servers that run as child processes of a worker, by name. Engineers can choose from this list.
 MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
 MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)
 
 # Custom environments of the operator: folders, files or modules. Their code runs with the permissions of this process.
 ENVIRONMENTS = env.texts("GYMWEB_ENVIRONMENTS")
 
-# Code written by models runs in bubblewrap's namespaces. The alternatives restrict it very little, so they must be
-# named explicitly.
+# Model-written code runs in bubblewrap. The alternatives isolate far less, so they must be named explicitly.
 SANDBOXES = ("bubblewrap", "unprivileged_process", "none")
 SANDBOX = env.choice("GYMWEB_SANDBOX", default="bubblewrap", choices=SANDBOXES)
 SANDBOX_PYTHON = env.text("GYMWEB_SANDBOX_PYTHON", default="")
 SANDBOX_AT_ONCE = env.whole("GYMWEB_SANDBOX_AT_ONCE", default=0, least=0, most=1_000)
-# By default, the sum of the limits of all executions.
+# Default: the sum of the limits of all executions.
 _TOGETHER_MB = 288 * (SANDBOX_AT_ONCE or 4 * (os.cpu_count() or 1))
 SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_TOGETHER_MB, least=0, most=10_000_000)
 
@@ -260,8 +260,8 @@ SEARCH_WORDS = env.whole("GYMWEB_SEARCH_WORDS", default=40_000, least=100, most=
 # Time limit in seconds of one rollout filter in a request; 0 means no limit.
 FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most=3_600)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
-# Background jobs of all apps, run in threads of any worker. They are declared beside their functions (see
-# apps/accounts/job_declarations.py) and listed by name here, because the engine must not import apps above it.
+# Background jobs of all apps, run by workers. They are declared next to their functions
+# (apps/accounts/job_declarations.py) and listed here by name, because the engine must not import the apps above it.
 WORKER_BACKGROUND_JOBS = [
     "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",
@@ -300,7 +300,7 @@ LOGGING = {
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.channels.server": {"level": "WARNING"},
-        # This logger writes a line for every model call.
+        # It logs a line for every model call.
         "httpx2": {"level": "WARNING"},
     },
 }

@@ -1,4 +1,4 @@
-"""Check WebSocket handshakes: the origin of the page, and the path."""
+"""Check the origin and path of WebSocket handshakes."""
 
 from collections.abc import Awaitable, Callable
 from io import BytesIO
@@ -23,9 +23,9 @@ _SCHEMES = {"ws": "http", "wss": "https"}
 
 
 def is_allowed_origin(scope: dict[str, Any]) -> bool:
-    """Return True if the page is of this site or of GYMWEB_TRUSTED_ORIGINS, by scheme, host and port.
+    """Return True if the page belongs to this site or to GYMWEB_TRUSTED_ORIGINS, by scheme, host and port.
 
-    The site's own origin is determined as Django does it for forms, so the same proxies are trusted. Handshakes without
+    The site's own origin is determined as in Django's CSRF check, so the same proxies are trusted. Handshakes without
     an Origin header are rejected, because every browser sends one.
     """
     scheme = _SCHEMES[scope.get("scheme", "ws")]
@@ -40,9 +40,9 @@ def is_allowed_origin(scope: dict[str, Any]) -> bool:
 
 
 class OriginGuard:
-    """Rejects handshakes from other origins with 403.
+    """Reject handshakes from other origins with 403.
 
-    Closes sockets if the database is unavailable: the page retries.
+    Closes sockets if the database is unavailable; the page reconnects later.
     """
 
     def __init__(self, application: Application) -> None:
@@ -60,13 +60,13 @@ class OriginGuard:
 
 
 class SocketRouter:
-    """Routes to a consumer, and rejects unknown paths with 403; otherwise Daphne logs a traceback."""
+    """Route to a consumer. Unknown paths are rejected with 403; otherwise, Daphne would log a traceback."""
 
     def __init__(self, routes: list[URLPattern]) -> None:
         self.routes = routes
         self._router = URLRouter([*routes, re_path("", WebsocketDenier.as_asgi())])
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        # Channels also raises for a path outside the root path, which clients can set in a header.
+        # Channels also raises for paths outside the root path, which clients can set in a header.
         is_outside = not scope["path"].startswith(scope.get("root_path", ""))
         await (WebsocketDenier() if is_outside else self._router)(scope, receive, send)

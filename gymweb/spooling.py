@@ -1,4 +1,4 @@
-"""Request bodies on disk: limits per request and in total, and the files."""
+"""Spool request bodies to disk, with limits per request and in total."""
 
 import tempfile
 import threading
@@ -21,7 +21,7 @@ MAX_CALL_BYTES = 32 * 1024**2
 
 
 class BodyRefused(Exception):
-    """Raised to reject a body. `status` and `title` are those of HTTP; `kind` is the end of the problem's type."""
+    """Raised to reject a body. `status` and `title` are HTTP's; `kind` is the last part of the problem type."""
 
     def __init__(self, status: int, title: str, detail: str, *, kind: str = "too-large") -> None:
         super().__init__(detail)
@@ -29,16 +29,16 @@ class BodyRefused(Exception):
 
 
 class SpoolDiskFull(BodyRefused):
-    """Raised if the disk of the spool has no space for the body."""
+    """Raised if the disk has no space for the body."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(507, "Insufficient Storage", detail, kind="disk-full")
 
 
 def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], cookies: Iterable[bytes]) -> int:
-    """Return the maximum bytes of a body.
+    """Return the maximum body size in bytes.
 
-    Files are only accepted on upload routes with credentials, which are checked after the body has arrived.
+    Files are accepted only on upload routes and with credentials, which are verified after the body has arrived.
     """
     known = any(authorization) or any(_has_session(header) for header in cookies)
     if known and method == b"POST" and _takes_files(path):
@@ -62,7 +62,7 @@ def _has_session(header: bytes) -> bool:
 
 
 def check_size(size: int, limit: int) -> None:
-    """Raise BodyRefused above the limit."""
+    """Raise BodyRefused if the size is above the limit."""
     if size > limit:
         is_file = limit == settings.MAX_BODY_BYTES
         name = "GYMWEB_MAX_BODY_BYTES" if is_file else "limit without API key or session"
@@ -71,24 +71,24 @@ def check_size(size: int, limit: int) -> None:
 
 
 def check_room(coming: int = 0) -> None:
-    """Raise BodyRefused if `coming` more bytes exceed the total limit."""
+    """Raise BodyRefused if `coming` more bytes would exceed the limit for all bodies."""
     if spool.size + coming > settings.MAX_SPOOLED_BYTES:
         detail = "Too many large requests (GYMWEB_MAX_SPOOLED_BYTES). Try again in a minute."
         raise BodyRefused(503, "Service Unavailable", detail)
 
 
 def check_disk(coming: int = 0) -> None:
-    """Raise BodyRefused if `coming` more bytes would use up the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
+    """Raise BodyRefused if `coming` more bytes would use the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
     if shortage := measure(settings.FILE_UPLOAD_TEMP_DIR, coming=coming):
         raise SpoolDiskFull(str(shortage))
 
 
 class Spool:
-    """The total of all bodies on disk. Files may be closed by any thread."""
+    """Total size of all bodies on disk. Thread-safe."""
 
     def __init__(self) -> None:
         self.size = 0
-        # The garbage collector may close files at any point, also within `grow`.
+        # Reentrant: garbage collection may close files at any point, also within `grow`.
         self._lock = threading.RLock()
 
     def grow(self, size: int) -> None:
@@ -100,7 +100,7 @@ spool = Spool()
 
 
 class _File(tempfile.SpooledTemporaryFile[bytes]):
-    """A file that counts towards the total until closed, also by the garbage collector."""
+    """A file that counts towards the total until it is closed or garbage-collected."""
 
     counted = 0
 
@@ -132,9 +132,8 @@ def _refuse_when_full() -> Iterator[None]:
 class SpooledBody:
     """A request body on disk.
 
-    Twisted writes it, Daphne sees an empty body, and the application reads it in pieces or whole.
-
-    Daphne would buffer the whole body in memory before the application sees the first byte.
+    Twisted writes it. Daphne, which would buffer the body in memory, sees an empty one. The application reads the file
+    in pieces or as a whole.
     """
 
     def __init__(self) -> None:
@@ -146,10 +145,10 @@ class SpooledBody:
         return self._file.closed
 
     def write(self, data: bytes) -> None:
-        """Append to the body. Raise BodyRefused without space."""
+        """Append to the body. Raise BodyRefused if there is no space."""
         before = self._file.tell()
         size = before + len(data)
-        # Small bodies never touch the disk, so users can sign in while it is full.
+        # Small bodies stay in memory, so users can sign in while the disk is full.
         if size > KEPT_IN_MEMORY:
             check_room(size - self._file.counted)
             if before <= KEPT_IN_MEMORY or size // LOOK_AT_DISK_BYTES > before // LOOK_AT_DISK_BYTES:
@@ -175,7 +174,7 @@ class SpooledBody:
     def take(self, size: int) -> bytes:
         return self._file.read(size)
 
-    def hand_over(self) -> IO[bytes]:
+    def detach(self) -> IO[bytes]:
         """Return the file. The caller must close it, even if the client has disconnected."""
         self._handed_over = True
         return self._file

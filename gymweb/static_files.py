@@ -1,12 +1,12 @@
-"""The storage of collected static files."""
+"""Storage of collected static files."""
 
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class ModuleStaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Hashes file names, and rewrites the imports of our JavaScript modules to hashed names.
+    """Add hashes to file names, also in imports of our JavaScript modules.
 
-    Django's own option rewrites every script, and fails on examples in comments of third-party ones.
+    Django's own option rewrites every script, and fails on examples in comments of third-party scripts.
     """
 
     patterns = (

@@ -47,11 +47,11 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
         if number % 100 == 0:
             renew_lease(worker_id=worker.pk, vitals=Vitals())
         began = time.perf_counter()
-        fetched = fetch_work(
+        fetched, _ = fetch_work(
             lease=worker.pk,
             seats=SEATS,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
-            turns={},
+            reports={},
             started=started,
             settings_in_use=settings_in_use,
             reservations=reservations,

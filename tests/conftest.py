@@ -75,7 +75,7 @@ def settings_of_tests(monkeypatch):
 def no_disk_is_known():
     """No test sees what an earlier one measured of the disks, and none counts the queries of a probe."""
     disk_space.forget()
-    disk_space._watch._probed_at = math.inf
+    disk_space._monitor._probed_at = math.inf
     yield
     disk_space.forget()
     for waits in (export_jobs._waits, upload_jobs._waits):
@@ -97,12 +97,12 @@ class DiskOfTests:
         self._settings.MIN_FREE_BYTES = 2**62
         disk_space.forget()
         if connection.vendor == "postgresql":
-            self._monkeypatch.setattr(disk_space, "_probe", lambda was_refused: True)
+            self._monkeypatch.setattr(disk_space, "_probe", lambda had_failed: True)
             disk_space.note_error(OperationalError("No space left on device"))
 
     def free(self) -> None:
         self._settings.MIN_FREE_BYTES = 0
-        self._monkeypatch.setattr(disk_space, "_probe", lambda was_refused: False)
+        self._monkeypatch.setattr(disk_space, "_probe", lambda had_failed: False)
         disk_space.forget()
 
 

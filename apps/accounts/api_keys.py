@@ -1,4 +1,4 @@
-"""API keys: `gw_<prefix>_<secret>`, shown once, kept as a hash, found by prefix."""
+"""API keys `gw_<prefix>_<secret>`: shown once, stored as a hash, looked up by prefix."""
 
 import hashlib
 import secrets
@@ -14,7 +14,7 @@ from apps.accounts.disk_space import skip_when_full
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, caller_may, user_may
 
-# A key in constant use must not cause a write on every request.
+# Limits writes for a key in constant use.
 LAST_USED_PRECISION = timedelta(minutes=1)
 _NO_KEY_HASH = hashlib.sha256(b"no such key").hexdigest()
 
@@ -24,7 +24,7 @@ class NotYourKey(Exception):
 
 
 def _hash(secret: str) -> str:
-    # The secret has 256 random bits, so a slow password hash would add no security.
+    # The secret has 256 random bits, so a slow hash would add no security.
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -32,7 +32,10 @@ def _hash(secret: str) -> str:
 def create_api_key(
     *, user: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None, by: User | None = None
 ) -> tuple[ApiKey, str]:
-    """Return the row and the token, which cannot be read again. Raise ValidationError for an unknown scope."""
+    """Create an API key. Return its row and the token, which is not stored.
+
+    Raise ValidationError for an unknown scope.
+    """
     prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     api_key = ApiKey(
         user=user, name=name, scopes=list(scopes), prefix=prefix, secret_hash=_hash(secret), expires_at=expires_at
@@ -45,9 +48,9 @@ def create_api_key(
 
 
 def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
-    """Return the usable key of this token, with its user, else None. `address` is recorded as last used."""
+    """Return the valid key of this token, with its user, or None. `address` is recorded as last used."""
     parts = token.split("_", 2)
-    # PostgreSQL rejects text with a NUL byte. Valid prefixes have none.
+    # PostgreSQL rejects NUL characters, which valid prefixes do not have.
     if len(parts) != 3 or parts[0] != "gw" or not parts[1].isalnum():
         return None
     _, prefix, secret = parts
@@ -60,7 +63,7 @@ def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
 
 
 def still_may(user_id: int, api_key: object, permission: Permission) -> bool:
-    """Return True if the caller still has the permission. Called by connections that stay open."""
+    """Return True if the caller still has the permission. For connections that stay open."""
     if isinstance(api_key, ApiKey):
         api_key = ApiKey.objects.usable().filter(pk=api_key.pk).first()
         if api_key is None:
@@ -78,7 +81,7 @@ def _touch(api_key: ApiKey, address: str) -> None:
 
 
 def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
-    """Revoke a key. Raise NotYourKey. Idempotent. Without a user, the operator revokes."""
+    """Revoke a key. Idempotent. `user` is None for the operator. Raise NotYourKey."""
     if user is not None and api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
         raise NotYourKey("Only its owner or an admin can revoke this key.")
     update_row(

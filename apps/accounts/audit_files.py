@@ -1,4 +1,4 @@
-"""The audit log as a file, CSV or NDJSON, oldest first, in constant memory."""
+"""Export the audit log as CSV or NDJSON, oldest first, in constant memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ COLUMNS = ["id", "at", "user", "key", "origin", "address", "action", "target", "
 
 
 def as_row(entry: AuditEntry) -> dict[str, Any]:
-    """Return an entry as shown on the page, in the API and in files."""
+    """Return an entry as shown on pages, in the API and in files."""
     return {
         "id": entry.pk,
         "at": entry.at.isoformat().replace("+00:00", "Z"),
@@ -37,7 +37,7 @@ FORMATS = table_formats(COLUMNS, read_entries)
 
 
 def tag_entries(entries: AuditEntryQuerySet, *, format: str) -> tuple[str, AuditEntryQuerySet]:
-    """Return an ETag of the file, and its entries. Entries added while it is read are in the next file."""
-    # Entries never change, but they lose their user or key when these are deleted, and old ones are deleted.
+    """Return an ETag, and the entries of the file. Entries added later are excluded."""
+    # Entries never change, but lose their user or key when it is deleted, and old ones are deleted.
     figures = {"first": Min("pk"), "entries": Count("pk"), "people": Count("user"), "keys": Count("api_key")}
     return tag_table(entries, format=format, **figures)

@@ -1,4 +1,4 @@
-"""The audit log: every changing operation records user, action, object and old values."""
+"""The audit log: every operation that changes data records user, action, object and changed values."""
 
 import sys
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from apps.gym.storable import bound_numbers, clean_line
 MAX_TEXT = 400
 MAX_MEMBERS = 50
 MAX_DEPTH = 6
-# Callers pass no secrets, but this redacts them if one does.
+# A safeguard: callers pass no secrets.
 _REDACTOR = Redactor()
-# Times of the last save are useless in a log, and secrets must not be in it.
+# Save times are noise in a log, and secrets must not be logged.
 _LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
 
 # The current request of this thread or task; None in workers and commands.
@@ -38,14 +38,13 @@ def record(
     request: HttpRequest | None = None,
     **detail: Any,
 ) -> AuditEntry:
-    """Write one entry.
+    """Write an audit entry.
 
-    `action` is `noun.verb`, for example `dataset.create`. Differing values of `before` and `after` are kept.
-
-    API key, address and origin (page or API) come from the current request.
+    `action` is `noun.verb`, for example `dataset.create`. Only values that differ between `before` and `after` are
+    stored. API key, address and origin (page or API) are those of the current request.
     """
     request = request or CURRENT.get()
-    # Commands and the engine act without a user; anonymous callers have no row.
+    # Commands and the engine have no user; anonymous users have no row.
     actor = user if isinstance(user, User) and user.pk else None
     api_key = getattr(request, "auth", None)
     was, now = _differences(before or {}, after or {})
@@ -69,9 +68,10 @@ def record(
 def update_row(
     row: Model, changes: Mapping[str, Any], *, only: Mapping[str, Any], user: object, action: str, **entry: Any
 ) -> bool:
-    """Update and re-read a row if it matches the lookups `only`. Return True, and write an audit entry, if it did.
+    """Update a row and write an audit entry, if the row matches the lookups `only`. Return True if it did.
 
-    `entry` has further arguments of `record`; the default target is the kind of the row with its id.
+    The row is re-read in any case. `entry` has further arguments of `record`; the default target is the kind and id of
+    the row.
     """
     entry = {"target": f"{row._meta.verbose_name} {row.pk}", **entry}
     with transaction.atomic():
@@ -103,7 +103,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[d
 
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
-    """Return values that JSON and every database can store, shortened and redacted. Infinite numbers become null."""
+    """Return a value that JSON and every database can store, shortened and redacted. Infinite numbers become null."""
     plain = orjson.loads(_dump(value)) if value else {}
     # Redact before shortening: half a credential would not be recognised.
     clean = _shorten(_REDACTOR.redact_value(plain)[0])
@@ -114,7 +114,7 @@ def _dump(value: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        # The action is done, so an overflow must not raise here.
+        # The change is already made, so an overflow must not raise.
         return orjson.dumps(bound_numbers(value), default=str, option=orjson.OPT_NON_STR_KEYS)
 
 

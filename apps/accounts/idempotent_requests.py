@@ -1,4 +1,4 @@
-"""Idempotent requests: requests with the same key of a user take effect once and get the same response."""
+"""Store responses by idempotency key: repeated requests of a user take effect once and get the same response."""
 
 import re
 from datetime import timedelta
@@ -13,21 +13,21 @@ from apps.accounts.models import KeptAnswer, User
 from apps.gym.request_refusals import Refusal
 
 LOST_AFTER = timedelta(minutes=10)
-"""A request without a response for this long has lost its process; the next one with its key replaces it."""
+"""Without a response for this long, a request is considered lost, and the next one with its key replaces it."""
 SWEPT_AT_ONCE = 1_000
 MAX_KEY_LENGTH = 128
 _KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 
 
 def find_key_problem(key: str) -> str:
-    """Return the problem of an idempotency key, or an empty text.
+    """Return why an idempotency key is invalid, or an empty string.
 
-    An empty key is refused too: a script that sends one expects protection that it would not get.
+    An empty key is rejected too: a script that sends one expects protection that it would not get.
     """
     if _KEY.fullmatch(key):
         return ""
-    told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has other characters"
-    return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}."
+    actual = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has other characters"
+    return f"takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {actual}."
 
 
 class KeyReused(Refusal, status=422, code="idempotency-key-reused"):
@@ -47,7 +47,7 @@ class StillUnderWay(Refusal, status=409, code="idempotency-under-way"):
 
 
 def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
-    """Return the stored response to the first request with this key; without a status, this request is the first.
+    """Claim a key. If `status` of the result is set, it is the stored response; otherwise this request is the first.
 
     Raise KeyReused and StillUnderWay.
     """
@@ -58,7 +58,7 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
     except IntegrityError:
         earlier = KeptAnswer.objects.filter(user=user, key=key).first()
     if earlier is None:
-        # The first request just failed, so this one counts as the first.
+        # The first request has just failed, so this one becomes the first.
         raise StillUnderWay
     if earlier.fingerprint != fingerprint:
         raise KeyReused
@@ -67,18 +67,18 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
     return earlier
 
 
-def keep_answer(*, claim: KeptAnswer, status: int, body: str, location: str) -> None:
-    """Store the response for repeated requests with the key."""
+def store_response(*, claim: KeptAnswer, status: int, body: str, location: str) -> None:
+    """Store the response for later requests with the key."""
     KeptAnswer.objects.filter(pk=claim.pk).update(status=status, body=body, location=location)
 
 
-def give_up_key(*, claim: KeptAnswer) -> None:
+def release_key(*, claim: KeptAnswer) -> None:
     """Release the key after a failed request that changed nothing."""
     KeptAnswer.objects.filter(pk=claim.pk, status__isnull=True).delete()
 
 
 def forget_old(**which: Any) -> int:
-    """Delete expired answers, and claims of processes that died. Return the number of deleted rows.
+    """Delete expired responses, and claims of processes that died. Return the number of deleted rows.
 
     `which` are field lookups that restrict the rows.
     """

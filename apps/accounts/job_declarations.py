@@ -1,7 +1,7 @@
-"""Decorator that turns a function into a background job of the workers.
+"""A decorator that declares a function as a background job of workers.
 
-The function does one piece of work and returns True if there was any. The setting WORKER_BACKGROUND_JOBS lists the jobs
-that run. A listed function without the decorator runs every second.
+The function does one unit of work and returns True if there was any. The setting WORKER_BACKGROUND_JOBS lists the jobs
+to run. A listed function without the decorator runs every second.
 """
 
 from collections.abc import Callable
@@ -12,16 +12,15 @@ from django.utils.module_loading import import_string
 
 Work = Callable[[], bool]
 Thread = Literal["background_jobs", "checks", "datasets", "figures", "words"]
-"""The thread that runs a job. Jobs of one thread wait for each other, so long ones have a thread of their own."""
+"""The thread that runs a job. Jobs on one thread wait for each other, so long jobs have their own."""
 
 
 class BackgroundJob(NamedTuple):
-    """How a job runs.
+    """Options of a background job.
 
-    `waiting` returns the rows that the job may have to work on. While there are none, the job is not run. It must not
-    depend on the time, because its SQL is compiled once. `every` is the minimum time in seconds between two runs
-    without work.
-    `on_full_disk`: the job frees space or needs almost none; others wait until the database has space.
+    `waiting` returns a queryset of rows that may have work; while it is empty, the job does not run. It must not depend
+    on the time, because its SQL is compiled only once. `every` is the minimum time in seconds between two runs without
+    work. `on_full_disk` marks jobs that free space or need almost none; others wait until the database has space.
     """
 
     path: str

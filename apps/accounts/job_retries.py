@@ -1,7 +1,7 @@
-"""Retry background jobs after transient database errors: a job goes back to its queue and waits longer each time.
+"""Retry background jobs after transient database errors, with increasing waits.
 
-A job is a row: an export, an upload, a deletion, a pair set or a reverification. Claim it with `claimed()`, pick it by
-`is_due()`, and call `put_back` when an attempt raises.
+A job is a row, for example an export or an upload. Claim it with `claimed()`, select it by `is_due()`, and call
+`requeue_if_transient` when an attempt raises.
 """
 
 import logging
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 SPACE_WAIT = timedelta(seconds=15)
-"""How often a job that waits for disk space is tried."""
+"""Interval at which a job that waits for disk space is tried."""
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=1)
 GIVE_UP_AFTER = timedelta(hours=1)
-"""A job fails after transient errors without progress for this long."""
+"""A job fails after transient errors for this long without progress."""
 DATABASE_WAIT_SECONDS = 1.0
-"""How often a worker checks whether the database is back."""
+"""Interval at which a worker checks whether the database is back."""
 
 
 class RetriedJob(Dated):
@@ -47,27 +47,27 @@ class RetriedJob(Dated):
 
 
 def is_due() -> Q:
-    """Match queued jobs that may be claimed now."""
+    """Return a condition on queued jobs that may be claimed now."""
     return Q(retry_at=None) | Q(retry_at__lte=timezone.now())
 
 
 def claimed() -> dict[str, Any]:
-    """Return the fields to set when a job is claimed. A claim that is not a retry begins a new series of errors."""
+    """Return the fields to set when a job is claimed. A claim that is not a retry starts a new series of errors."""
     is_retry = When(retry_at__isnull=False, then=F("failing_since"))
     since = Case(is_retry, default=Value(None), output_field=models.DateTimeField())
     return {"message": "", "retry_at": None, "failing_since": since, "touched_at": timezone.now()}
 
 
 def progressed() -> dict[str, Any]:
-    """Return the fields to set after a part of a resumable job is complete."""
+    """Return the fields to set after completing a part of a resumable job."""
     return {"touched_at": timezone.now(), "failing_since": None}
 
 
-def put_back(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
-    """Queue the job again if the problem is transient; return False if the job must fail. A full disk never fails it.
+def requeue_if_transient(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
+    """Requeue the job if the problem is transient. Return False if the job must fail. A full disk never fails it.
 
-    `owned` is the job's row while this attempt owns it; `queued` are the fields that requeue it. The row's message is
-    the reason. In a worker, this waits until the database is available.
+    `owned` is a queryset of the job's row while this attempt owns it. `queued` are fields that requeue it. The message
+    of the row is set to the reason. In a worker, wait until the database is available.
     """
     if not (is_transient(problem) or is_disk_full(problem)):
         return False
@@ -95,7 +95,7 @@ def _explain_full_disk(problem: BaseException) -> str:
 
 
 def when_database_answers(work: Callable[[], Result]) -> Result:
-    """Do a short write. In a worker, retry while the database is unavailable; elsewhere raise at once."""
+    """Run a short write. In a worker, retry while the database is unavailable; elsewhere, raise immediately."""
     while True:
         try:
             drop_broken_connection()
@@ -108,7 +108,7 @@ def when_database_answers(work: Callable[[], Result]) -> Result:
 
 
 def wait_for_retry(job: RetriedJob) -> bool:
-    """Sleep until a job that was put back may be tried again; return False if it was not put back."""
+    """Sleep until a requeued job may be tried again. Return False if it was not requeued."""
     if job.retry_at is None:
         return False
     time.sleep(max(0.0, (job.retry_at - timezone.now()).total_seconds()))

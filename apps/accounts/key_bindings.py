@@ -1,4 +1,4 @@
-"""Users' own keyboard shortcuts. The pages define the commands."""
+"""Custom keyboard shortcuts of users. The pages define the commands."""
 
 import re
 from typing import Any

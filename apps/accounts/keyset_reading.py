@@ -1,7 +1,7 @@
-"""Read any number of rows page by page, with no cursor left open.
+"""Read any number of rows in pages, without an open cursor.
 
-An open cursor holds a read snapshot. SQLite refuses every write on its connection once another connection has
-committed (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout. So `.iterator()` is not used in this project.
+An open cursor holds a read snapshot, and SQLite then refuses writes on its connection once another connection has
+committed (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout. This project therefore does not use `.iterator()`.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -17,10 +17,10 @@ PAGE = 1_000
 
 
 def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE) -> Iterator[Row]:
-    """Yield the rows in ascending order of `by`, a column that is unique among them; one query reads `size` rows.
+    """Yield the rows in ascending order of `by`, a unique column. Each query reads `size` rows.
 
-    Rows of `values_list` must begin with that column. The queryset must not be sliced. Between two rows the caller may
-    write on the same connection; a row that appears behind the current page is still read.
+    Rows of `values_list` must begin with this column, and the queryset must not be sliced. The caller may write on the
+    same connection between rows. Rows added behind the current page are read too.
     """
     ordered = rows.order_by(by)
     page = list(ordered[:size])
@@ -34,7 +34,7 @@ def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE)
 
 
 async def one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the same pieces, each produced in the thread with the database connection of the request."""
+    """Yield the pieces, producing each on the thread with the database connection of the request."""
 
     def make() -> bytes:
         return next(pieces, b"")

@@ -1,4 +1,4 @@
-"""Browsers in which a user has signed in before. A signed cookie identifies them on the sign-in page."""
+"""Known devices: browsers in which a user has signed in before, identified by a signed cookie."""
 
 import secrets
 from datetime import timedelta
@@ -31,11 +31,11 @@ def remember_device(response: HttpResponse, user: User) -> None:
 
 
 def find_device(request: HttpRequest, username: str) -> str:
-    """Return the id of the browser if it is a known device of the user, else an empty string."""
+    """Return the id of the browser if it is a known device of the user, or an empty string."""
     signed = request.get_signed_cookie(COOKIE, default="", salt=_SALT, max_age=MAX_AGE)
     if not signed:
         return ""
-    # The cookie decides which row is read, so the time taken tells nothing about other names.
+    # The row is chosen by the cookie, so timing reveals nothing about other names.
     pk, device, fingerprint = signed.split(":")
     user = User.objects.filter(pk=pk).first()
     if user is None or not constant_time_compare(fingerprint, _fingerprint(user, device)):
@@ -44,5 +44,5 @@ def find_device(request: HttpRequest, username: str) -> str:
 
 
 def _fingerprint(user: User, device: str) -> str:
-    # It contains the password's hash, so that a new password makes all devices unknown.
+    # Includes the password hash, so that a new password invalidates all devices.
     return salted_hmac(_SALT, f"{device}:{user.password}", algorithm="sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Reject requests to pages without a declared permission, and write audit entries for changes that recorded none."""
+"""Reject pages without a declared permission, and write audit entries for changes that did not record any."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,15 +19,15 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def is_api_view(view: object) -> bool:
-    """Return True for views of Django REST Framework, which check permissions themselves and respond with JSON."""
+    """Return True for Django REST Framework views, which check permissions themselves."""
     return hasattr(view, "cls")
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
-    """Adds login redirects.
+    """Redirect anonymous users to the sign-in page.
 
-    After signing in, a form that was submitted with an expired session leads back to its page, because its own URL may
-    accept only POST. `unsent` lets the browser keep the input (static/js/typed.js).
+    A form submitted with an expired session leads back to its page after signing in, because its own URL may accept
+    only POST. `unsent` lets the browser keep the input (static/js/typed.js).
     """
 
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> HttpResponseRedirect:
@@ -40,7 +40,7 @@ class SignInMiddleware(LoginRequiredMiddleware):
 
 
 class PermissionMiddleware(MiddlewareMixin):
-    """Runs after SignInMiddleware, which redirects to the sign-in page first."""
+    """Check the permission of pages. Must run after SignInMiddleware, so that anonymous users are redirected first."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -59,10 +59,7 @@ class PermissionMiddleware(MiddlewareMixin):
 
 
 class AuditMiddleware:
-    """Makes the request available to operations.
-
-    Adds an audit entry, under the URL, for successful changes that recorded none.
-    """
+    """Provide the current request to operations, and record changes without an audit entry under their URL."""
 
     sync_capable = True
     async_capable = True
@@ -79,8 +76,8 @@ class AuditMiddleware:
         token = CURRENT.set(request)
         try:
             response: HttpResponseBase = self.get_response(request)
-            if _is_unsaid(request, response):
-                _say(request)
+            if _is_unlogged(request, response):
+                _record_unlogged(request)
         finally:
             CURRENT.reset(token)
         return response
@@ -89,22 +86,22 @@ class AuditMiddleware:
         token = CURRENT.set(request)
         try:
             response: HttpResponseBase = await self.get_response(request)
-            if _is_unsaid(request, response):
-                await sync_to_async(_say)(request)
+            if _is_unlogged(request, response):
+                await sync_to_async(_record_unlogged)(request)
         finally:
-            # Reset explicitly: the task may continue, because async_to_sync copies its context to the caller.
+            # Reset explicitly: async_to_sync copies the context of its task to the caller.
             CURRENT.reset(token)
         return response
 
 
-def _is_unsaid(request: HttpRequest, response: HttpResponseBase) -> bool:
+def _is_unlogged(request: HttpRequest, response: HttpResponseBase) -> bool:
     if request.method in _SAFE or response.status_code >= 400 or getattr(request, "audited", False):
         return False
     match = request.resolver_match
     return match is not None and match.view_name not in settings.UNAUDITED_ROUTES
 
 
-def _say(request: HttpRequest) -> None:
+def _record_unlogged(request: HttpRequest) -> None:
     assert request.resolver_match is not None
     action = f"request.{(request.method or '').lower()}"
     record(

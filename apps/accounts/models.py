@@ -8,9 +8,9 @@ from apps.accounts.stored_json import StoredJSONField
 
 
 class Role(models.TextChoices):
-    """Roles; apps/accounts/permissions.py has their permissions.
+    """Roles of users. Their permissions are in apps/accounts/permissions.py.
 
-    A viewer reads everything and cannot review. An annotator reviews and reads only their own work. An engineer reads
+    A viewer reads everything but cannot review. An annotator reviews, and reads only their own work. An engineer reads
     everything, reviews, and changes most objects.
     """
 
@@ -21,7 +21,7 @@ class Role(models.TextChoices):
 
 
 class Scope(models.TextChoices):
-    """Scopes of an API key; apps/accounts/permissions.py has their permissions."""
+    """Scopes of API keys. Their permissions are in apps/accounts/permissions.py."""
 
     ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews"
     TASKS_WRITE = "tasks:write", "Read, upload and change datasets and tasks"
@@ -89,7 +89,7 @@ class ApiKey(Dated):
 
     @property
     def state(self) -> str:
-        """Return one of KEY_STATES; keys of deactivated users are rejected too."""
+        """Return one of KEY_STATES. Keys of deactivated users are rejected, too."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
@@ -102,7 +102,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class SavedView(Dated):
-    """A named filter, order and columns of a table. The app that owns the table defines their meaning."""
+    """A saved filter, order and columns of a table. The app with the table defines their meaning."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
     table = models.CharField(max_length=32, default="rollouts")
@@ -158,7 +158,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        # An index for each filter of the log, newest first.
+        # One index per filter of the log, newest first.
         indexes = [
             models.Index(fields=["user", "-id"], name="audit_user"),
             models.Index(fields=["noun", "-id"], name="audit_noun"),
@@ -171,7 +171,7 @@ class AuditEntry(models.Model):
 
 
 class Tally(models.Model):
-    """Number of events of a subject within a period: sign-in tries, requests per minute. The subject is hashed."""
+    """Number of events of a subject within a period, such as sign-in attempts. The subject is hashed."""
 
     key = models.CharField(max_length=64, primary_key=True)
     count = models.IntegerField()
@@ -182,7 +182,7 @@ class Tally(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """The response to the first request with an Idempotency-Key; no status while it is in progress."""
+    """The response to the first request with an Idempotency-Key. Without a status, the request is in progress."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=128)

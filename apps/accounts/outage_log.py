@@ -1,4 +1,4 @@
-"""Log work that keeps failing: one line at the start, one a minute while it lasts, one when it works again."""
+"""Log outages: one line at the start, one per minute while it lasts, one at the end."""
 
 import logging
 import threading
@@ -12,24 +12,24 @@ logger = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
-"""Time without failures after which an outage is over: a server that fails every few seconds has one outage."""
+"""Seconds without failures after which an outage is over, so that intermittent failures count as one outage."""
 
 
 class OutageLog:
-    """The log lines about one thing that can fail. Thread-safe."""
+    """Logs outages of one component. Thread-safe."""
 
     def __init__(self, subject: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._subject = subject
         self._clock = clock
         self._lock = threading.Lock()
-        self._failures: Counter[str] = Counter()  # of this outage, by work
+        self._failures: Counter[str] = Counter()  # of the current outage, by kind of work
         self._began = self._failed_at = self._logged_at = 0.0
         self._worked_at: float | None = None
 
     def failed(self, work: str, problem: BaseException, *, traceback: bool = False) -> None:
         """Count a failure.
 
-        The first one of an outage is logged, with its traceback if `traceback` is set, then one a minute.
+        The first failure of an outage is logged, with traceback if `traceback` is True, then one line per minute.
         """
         with self._lock:
             now = self._failed_at = self._clock()
@@ -51,9 +51,9 @@ class OutageLog:
             logger.warning("%s has failed for %.0f s, %d times (%s): %r", *values)
 
     def works(self) -> None:
-        """Log the end of an outage if nothing has failed for SETTLE_SECONDS. Cheap when there is no outage.
+        """Log the end of the outage if nothing has failed for SETTLE_SECONDS. Cheap without an outage.
 
-        The outage ended, at the latest, at the first call after the last failure.
+        The outage is taken to have ended at the first call after the last failure.
         """
         if not self._failures:
             return
@@ -75,7 +75,7 @@ DISK = OutageLog("The disk")
 
 
 class RetryLog:
-    """The log lines about work that is tried again and again. Outages of the database are logged once for all work."""
+    """Logs failures of work that is retried. Database outages are logged once for all such work."""
 
     def __init__(self, work: str, *, traceback: bool = False) -> None:
         self._work = work
@@ -90,6 +90,6 @@ class RetryLog:
             self._own.failed(type(problem).__name__, problem, traceback=self._traceback)
 
     def works(self) -> None:
-        """Call it after the work has used the database."""
+        """Report success. Call it after work that used the database."""
         self._own.works()
         DATABASE.works()

@@ -1,18 +1,18 @@
-"""Tell transient database errors from wrong queries."""
+"""Distinguish transient database errors from faulty queries."""
 
 from django.db import Error, InterfaceError, OperationalError, connection
 
 RETRY_SECONDS = 5
 _SQLSTATES = ("08", "53", "57P")
-"""PostgreSQL error classes: connections, exhausted resources, and a server that stops or starts."""
+"""PostgreSQL error classes for connection failures, exhausted resources, and shutdown or startup."""
 _SQLITE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
 _REPEATABLE_SQLSTATES = ("40001", "40P01", "55P03", "25P03")
-"""PostgreSQL ended the transaction, not the server: serialization failure, deadlock, lock timeout, idle timeout."""
+"""PostgreSQL aborted only the transaction: serialization failure, deadlock, lock timeout, idle timeout."""
 _REPEATABLE_SQLITE = ("SQLITE_LOCKED", "SQLITE_PROTOCOL")
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return True if the database is unavailable, full or overloaded, so that the same request may succeed later.
+    """Return True if the database is unavailable, full or overloaded, so that a retry may succeed.
 
     Django keeps the driver's error as the cause.
     """
@@ -23,13 +23,13 @@ def is_outage(error: BaseException | None) -> bool:
         return str(name).startswith(_SQLITE)
     if state := getattr(cause, "sqlstate", None):
         return str(state).startswith(_SQLSTATES)
-    # Errors without a code come from libpq: the connection failed or was lost. An InterfaceError may also mean a closed
-    # cursor, which is a bug.
+    # Errors without a code are from libpq: the connection failed. An InterfaceError may also mean a closed cursor, a
+    # bug.
     return isinstance(error, OperationalError) or "connection" in str(error)
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Return True if the job may succeed when repeated: after an outage, a deadlock or a lost race."""
+    """Return True if the job may succeed when retried: after an outage, a deadlock or a lost race."""
     if is_outage(error):
         return True
     cause = error.__cause__ if isinstance(error, Error) else None
@@ -39,6 +39,6 @@ def is_transient(error: BaseException | None) -> bool:
 
 
 def drop_broken_connection() -> None:
-    """Close this thread's connection if the server has ended it, so that the next query opens a new one."""
+    """Close this thread's connection if the server has ended it. The next query opens a new one."""
     if connection.connection is not None and not connection.is_usable():
         connection.close()

@@ -1,8 +1,7 @@
-"""The table of permissions by role and scope, and how routes declare the permission that they need.
+"""Permissions by role and API key scope, and how routes declare the permission they need.
 
-A page is a function decorated with `allow(GET=Permission.READ, …)`; a view of the API has a dict `permissions` from
-action name to Permission. Both declare the permission next to the route; this table maps roles and API key scopes to
-permissions. A route without a declaration is closed to everyone.
+Pages are functions decorated with `allow(GET=Permission.READ, …)`. API views have a dict `permissions` from action name
+to Permission. Routes without a declaration reject every request.
 """
 
 from collections.abc import Callable
@@ -62,8 +61,8 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.ADMIN: _ADMIN,
 }
 
-# A key can do only what its owner's role and at least one of its scopes allow. Permissions without a scope need a
-# sign-in: otherwise a stolen key could create keys that outlive it.
+# A key can do what both its owner's role and one of its scopes allow. Permissions without a scope need a session:
+# otherwise a stolen key could create keys that outlive it.
 SESSION_ONLY = frozenset({Permission.OWN_ACCOUNT, Permission.ACCOUNTS})
 SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
@@ -78,7 +77,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 def user_may(user: object, permission: Permission) -> bool:
-    """Return True if this user (signed in or not) has the permission."""
+    """Return True if this user, anonymous or not, has the permission."""
     if permission is Permission.PUBLIC:
         return True
     if not getattr(user, "is_authenticated", False) or not getattr(user, "is_active", False):
@@ -87,9 +86,9 @@ def user_may(user: object, permission: Permission) -> bool:
 
 
 def key_may(api_key: ApiKey, permission: Permission) -> bool:
-    """Return True if one of the key's scopes has the permission; the role of its owner is checked separately.
+    """Return True if a scope of the key has the permission. The role of its owner is checked separately.
 
-    Unknown scopes have none.
+    Unknown scopes have no permissions.
     """
     return any(permission in SCOPE_PERMISSIONS.get(scope, ()) for scope in api_key.scopes)
 
@@ -106,11 +105,11 @@ def scopes_with(permission: Permission) -> list[str]:
 
 
 def scopes_worth_having(role: str) -> list[Scope]:
-    """Return the scopes that give a key of this role a permission that no smaller scope gives."""
+    """Return the scopes that give keys of this role a permission that no smaller scope gives."""
     found = []
     for scope, permissions in SCOPE_PERMISSIONS.items():
         smaller = [one for one in SCOPE_PERMISSIONS.values() if one < permissions]
-        # Not counted: scopes that also read are chosen for their other permissions.
+        # READ does not count: scopes that include it are chosen for their other permissions.
         reading = SCOPE_PERMISSIONS[Scope.ROLLOUTS_READ] if scope != Scope.ROLLOUTS_READ else frozenset()
         if permissions.difference(reading, *smaller) & ROLE_PERMISSIONS[role]:
             found.append(Scope(scope))
@@ -122,7 +121,7 @@ def allow(**permissions: Permission) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         view.permissions = permissions  # type: ignore[attr-defined]
-        # SignInMiddleware checks this; PermissionMiddleware still guards the other methods.
+        # Exempts the page from SignInMiddleware. PermissionMiddleware still protects other methods.
         view.login_required = Permission.PUBLIC not in permissions.values()  # type: ignore[attr-defined]
         return view
 

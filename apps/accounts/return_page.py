@@ -11,9 +11,9 @@ from apps.accounts.permissions import Permission, user_may
 
 
 def landing_page(request: HttpRequest, user: User, wanted: str) -> str:
-    """Return the page that opens after signing in: the wanted one, else the start page of the user's role.
+    """Return the page to open after signing in: the requested one, or the start page of the user's role.
 
-    `/` does not count as a wanted page.
+    `/` does not count as a requested page.
     """
     page = page_of(request, wanted)
     home = reverse("dashboard:home")
@@ -28,15 +28,15 @@ def page_of(request: HttpRequest, address: str) -> str:
 
 
 def find_page(address: str, *, host: str | None = None, is_secure: bool = False) -> str:
-    """Return the path and query of a page of this site, or an empty string for any other address.
+    """Return path and query of a page of this site, or an empty string for any other address.
 
-    For a URL that only accepts POST, returns the nearest page above it. Without a host, only paths are accepted.
+    For a URL that only accepts POST, return the nearest parent page. Without `host`, only paths are accepted.
     """
     if not url_has_allowed_host_and_scheme(address, allowed_hosts=host, require_https=is_secure):
         return ""
     parts = urlsplit(address)
     path = parts.path or "/"
-    # Browsers treat two slashes, or a slash and a backslash, at the start as another host's name.
+    # Browsers treat // and /\ at the start as the beginning of a host name.
     if not path.startswith("/") or not url_has_allowed_host_and_scheme(path, allowed_hosts=None):
         return ""
     found = _takes_get(path)
@@ -50,7 +50,7 @@ def find_page(address: str, *, host: str | None = None, is_secure: bool = False)
 
 
 def _takes_get(path: str) -> bool | None:
-    """Return whether the path accepts GET; None if it does not exist, which its page will report."""
+    """Return whether the path accepts GET; None if it does not exist, which will give a 404."""
     try:
         view = resolve(path).func
     except Resolver404:

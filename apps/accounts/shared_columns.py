@@ -1,4 +1,4 @@
-"""Columns that many tables have."""
+"""Abstract models with common columns."""
 
 from django.db import models
 
@@ -11,7 +11,7 @@ class Dated(models.Model):
 
 
 class Named(Dated):
-    """A row with a name, which URLs and the API call by its slug."""
+    """A row with a name, and a slug for URLs and the API."""
 
     slug = models.SlugField(max_length=64, unique=True)
     name: "models.CharField[str, str]"

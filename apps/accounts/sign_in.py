@@ -1,4 +1,4 @@
-"""Signing in: by password, throttled; by a one-time link, like a notebook server's. Inviting people by such a link."""
+"""Sign in by password (throttled) or by one-time link, and invite users by such a link."""
 
 import hashlib
 import secrets
@@ -20,7 +20,8 @@ INVITATION_MINUTES = 3 * 24 * 60
 class SignInRefused(Exception):
     """Raised if signing in fails.
 
-    The message is the same for an unknown name, a wrong password and a closed account, so that names cannot be guessed.
+    The message is the same for an unknown name, a wrong password and a deactivated account, so that names cannot be
+    probed.
     """
 
     def __init__(self, message: str = "This user name and password do not match.") -> None:
@@ -28,7 +29,7 @@ class SignInRefused(Exception):
 
 
 class TooManyTries(SignInRefused):
-    """Raised while even the right password is rejected. `retry_after` is in seconds."""
+    """Raised while all tries are rejected, even with the right password. `retry_after` is in seconds."""
 
     def __init__(self, retry_after: int) -> None:
         minutes = -(-retry_after // 60)
@@ -38,7 +39,7 @@ class TooManyTries(SignInRefused):
 
 
 def sign_in_with_password(*, request: HttpRequest, username: str, password: str) -> User:
-    """Return the user whose password this is. Raise SignInRefused or TooManyTries. The caller opens the session."""
+    """Return the user with this password. The caller opens the session. Raise SignInRefused or TooManyTries."""
     limits = SignInLimits(request, username)
     if seconds := limits.count():
         raise TooManyTries(seconds)
@@ -57,7 +58,7 @@ def _hash(token: str) -> str:
 
 @transaction.atomic
 def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None) -> str:
-    """Return a token that signs `user` in once, valid for `minutes`."""
+    """Return a token that signs the user in once within `minutes`."""
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
         user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
@@ -67,26 +68,26 @@ def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None
 
 
 @transaction.atomic
-def invite_person(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
-    """The account, without a password, and the token of its sign-in link. Raises ValidationError."""
+def invite_user(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
+    """Create an account without a password. Return it with the token of a sign-in link. Raise ValidationError."""
     person = create_user(username=username, role=role, email=email, by=by)
     return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES, by=by)
 
 
 def is_open(token: str) -> bool:
-    """Return True if the link is valid now. This does not use it up."""
+    """Return True if the link is valid, without using it."""
     links = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True)
     return links.filter(used_at__isnull=True, expires_at__gt=timezone.now()).exists()
 
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
-    """Return the link's user and use it up; None if it was used, has expired, is unknown, or its user is closed."""
+    """Use the link and return its user. None if it is unknown, used or expired, or if the user is deactivated."""
     now = timezone.now()
     link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
     if link is None:
         return None
-    # If two browsers open the link at once, the row count of the UPDATE decides.
+    # If two browsers open the link at once, only one UPDATE matches.
     if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
         return None
     clear_account(link.user.username)

@@ -4,7 +4,7 @@ import time
 
 from django.http import HttpRequest
 
-from apps.accounts.client_address import client_address, tells_clients_apart
+from apps.accounts.client_address import client_address, sees_client_addresses
 from apps.accounts.known_devices import find_device
 from apps.accounts.tallies import add, forget, network_of
 
@@ -12,7 +12,7 @@ TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50
 TRIES_WINDOW_SECONDS = 15 * 60
 
-# Failures of one account within a day from all networks. Each further one doubles the delay before the next.
+# Failures of one account within a day, from all networks. Each one beyond FREE_FAILURES doubles the delay.
 FREE_FAILURES = 20
 FAILURES_WINDOW_SECONDS = 24 * 60 * 60
 FIRST_DELAY_SECONDS = 60
@@ -21,9 +21,9 @@ _DOUBLINGS = 10
 
 
 class SignInLimits:
-    """The tallies of one sign-in attempt. Unknown names are counted like accounts, by the name as typed.
+    """The counters of one sign-in attempt. Unknown names are counted like accounts, by the name as typed.
 
-    A known device of the user has its own tallies, so that strangers cannot delay its sign-ins.
+    Known devices of the user have their own counters, so that attackers cannot delay the user.
     """
 
     def __init__(self, request: HttpRequest, username: str) -> None:
@@ -32,12 +32,12 @@ class SignInLimits:
         self._account = f"name {name}"
         self._subject = f"device {device}" if device else self._account
         self._near = f"sign-in device {device}" if device else f"sign-in {network} {name}"
-        self._network = f"sign-in {network}" if tells_clients_apart() and not device else ""
+        self._network = f"sign-in {network}" if sees_client_addresses() and not device else ""
 
     def count(self) -> int:
         """Count a try. Return 0 if its password may be checked, else the seconds to wait.
 
-        Counting comes before the check, so that tries sent at once to several processes do not all pass.
+        Counted before the check, so that concurrent tries on several processes do not all pass.
         """
         if seconds := _count(self._near, TRIES_PER_NAME):
             return seconds
@@ -49,14 +49,14 @@ class SignInLimits:
         """Reset the counts of an account after a successful sign-in."""
         forget(self._near)
         if self._network:
-            # Users of one office share an address: successful sign-ins must not use up its tries.
+            # Users of an office share an address: successful sign-ins must not use up its tries.
             add(self._network, -1, seconds=TRIES_WINDOW_SECONDS)
         for subject in {self._subject, self._account}:
             _clear_failures(subject)
 
 
 def clear_account(username: str) -> None:
-    """End the delay of an account whose user has signed in without a password."""
+    """End the delay of an account after its user has signed in without a password."""
     _clear_failures(f"name {username.lower()}")
 
 

@@ -1,4 +1,4 @@
-"""Background jobs that ran out of disk space. Each waits until the expected space is free."""
+"""Track background jobs that wait for disk space, until the space they need is free."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from apps.accounts.disk_space import find_shortage, show_bytes
 
 RETRY_SECONDS = 15.0
-"""How long a job waits if nothing says how much space there is or how much it needs."""
+"""Seconds that a job waits if free space or its need is unknown."""
 MARGIN = 1.5
-"""The expected need grows by this factor each time a job runs out of space again."""
+"""The estimated need grows by this factor each time a job runs out of space again."""
 FORGET_SECONDS = 600.0
-"""After this time only the job's own estimate counts, because other jobs may have used the space."""
+"""Seconds after which only the job's own estimate counts: other jobs may have caused the shortage."""
 
 
 class _Wait(NamedTuple):
@@ -22,35 +22,34 @@ class _Wait(NamedTuple):
 
 
 class SpaceWaits:
-    """The waiting jobs of one kind, as known to this process. Other processes try each of them once.
+    """The waiting jobs of one kind, as known to this process. Thread-safe.
 
-    `room` returns the bytes that may still be written, negative below the reserve, or None if that is unknown. Any
-    thread may call it.
+    `free_bytes` returns the bytes that can be written, negative if the reserve is in use, or None if unknown.
     """
 
-    def __init__(self, room: Callable[[], int | None]) -> None:
-        self._room = room
+    def __init__(self, free_bytes: Callable[[], int | None]) -> None:
+        self._free_bytes = free_bytes
         self._waits: dict[int, _Wait] = {}
 
     def put(self, pk: int, needed: int) -> None:
-        """Let a job wait that is expected to need `needed` bytes."""
+        """Let a job wait that needs an estimated `needed` bytes."""
         before, now = self._waits.get(pk), time.monotonic()
         most = max(needed, int(before.needed * MARGIN)) if before else needed
-        room = self._room()
-        is_known = room is not None and (most > 0 or room < 0)
+        free_bytes = self._free_bytes()
+        is_known = free_bytes is not None and (most > 0 or free_bytes < 0)
         self._waits[pk] = _Wait(needed, most, now, now if is_known else now + RETRY_SECONDS)
 
     def explain(self, pk: int) -> str:
-        """Return the message for the row of a job that waits."""
+        """Return the status message of a waiting job."""
         wait = self._waits.get(pk)
         about = f"It needs about {show_bytes(wait.needed)}. " if wait and wait.needed else ""
         return f"Waiting for disk space. {about}Work resumes automatically."
 
     def waiting(self) -> list[int]:
-        """Return the jobs that still have to wait."""
+        """Return the ids of jobs that must still wait."""
         waits, now = self._waits.copy(), time.monotonic()
-        room = self._room() if waits else None
-        return [pk for pk, wait in waits.items() if now < wait.not_before or _is_short(wait, room, now)]
+        free_bytes = self._free_bytes() if waits else None
+        return [pk for pk, wait in waits.items() if now < wait.not_before or _is_short(wait, free_bytes, now)]
 
     def forget(self, pk: int) -> None:
         """Forget a job that has ended."""
@@ -61,12 +60,12 @@ class SpaceWaits:
         self._waits.clear()
 
 
-def _is_short(wait: _Wait, room: int | None, now: float) -> bool:
+def _is_short(wait: _Wait, free_bytes: int | None, now: float) -> bool:
     needed = wait.needed if now - wait.since < FORGET_SECONDS else wait.estimate
-    return room is not None and room < needed
+    return free_bytes is not None and free_bytes < needed
 
 
 def explain_waiting() -> str:
-    """Return why queued jobs wait while a disk is full; empty otherwise."""
+    """Return why queued jobs wait if a disk is full, or an empty string."""
     shortage = find_shortage()
     return f"Waiting for disk space: {shortage}" if shortage else ""

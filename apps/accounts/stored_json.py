@@ -1,4 +1,4 @@
-"""JSON as stored. PostgreSQL writes 1e40 as a long integer; this field restores the float."""
+"""A JSON field that restores floats: PostgreSQL returns 1e40 as a long integer."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ class _Decoder(json.JSONDecoder):
 
 
 class StoredJSONField(models.JSONField):
-    """JSON with numbers from users, verifiers or files. Migrations see it as a JSONField."""
+    """A JSON field for numbers from users, verifiers or files. Migrations treat it as a JSONField."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "decoder": _Decoder})

@@ -1,4 +1,4 @@
-"""Tables as files, CSV or NDJSON, in constant memory."""
+"""Export tables as CSV or NDJSON in constant memory."""
 
 import csv
 import hashlib
@@ -21,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def table_formats(
     columns: Sequence[str], read: Callable[[Rows], Iterator[dict[str, Any]]]
 ) -> dict[str, tuple[str, Write[Rows]]]:
-    """Return the content type and the writer of each format of a table whose rows `read` yields."""
+    """Return the content type and writer of each format. `read` yields the rows of the table."""
 
     def write_ndjson(rows: Rows) -> Iterator[bytes]:
         for chunk in _chunks(read(rows)):
@@ -36,9 +36,9 @@ def table_formats(
 
 
 def tag_table(rows: Rows, *, format: str, **figures: Any) -> tuple[str, Rows]:
-    """Return an ETag of the file, and its rows. Rows that are added while it is read are in the next file.
+    """Return an ETag, and the rows of the file. Rows added later are excluded.
 
-    `figures` are aggregates that differ if rows change or disappear.
+    `figures` are aggregates that change when rows change or are deleted.
     """
     found = rows.order_by().aggregate(last=Max("pk"), **figures)
     sql, parameters = rows.order_by().query.sql_with_params()

@@ -14,11 +14,11 @@ MOST_VIEWS = 200
 
 
 class ViewRefused(Refusal):
-    """Raised if this cannot be saved; `argument` is the field to change."""
+    """Raised if the preferences or view are invalid. `argument` is the field to change."""
 
 
 class NameTaken(ViewRefused, status=409, code="name-taken"):
-    """Raised if another view of the user, `view`, has this name."""
+    """Raised if the user already has a view with this name. `view` is that view."""
 
     def __init__(self, name: str, view: SavedView, remedy: str) -> None:
         super().__init__(f"You already have a view “{name}”: {remedy}.", "name")
@@ -30,11 +30,11 @@ class NameTaken(ViewRefused, status=409, code="name-taken"):
 
 
 class NotYourView(Refusal, status=403, code="not-yours"):
-    """Raised if the view belongs to another user: it is read-only."""
+    """Raised if the view belongs to another user."""
 
 
 def arrange_table(*, user: User, table: str, columns: Sequence[str], density: str) -> None:
-    """Replace the earlier choice. The caller checks columns and densities."""
+    """Store columns and density of a table for a user. The caller validates them."""
     user.tables = {**user.tables, table: {"columns": list(columns), "density": density}}
     user.save(update_fields=["tables"])
 
@@ -50,7 +50,7 @@ def save_view(
     is_shared: bool = False,
     replace: bool = False,
 ) -> SavedView:
-    """Create a view; with `replace`, overwrite the user's view with this name. The caller has validated the query.
+    """Create a view. With `replace`, overwrite the user's view with this name. The caller validates the query.
 
     Raise NameTaken, and ViewRefused for an invalid name or too many views.
     """

@@ -1,4 +1,4 @@
-"""Counters per subject and period in the database, correct for any number of web processes."""
+"""Counters by subject and period in the database, shared by all web processes."""
 
 import hashlib
 import secrets
@@ -27,9 +27,9 @@ class Counted(NamedTuple):
 
 
 def add(key: str, by: int = 1, *, seconds: int) -> Counted:
-    """Add to a counter with one statement, and return it.
+    """Add to a counter and return it.
 
-    The period starts with the first count of a key and lasts `seconds`.
+    A period starts with the first event of a key and lasts `seconds`.
     """
     now = int(time.time())
     with connection.cursor() as cursor:
@@ -45,14 +45,14 @@ def forget(key: str) -> None:
 
 
 def sweep() -> int:
-    """Delete expired counters. Each key has one row, so this only bounds their number."""
+    """Delete expired counters. Return their number."""
     return Tally.objects.filter(ends_at__lt=int(time.time())).delete()[0]
 
 
 def network_of(address: str) -> str:
-    """Return the network to which an address is counted.
+    """Return the network that an address is counted under.
 
-    That is itself, or the /64 network of an IPv6 address, because a client usually owns all of it.
+    This is the address itself, or the /64 network of an IPv6 address, which usually belongs to a single client.
     """
     with suppress(ValueError):
         parsed = ip_address(address)
@@ -62,5 +62,5 @@ def network_of(address: str) -> str:
 
 
 def _hash(key: str) -> str:
-    # Some users type their password in the name field.
+    # Hashed, because some users type their password into the name field.
     return hashlib.sha256(key.encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""Create and change accounts. There is no registration and no default password: admins invite users."""
+"""Create and change accounts. There is no self-registration and no default password: admins invite users."""
 
 from django.contrib.auth.password_validation import validate_password
 from django.db import transaction
@@ -17,7 +17,7 @@ class LastAdmin(Refusal, status=409, code="last-admin"):
 def create_user(
     *, username: str, role: str = Role.VIEWER, password: str | None = None, email: str = "", by: User | None = None
 ) -> User:
-    """Create an account. Without a password, it can only be entered with a sign-in link. Raise ValidationError."""
+    """Create an account. Without a password, only a sign-in link gives access. Raise ValidationError."""
     user = User(username=username, role=role, email=email)
     if password is None:
         user.set_unusable_password()
@@ -32,10 +32,10 @@ def create_user(
 
 @transaction.atomic
 def edit_user(*, person: User, role: str, is_active: bool = True, email: str | None = None, by: User | None) -> User:
-    """Change the role, or close or reopen the account. Raise LastAdmin and ValidationError."""
+    """Change role or email, or deactivate or reactivate the account. Raise LastAdmin and ValidationError."""
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     stays_admin = role == Role.ADMIN and is_active
-    # Evaluated to lock the rows: two admins cannot demote each other at once.
+    # Evaluated to lock the rows, so that two admins cannot demote each other concurrently.
     others = [admin for admin in admins if admin.pk != person.pk]
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
         raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
@@ -55,7 +55,7 @@ def _facts(person: User) -> dict[str, object]:
 
 @transaction.atomic
 def change_password(*, person: User, password: str, by: User | None, revoke_keys: bool = False) -> int:
-    """Set a new password and return how many API keys were revoked. All other sessions of the user end.
+    """Set a new password and end all other sessions of the user. Return how many API keys were revoked.
 
     Raise ValidationError for a weak password.
     """

@@ -57,4 +57,4 @@ class AgentViewSet(SlugViewSet):
     }
 
     def save(self, row: Agent, api_key: str | None) -> Agent:
-        return save_agent(agent=row, user=self.person)
+        return save_agent(agent=row, user=self.user)

@@ -155,17 +155,17 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
         """Queue an export. A worker writes its files; `state` is `ready` when they are complete."""
-        export = queue_export(ExportOrder(**self.read_body(OrderSerializer)), user=self.person)
+        export = queue_export(ExportOrder(**self.read_body(OrderSerializer)), user=self.user)
         return Response(ExportSerializer(export).data, status=HTTPStatus.CREATED)
 
     @operation(responses=ExportSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
         """Cancel the export and discard its files."""
-        return Response(ExportSerializer(cancel_export(export=self.get_object(), user=self.person)).data)
+        return Response(ExportSerializer(cancel_export(export=self.get_object(), user=self.user)).data)
 
     def perform_destroy(self, instance: Export) -> None:
         """Delete the export and its files."""
-        delete_export(export=instance, user=self.person)
+        delete_export(export=instance, user=self.user)
 
     @operation("get", detail=False, pagination_class=None, responses=FormatSerializer(many=True), filters=False)
     def formats(self, request: Request) -> Response:

@@ -21,7 +21,7 @@ from apps.api.environments.gym_config_viewsets import GymConfigViewSet
 from apps.api.environments.verifier_viewsets import VerifierViewSet
 from apps.api.export_viewsets import ExportViewSet
 from apps.api.fleet.worker_viewsets import WorkerViewSet
-from apps.api.framework.not_found import NothingHereView
+from apps.api.framework.not_found import UnknownPathView
 from apps.api.framework.openapi_schema import SchemaView, swagger_page
 from apps.api.pairs.pair_viewsets import PairSetViewSet, PairViewSet
 from apps.api.policy_models.policy_model_viewsets import PolicyModelViewSet
@@ -80,5 +80,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", swagger_page, name="docs"),
-    re_path("", NothingHereView.as_view(), name="nothing"),
+    re_path("", UnknownPathView.as_view(), name="nothing"),
 ]

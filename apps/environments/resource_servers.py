@@ -10,6 +10,7 @@ from apps.environments.models import Adapter, Environment
 from apps.gym.calls.flow_control import Gate
 from apps.gym.calls.observers import Observer, ignore
 from apps.gym.calls.outbound import Outbound
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.scale import read_settings
@@ -25,6 +26,7 @@ from apps.gym.resources.server_survey import read_survey
 from apps.gym.resources.written_environments import WrittenServer
 from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
 from apps.gym.wires.protocol import Weights
+from apps.gym.written.environment import Environment as WrittenEnvironment
 from apps.gym.written.registry import WRITTEN
 from apps.policies.policy_clients import connect_policy
 from apps.policies.secrets import SecretUnreadable, decrypt_secret
@@ -172,3 +174,14 @@ def connect_judge(
         seats=seats,
         call_timeout=environment.verify_timeout,
     )
+
+
+def drives_turns(environment: Environment) -> bool:
+    """Return True if the environment answers replies itself, so only the built-in loop can run its tasks."""
+    if environment.adapter != Adapter.BUILTIN:
+        return environment.adapter == Adapter.GYMNASIUM
+    written = WRITTEN.get(environment.builtin)
+    if written is not None:
+        return written.respond is not WrittenEnvironment.respond
+    builtin = BUILTINS.get(environment.builtin)
+    return builtin is not None and builtin.takes_turns

@@ -5,12 +5,15 @@ from collections.abc import Container, Mapping, Sequence
 
 from apps.exports.export_selection import Candidate, Chosen
 
-Picked = dict[int, tuple[Chosen, Candidate]]
+Candidates = dict[int, tuple[Chosen, Candidate]]
 """Candidates by rollout id."""
 
 
-class Picks:
-    """Rounds of `take()`: candidates that became no row are replaced by the next best in the following round."""
+class AttemptRounds:
+    """Rounds of candidates. Candidates that yielded no row are replaced by the next best in the following round.
+
+    `most` is the maximum number of rows per task; None: no limit.
+    """
 
     def __init__(self, chunk: Sequence[Chosen], *, most: int | None) -> None:
         self._most = most
@@ -21,12 +24,12 @@ class Picks:
     def left(self) -> int:
         return sum(len(waiting) for _, waiting in self._waiting)
 
-    def take(self) -> Picked:
-        """Return the next candidates of each task that still needs rows; empty if there are none."""
-        taken: Picked = {}
+    def take(self) -> Candidates:
+        """Return the next candidates of each task that needs more rows. Empty at the end."""
+        taken: Candidates = {}
         for chosen, waiting in self._waiting:
-            lacking = len(waiting) if self._most is None else self._most - self._written[chosen.task.pk]
-            for _ in range(min(lacking, len(waiting))):
+            missing = len(waiting) if self._most is None else self._most - self._written[chosen.task.pk]
+            for _ in range(min(missing, len(waiting))):
                 rollout = waiting.pop()
                 taken[rollout.id] = (chosen, rollout)
         return taken
@@ -34,28 +37,28 @@ class Picks:
     def wrote(self, task_id: int) -> None:
         self._written[task_id] += 1
 
-    def put_off(
-        self, picked: Picked, prints: Mapping[int, str], written: Container[tuple[int, str]]
+    def defer_duplicates(
+        self, picked: Candidates, fingerprints: Mapping[int, str], written: Container[tuple[int, str]]
     ) -> list[tuple[Candidate, tuple[int, str]]]:
-        """Remove attempts that equal a better attempt of the round.
+        """Remove duplicates from a round.
 
-        They wait until the better attempt is written or dropped. Attempts that equal a written one are returned with
-        their actions.
+        A duplicate of a better attempt in the round waits until that one is written or dropped. Duplicates of written
+        attempts are returned with their (task id, fingerprint).
         """
         best: set[tuple[int, str]] = set()
-        again: list[int] = []
-        gone: list[tuple[Candidate, tuple[int, str]]] = []
+        deferred: list[int] = []
+        duplicates: list[tuple[Candidate, tuple[int, str]]] = []
         for rollout_id, (chosen, rollout) in picked.items():
-            done = (chosen.task.pk, prints[rollout_id])
-            if done in written:
-                gone.append((rollout, done))
-            elif done[1] and done in best:
-                again.append(rollout_id)
-            best.add(done)
-        for rollout, _ in gone:
+            fingerprint = (chosen.task.pk, fingerprints[rollout_id])
+            if fingerprint in written:
+                duplicates.append((rollout, fingerprint))
+            elif fingerprint[1] and fingerprint in best:
+                deferred.append(rollout_id)
+            best.add(fingerprint)
+        for rollout, _ in duplicates:
             del picked[rollout.id]
         waiting = {chosen.task.pk: held for chosen, held in self._waiting}
-        for rollout_id in reversed(again):
+        for rollout_id in reversed(deferred):
             chosen, rollout = picked.pop(rollout_id)
             waiting[chosen.task.pk].append(rollout)
-        return gone
+        return duplicates

@@ -1,4 +1,4 @@
-"""The dataset card (README.md) with the column types, so that `datasets` infers none, and a description of the rows."""
+"""Write the dataset card (README.md), with the column types, so that `datasets` need not infer them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _FILES = ["| file | split | rows | bytes | SHA-256 |", "|---|---|---|---|---|"]
 
 
 def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) -> str:
-    """Return the text of the card for `load_dataset("<folder>")` (JSON columns need datasets 4.7 or later)."""
+    """Return the card for `load_dataset("<folder>")`. JSON columns need datasets 4.7 or later."""
     files = [{"split": one["split"], "path": one["name"]} for one in manifest["files"]]
     head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]} if files else {}
     features = format.features(options)
@@ -65,29 +65,29 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _tools(said: Mapping[str, int]) -> str:
-    told = f"The model had tools in attempts at {said['offered']:,} tasks, from the task or the environment"
-    if said["differing"]:
-        told += f" (if attempts differ, those of the first attempt: {said['differing']:,} tasks)"
-    if said["unknown"]:
-        told += f"; {said['unknown']:,} tasks without attempts have no tools"
-    return f"{told}."
+def _tools(counts: Mapping[str, int]) -> str:
+    sentence = f"The model had tools in attempts at {counts['offered']:,} tasks, from the task or the environment"
+    if counts["differing"]:
+        sentence += f" (if attempts differ, those of the first attempt: {counts['differing']:,} tasks)"
+    if counts["unknown"]:
+        sentence += f"; {counts['unknown']:,} tasks without attempts have no tools"
+    return f"{sentence}."
 
 
-def _rewards(said: Mapping[str, Any]) -> str:
-    if said["from"] == "verifier":
+def _rewards(counts: Mapping[str, Any]) -> str:
+    if counts["from"] == "verifier":
         return "Rewards are from the verifier; overrides are ignored."
     return (
-        f"Rewards are overrides where reviewers set them ({said['set_by_people']:,} of these "
+        f"Rewards are overrides where reviewers set them ({counts['set_by_people']:,} of these "
         "rows), otherwise from the verifier."
     )
 
 
 def _dataset_splits(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the number of rows by dataset split, which is independent of the files' names."""
+    """Return the number of rows by dataset split of their tasks, whatever file they are in."""
     counts = manifest.get("dataset_splits", {})
-    told = (f"{rows:,} of `{split}`" if split else f"{rows:,} without a split" for split, rows in counts.items())
-    return ["", f"Rows by dataset split of their task: {', '.join(told)}."] if counts else []
+    parts = (f"{rows:,} of `{split}`" if split else f"{rows:,} without a split" for split, rows in counts.items())
+    return ["", f"Rows by dataset split of their task: {', '.join(parts)}."] if counts else []
 
 
 def _unsplit(manifest: Mapping[str, Any]) -> list[str]:

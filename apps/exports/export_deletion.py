@@ -20,7 +20,7 @@ class StillBeingWritten(Refusal, status=409, code="being-written"):
 
 
 def delete_export(*, export: Export, user: User | None = None) -> None:
-    """Delete an export. Raise StillBeingWritten. Files that a command wrote elsewhere are kept."""
+    """Delete an export. Raise StillBeingWritten. Files that a command wrote outside the exports folder are kept."""
     with transaction.atomic():
         locked = Export.objects.select_for_update().get(pk=export.pk)
         if locked.state == Export.State.WRITING:

@@ -18,11 +18,11 @@ MAX_COUNT = 1_000_000_000
 
 
 class FilterRefused(Exception):
-    """Raised for an invalid filter. The message has its name and valid values."""
+    """Raised for an invalid filter. The message names the filter and its valid values."""
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Filters of an export. None and false do not filter."""
+    """Filters of an export. None and False do not filter."""
 
     q: Annotated[
         str,
@@ -91,7 +91,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DEFAULTS: dict[Makes, dict[str, Any]] = {
-    # A demonstration is a rollout worth imitating; NeMo Gym's own tutorial filters at 0.7 to 0.8.
+    # Demonstrations are rollouts worth imitating; NeMo Gym's tutorial filters at 0.7 to 0.8.
     "demonstrations": {"min_reward": 0.7, "dedupe": True},
     "labels": {"dedupe": True},
     "preferences": {},
@@ -138,8 +138,8 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
     return filters
 
 
-def kept_filters(format: Format, filters: Filters) -> dict[str, Any]:
-    """Return the active filters that the format has, as stored in an export."""
+def active_filters(format: Format, filters: Filters) -> dict[str, Any]:
+    """Return the active filters that the format supports, as stored with an export."""
     given = {name: value for name, value in msgspec.structs.asdict(filters).items() if name in filters_of(format)}
     # Compared by identity, because a reward of 0 equals False.
     return {name: value for name, value in given.items() if value not in (None, "", []) and value is not False}
@@ -171,15 +171,15 @@ def _check_numbers(filters: Filters) -> None:
         raise FilterRefused("min_solve_rate must not exceed max_solve_rate.")
 
 
-def narrow_rollouts(rollouts: RolloutQuerySet, filters: Filters) -> RolloutQuerySet:
-    """Return the selected ones of these rollouts: all of them without a filter and ids."""
+def select_rollouts(rollouts: RolloutQuerySet, filters: Filters) -> RolloutQuerySet:
+    """Return the rollouts selected by `q` and ids; all of them without these filters."""
     if filters.rollouts:
         rollouts = rollouts.filter(pk__in=filters.rollouts)
     return filter_rollouts(rollouts, filters.q)
 
 
 def find_unselected(rollouts: RolloutQuerySet, ids: Iterable[int], filters: Filters) -> frozenset[int]:
-    """Return the ids that are not selected; `rollouts` are the rows to search. At most one query."""
+    """Return the ids that are not selected, with at most one query. `rollouts` are the rows to search."""
     if not filters.rollouts and not filters.q:
         return frozenset()
-    return frozenset(ids) - frozenset(narrow_rollouts(rollouts, filters).order_by().values_list("pk", flat=True))
+    return frozenset(ids) - frozenset(select_rollouts(rollouts, filters).order_by().values_list("pk", flat=True))

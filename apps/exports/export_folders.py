@@ -34,12 +34,12 @@ def default_path(export: Export) -> Path:
 
 
 def named_encoding(path: Path) -> str | None:
-    """Return the encoding of the file of rows at this path; None for a folder."""
+    """Return the encoding implied by the file name, or None for a folder."""
     return next((one for one in _LONGEST_FIRST if path.name.endswith(f".{one}")), None)
 
 
 def is_one_file(path: Path) -> bool:
-    """Return True if the path is a file of rows, not a folder."""
+    """Return True if the path names a single file, not a folder."""
     return named_encoding(path) is not None
 
 
@@ -63,7 +63,7 @@ def names_in(export: Export) -> list[str]:
 
 
 def is_safe_to_replace(path: Path) -> bool:
-    """Return True if the path is free, or a folder with export files only."""
+    """Return True if nothing exists at the path, or only a folder of export files."""
     if not path.is_dir():
         return not path.exists()
     try:
@@ -75,15 +75,16 @@ def is_safe_to_replace(path: Path) -> bool:
 
 
 def sweep_parts(path: Path, export_id: int) -> None:
-    """Remove hidden files that killed writers of this export left beside the path."""
+    """Remove hidden files that crashed writers of this export left next to the path."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.{export_id}-*.part*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 class ExportFolder:
-    """Rows go to hidden files beside `path`. `publish` moves all files into place, `discard` removes unpublished ones.
+    """The output of an export. Rows are written to hidden files next to `path`.
 
-    Writers of an export run one after the other: files of an earlier writer are removed.
+    `publish` renames all files, `discard` removes unpublished ones. Only one writer is active at a time, so files of
+    earlier writers are removed.
     """
 
     def __init__(self, path: Path, export: Export, *, attempt: int) -> None:
@@ -115,7 +116,7 @@ class ExportFolder:
         self._files[made.split].write(made.rows, made.encoded)
 
     def finish(self) -> list[RowFile]:
-        """Flush all files, still hidden, and return the files of rows in the order of their splits.
+        """Flush all hidden files, and return the row files in the order of their splits.
 
         Files without rows are removed, because no loader accepts them.
         """
@@ -126,7 +127,7 @@ class ExportFolder:
         return list(self._files.values())
 
     def publish(self, manifest: dict[str, Any]) -> None:
-        """Move the rows and their manifest into place together."""
+        """Rename the row files and their manifest to their final names."""
         text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
         if is_one_file(self.path):
             write_text(self._part / MANIFEST, text)
@@ -134,7 +135,7 @@ class ExportFolder:
             if self._files:
                 self._files[TRAIN].path.replace(self.path)
             else:
-                # A file of an earlier export does not belong to this one.
+                # The file of an earlier export is not part of this one.
                 self.path.unlink(missing_ok=True)
         else:
             self._publish_folder(manifest, text)

@@ -1,4 +1,4 @@
-"""Write queued exports: claim one, write its files, publish them. Fencing ensures that each is published only once."""
+"""Write queued exports: claim one, write its files, publish them. Fencing ensures that it is published only once."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 
-from apps.accounts.disk_space import LOOK_SECONDS, check_folder, folder_room, note_error
+from apps.accounts.disk_space import LOOK_SECONDS, check_folder, free_folder_bytes, note_error
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due, wait_for_retry
 from apps.accounts.space_waits import SpaceWaits
@@ -21,20 +21,20 @@ from apps.exports.manifests import Census, make_manifest
 from apps.exports.models import Export
 from apps.gym import process_exit
 from apps.gym.exporters.registry import find_format
-from apps.tasks.fenced_jobs import Attempt, claim, requeue_quiet
+from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 
 logger = logging.getLogger(__name__)
 
 State = Export.State
 SIGN_OF_LIFE_SECONDS = 5.0
-_waits = SpaceWaits(lambda: folder_room(settings.EXPORTS_DIR))
+_waits = SpaceWaits(lambda: free_folder_bytes(settings.EXPORTS_DIR))
 
 
 def write_export(*, export: Export, path: Path | None = None) -> Export:
-    """Write the export now in this process, taking it over if needed. The result is `ready`, `failed` or `cancelled`.
+    """Write the export in this process, taking it over if needed. Its final state is ready, failed or cancelled.
 
-    `path` is the folder to create (default: in the exports folder). If it ends like a file of rows, only that file is
-    written, with its manifest beside it; this is not possible for several splits. Raise ExportRefused.
+    `path` is the folder to create, by default in the exports folder. If it has the ending of a row file, only that file
+    is written, with its manifest next to it; this does not work for several splits. Raise ExportRefused.
     """
     if path is not None:
         check_path(path, export)
@@ -46,7 +46,7 @@ def write_export(*, export: Export, path: Path | None = None) -> Export:
 
 
 def check_path(path: Path, export: Export) -> None:
-    """Raise ExportRefused if the export, stored or prepared, cannot be written there."""
+    """Raise ExportRefused if the (stored or prepared) export cannot be written to this path."""
     encoding = named_encoding(path)
     if encoding is None:
         if not is_safe_to_replace(path):
@@ -66,7 +66,7 @@ def check_path(path: Path, export: Export) -> None:
 @background_job(waiting=lambda: Export.objects.filter(state__in=[State.QUEUED, State.WRITING]))
 def write_queued_export() -> bool:
     """Background job: write one queued export. Return True if there was one."""
-    for lost in requeue_quiet(Export.objects.filter(state=State.WRITING), queued=State.QUEUED, lost="writer"):
+    for lost in requeue_unresponsive(Export.objects.filter(state=State.WRITING), queued=State.QUEUED, lost="writer"):
         sweep_parts(default_path(lost), lost.pk)
     queued = Export.objects.filter(state=State.QUEUED)
     export = queued.filter(is_due()).exclude(pk__in=_waits.waiting()).order_by("id").first()
@@ -84,7 +84,7 @@ def _write_claimed(claimable: QuerySet[Export], export: Export, path: Path | Non
 def _write(attempt: Attempt, path: Path | None) -> None:
     related = ("collection__dataset", "collection__version", "collection__environment", "collection__policy_model")
     needed = 0
-    with attempt.at_work():
+    with attempt.store_errors():
         try:
             export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=attempt.pk)
             folder = ExportFolder((path or default_path(export)).absolute(), export, attempt=attempt.number)
@@ -98,33 +98,33 @@ def _write(attempt: Attempt, path: Path | None) -> None:
             if not note_error(problem):
                 raise
             if path is None:
-                _let_wait(attempt, needed)
+                _wait_for_space(attempt, needed)
             else:
                 logger.exception("%s failed", attempt)
                 attempt.fail(problem)
 
 
-def _let_wait(attempt: Attempt, needed: int) -> None:
+def _wait_for_space(attempt: Attempt, needed: int) -> None:
     """Requeue the export until disk space is free.
 
-    If the database fails too, the export is requeued when its heartbeat expires.
+    If that fails too, the export is requeued when its heartbeat expires.
     """
     _waits.put(attempt.pk, needed)
     message = _waits.explain(attempt.pk)
     logger.warning("%s: %s", attempt, message)
     with suppress(DatabaseError):
-        attempt.hand_back(message=message)
+        attempt.requeue(message=message)
 
 
 def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
-    sign = _SignOfLife(export, attempt, folder.path.parent)
+    sign = _Heartbeat(export, attempt, folder.path.parent)
     reader = RowReader(export, on_step=lambda: sign(reader.considered, folder.rows))
     census = Census(export.format)
     for made in reader.rows():
         folder.write(made)
         census.count(made.rows, dataset_split=made.dataset_split)
     manifest = make_manifest(export, folder.finish(), reader=reader, census=census.figures())
-    # Renamed inside the fenced transaction, so that a writer that lost its claim replaces no files.
+    # Files are renamed inside the fenced transaction, so that a writer that lost its claim replaces nothing.
     with transaction.atomic():
         attempt.write(
             state=State.READY,
@@ -138,11 +138,11 @@ def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
         folder.publish(manifest)
 
 
-class _SignOfLife:
-    """Callback for every attempt.
+class _Heartbeat:
+    """Callback for every attempt that is read.
 
-    Stops if the process leaves; every few seconds it renews the heartbeat, stores the progress and checks that this
-    writer still owns the export.
+    Every few seconds, it renews the heartbeat, stores the progress and checks that this writer still owns the export.
+    It raises to stop if the process shuts down.
     """
 
     def __init__(self, export: Export, attempt: Attempt, folder: Path) -> None:

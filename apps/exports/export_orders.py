@@ -1,4 +1,4 @@
-"""Create exports. Invalid combinations are rejected here, before a worker writes anything."""
+"""Create exports. Invalid combinations are rejected before anything is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.exports.export_filters import FilterRefused, Filters, kept_filters, narrow_rollouts, resolve_filters
+from apps.exports.export_filters import FilterRefused, Filters, active_filters, resolve_filters, select_rollouts
 from apps.exports.held_out_splits import MAX_SHARE, checked_splits
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
@@ -20,11 +20,11 @@ from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
 from apps.rollouts.search.filters.filter_parser import parse_filter
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
 
 class ExportRefused(Refusal, code="export-refused"):
-    """Raised if this combination of format, collection, pairs and filters cannot be exported.
+    """Raised for an invalid combination of format, collection, pairs and filters.
 
     `argument` is the field to change.
     """
@@ -32,7 +32,7 @@ class ExportRefused(Refusal, code="export-refused"):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOrder:
-    """Options of an export. Filters and options that are left out have the format's defaults."""
+    """A request for an export. Missing filters and options get the defaults of the format."""
 
     format: Annotated[str, Option("Format", "Export format", example="trl_sft")]
     collection: Collection = field(metadata=described("Collection", "Collection to export"))
@@ -70,10 +70,10 @@ class ExportOrder:
 
 
 def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
-    """Store an export for a worker to write. Raise ExportRefused.
+    """Queue an export for a worker. Raise ExportRefused.
 
-    The export keeps the filters and options that were applied. Rollouts with unresolved flags refuse the export unless
-    the filter `include_flagged` is true.
+    The export stores its filters and options with defaults. It is rejected if rollouts have unresolved flags, unless
+    the filter `include_flagged` is True.
     """
     export = prepare_export(order)
     export.created_by = user
@@ -84,7 +84,7 @@ def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
 
 
 def prepare_export(order: ExportOrder) -> Export:
-    """Return the export that queue_export would store, without storing it. Used for previews. Raise ExportRefused."""
+    """Return the export as `queue_export` would store it, for previews. Raise ExportRefused."""
     collection, pair_set, filters = order.collection, order.pair_set, order.filters
     collections = [collection.pk]
     if pair_set is not None:
@@ -111,7 +111,7 @@ def prepare_export(order: ExportOrder) -> Export:
         format=order.format,
         collection=collection,
         pair_set=pair_set,
-        filters=kept_filters(found, applied),
+        filters=active_filters(found, applied),
         options={name: getattr(worded, name) for name in found.choices},
         encoding=_checked_encoding(found, order.encoding),
         validation_share=order.validation_share,
@@ -120,9 +120,9 @@ def prepare_export(order: ExportOrder) -> Export:
 
 
 def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options with the level of the pair set.
+    """Return the options, with the level of the pair set.
 
-    Pairs of level step must be exported at that level, because their verdict does not compare the rest of the attempts.
+    Pairs of level step must be exported at that level: only the diverging turns were compared.
     """
     if pair_set is None or pair_set.level != "step" or "level" not in format.choices:
         return options
@@ -159,7 +159,7 @@ def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | 
 
 
 def _check_selection(filters: Filters, collections: list[int]) -> None:
-    """Raise ExportRefused if the filter names rollouts of other collections or searches text that is not indexed."""
+    """Raise ExportRefused if the filter names rollouts of other collections, or searches unindexed text."""
     there = Rollout.objects.filter(collection__in=collections)
     named = set(filters.rollouts)
     if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):
@@ -184,8 +184,8 @@ def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filt
             Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
         )
     try:
-        with bound_time(parse_filter(filters.q)):
-            number = narrow_rollouts(flagged, filters).count()
+        with limit_query_time(parse_filter(filters.q)):
+            number = select_rollouts(flagged, filters).count()
     except FilterTooSlow as slow:
         raise ExportRefused(str(slow), "filters") from None
     if number:

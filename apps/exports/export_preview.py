@@ -1,4 +1,4 @@
-"""Preview of an export: its first rows, without writing files."""
+"""Preview an export without writing files."""
 
 import time
 from collections.abc import Sequence
@@ -9,26 +9,27 @@ from apps.exports.export_rows import RowReader
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
 from apps.gym.traces.events import ModelCall
+from apps.gym.traces.graph import main_line
 from apps.gym.wires.protocol import tells_all
 
 Source = Attempt | Preference | TaskPrompt
 
-TokensFrom = Literal["ids", "usage", "size"]
-"""How tokens were counted: `ids` counts the row's captured token ids.
+TokenSource = Literal["ids", "usage", "size"]
+"""How tokens were counted.
 
-`usage` is the policy model's count including tools and template: for a whole attempt its last call, for a pair the
-longer side. `size` is an estimate from the number of bytes.
+`ids`: the captured token ids of the row. `usage`: as reported by the policy model, including tools and template; for a
+whole attempt its last call, for a pair the longer side. `size`: estimated from bytes.
 """
 
 BYTES_A_TOKEN = 4
 
 
-def count_tokens(rows: Sequence[dict[str, Any]], sizes: Sequence[int], source: Source) -> list[tuple[int, TokensFrom]]:
+def count_tokens(rows: Sequence[dict[str, Any]], sizes: Sequence[int], source: Source) -> list[tuple[int, TokenSource]]:
     """Return the token length of each row of the source; `sizes` are the JSON sizes in bytes."""
-    told = _told(source, len(rows))
-    counts: list[tuple[int, TokensFrom]] = []
+    counted = _count_calls(source, len(rows))
+    counts: list[tuple[int, TokenSource]] = []
     for number, (row, size) in enumerate(zip(rows, sizes, strict=True)):
-        own, usage = row.get("input_ids"), told[number]
+        own, usage = row.get("input_ids"), counted[number]
         if isinstance(own, list) and own:
             counts.append((len(own), "ids"))
         elif usage is not None:
@@ -38,7 +39,7 @@ def count_tokens(rows: Sequence[dict[str, Any]], sizes: Sequence[int], source: S
     return counts
 
 
-def _told(source: Source, rows: int) -> list[int | None]:
+def _count_calls(source: Source, rows: int) -> list[int | None]:
     if isinstance(source, TaskPrompt):
         return [None] * rows
     if isinstance(source, Preference):
@@ -46,35 +47,35 @@ def _told(source: Source, rows: int) -> list[int | None]:
         counts = [count for side in sides for count in side if count is not None]
         return [max(counts) if len(counts) == len(sides) else None] * rows
     calls = _calls(source)
-    # One row per turn, or rows of the whole attempt.
+    # Either one row per turn, or rows of the whole attempt.
     return calls if len(calls) == rows else [*calls[-1:], None][:1] * rows
 
 
 def _calls(attempt: Attempt) -> list[int | None]:
-    spoken = (event.usage for event in attempt.events if isinstance(event, ModelCall) and event.items)
+    spoken = (event.usage for event in main_line(attempt.events) if isinstance(event, ModelCall) and event.items)
     return [usage["input_tokens"] + usage["output_tokens"] if tells_all(usage) else None for usage in spoken]
 
 
 SECONDS = 2.0
-"""Time limit of a preview in seconds.
+"""Time limit of a preview, in seconds.
 
-Counting continues until then even if enough rows were found, so that the total is known.
+Counting continues until then even if enough rows were found, to determine the total.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an export would write.
+    """The first rows of an export, and its counts.
 
-    `bytes` is the size of each row as JSON, `tokens` its number of tokens, and `tokens_from` how they were counted (see
-    `count_tokens`). `considered` = `written_from` + the sum of `dropped`; `written` is the number of rows. If
-    `stopped_after` is set, counting stopped after that many seconds and there may be more.
+    `bytes` is the JSON size of each row, `tokens` its number of tokens, and `tokens_from` how they were counted (see
+    TokenSource). `considered` equals `written_from` plus the sum of `dropped`; `written` is the number of rows. If
+    `stopped_after` is set, counting stopped after that many seconds.
     """
 
     rows: list[dict[str, Any]]
     bytes: list[int]
     tokens: list[int]
-    tokens_from: list[TokensFrom]
+    tokens_from: list[TokenSource]
     considered: int
     written_from: int
     written: int
@@ -82,35 +83,35 @@ class Preview:
     stopped_after: float | None = None
 
 
-class _LookedEnough(Exception):
+class _TimeLimitReached(Exception):
     pass
 
 
 def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     """Return the preview of a prepared or stored export."""
     until = time.monotonic() + SECONDS
-    reader = RowReader(export, on_step=lambda: _stop(until))
+    reader = RowReader(export, on_step=lambda: _check_time(until))
     stopped_after = None
     written = 0
     rows: list[dict[str, Any]] = []
     sizes: list[int] = []
-    tokens: list[tuple[int, TokensFrom]] = []
+    tokens: list[tuple[int, TokenSource]] = []
     try:
-        for made in reader.rows():
-            written += len(made.rows)
+        for source_rows in reader.rows():
+            written += len(source_rows.rows)
             if len(rows) < limit:
-                size = [len(row) for row in made.encoded]
-                rows += made.rows
+                size = [len(row) for row in source_rows.encoded]
+                rows += source_rows.rows
                 sizes += size
-                tokens += count_tokens(made.rows, size, made.source)
-    except _LookedEnough:
+                tokens += count_tokens(source_rows.rows, size, source_rows.source)
+    except _TimeLimitReached:
         stopped_after = SECONDS
     return Preview(
         rows=rows[:limit],
         bytes=sizes[:limit],
         tokens=[count for count, _ in tokens[:limit]],
         tokens_from=[known for _, known in tokens[:limit]],
-        # Whole groups are read, because the outcome of a partial group is unknown.
+        # Only complete groups count: the outcome of a partial group is unknown.
         considered=reader.written_from + reader.dropped.total(),
         written_from=reader.written_from,
         written=written,
@@ -119,6 +120,6 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     )
 
 
-def _stop(until: float) -> None:
+def _check_time(until: float) -> None:
     if time.monotonic() > until:
-        raise _LookedEnough
+        raise _TimeLimitReached

@@ -1,4 +1,4 @@
-"""Convert database rows to exported rows with the format's exporter, and count dropped rows by reason."""
+"""Convert rollouts, pairs or tasks to exported rows, and count dropped ones by reason."""
 
 import math
 from collections import Counter
@@ -10,19 +10,20 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.exports.best_attempts import Picked, Picks
+from apps.exports.best_attempts import AttemptRounds, Candidates
 from apps.exports.export_filters import Filters, find_unselected
 from apps.exports.export_selection import Candidate, Chosen, choose_rollouts
 from apps.exports.exported_pairs import find_refusal, read_chunks
 from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
-from apps.exports.task_prompts import planned_harness, row_as_asked
+from apps.exports.task_prompts import planned_harness, row_with_prompt
 from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.graph import main_line
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped
 from apps.pairs.models import PreferencePair
@@ -37,8 +38,7 @@ from apps.tasks.models import DatasetVersion, Task
 class SourceRows:
     """The rows of one attempt, pair or task.
 
-    `encoded` is each row as JSON, `split` the split of the file, and `dataset_split` the split of the task in the
-    dataset.
+    `encoded` has each row as JSON. `split` is the split of the file, `dataset_split` that of the task in the dataset.
     """
 
     source: Attempt | Preference | TaskPrompt
@@ -49,9 +49,10 @@ class SourceRows:
 
 
 class RowReader:
-    """Iterate `rows()` once; then `considered` = `written_from` + the sum of `dropped`.
+    """Read the rows of an export. Iterate `rows()` once.
 
-    `on_step` is called for every task, pair or attempt that is read.
+    Afterwards, `considered` equals `written_from` plus the sum of `dropped`. `on_step` is called for every task, pair
+    or attempt read.
     """
 
     def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
@@ -80,14 +81,14 @@ class RowReader:
         )
 
     def rows(self) -> Iterator[SourceRows]:
-        """Yield rows until all, or `max_rows`, are read."""
+        """Yield rows up to `max_rows`."""
         for made in self._all():
             self.written_from += 1
             yield made
             if self._left is not None:
                 self._left -= len(made.rows)
             if self._left == 0:
-                # Whole groups are checked, so the rest of the group is included.
+                # Groups are checked as a whole, so the rest of the group counts too.
                 rest = self.considered - self.written_from - self.dropped.total()
                 self.dropped["beyond_max_rows"] += rest
                 return
@@ -117,22 +118,22 @@ class RowReader:
     def _attempts(self) -> Iterator[SourceRows]:
         with_tokens = self.format.needs_tokens or self.format.makes == "scored"
         for chunk in self._chosen():
-            picks = Picks(chunk, most=self.filters.per_task)
+            picks = AttemptRounds(chunk, most=self.filters.per_task)
             prints: dict[int, str] = {}
             seen: dict[tuple[int, str], float | None] = {}
             while picked := picks.take():
                 if self.filters.dedupe and (self.filters.per_task or 0) > 1:
                     unread = {pk: one for pk, one in picked.items() if pk not in prints}
-                    prints.update((pk, _print_of(events)) for pk, events in self._traces(unread))
-                    for rollout, done in picks.put_off(picked, prints, seen):
+                    prints.update((pk, _fingerprint_of(events)) for pk, events in self._traces(unread))
+                    for rollout, done in picks.defer_duplicates(picked, prints, seen):
                         self._drop_repetition(rollout, seen[done])
                 for rollout_id, events in self._traces(picked, tokens=with_tokens):
                     chosen, rollout = picked[rollout_id]
-                    done = (chosen.task.pk, _print_of(events) if self.filters.dedupe else "")
+                    done = (chosen.task.pk, _fingerprint_of(events) if self.filters.dedupe else "")
                     if done in seen:
                         self._drop_repetition(rollout, seen[done])
                         continue
-                    if made := self._make(chosen.task, self._attempt(chosen, rollout, events)):
+                    if made := self._convert(chosen.task, self._attempt(chosen, rollout, events)):
                         self.set_by_people += rollout.set_by_a_person
                         picks.wrote(chosen.task.pk)
                         if done[1]:
@@ -141,16 +142,17 @@ class RowReader:
             self.dropped["beyond_the_best_of_its_task"] += picks.left
 
     def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
-        """Drop duplicates with the same reward.
+        """Count a dropped duplicate.
 
-        If identical attempts have different rewards, one of the rewards is wrong.
+        A different reward has its own reason, because one of the rewards must be wrong.
         """
         same = rollout.reward == reward
         self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
 
-    def _traces(self, picked: Picked, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
+    def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        for found in read_traces(numbers, tokens=tokens):
+        # Formats with branches read the graph, others its main line.
+        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices):
             self.on_step()
             yield found
 
@@ -163,7 +165,7 @@ class RowReader:
                 offer = offers[task.pk]
                 prompt = TaskPrompt(
                     task=task.row,
-                    asked=self._asked(task),
+                    asked=self._task_prompt_row(task),
                     agent=self._agent,
                     dataset=collection.dataset.slug,
                     environment=collection.environment.slug,
@@ -175,14 +177,14 @@ class RowReader:
                     agent_ref=offer.agent_ref,
                 )
                 self.on_step()
-                if made := self._make(task, prompt):
+                if made := self._convert(task, prompt):
                     self.set_by_people += chosen.set_by_people
                     self.offers.count(offer)
                     yield made
 
-    def _asked(self, task: Task) -> TaskRow | None:
+    def _task_prompt_row(self, task: Task) -> TaskRow | None:
         try:
-            return row_as_asked(task.row, self._harness)
+            return row_with_prompt(task.row, self._harness)
         except GapEmpty:
             return None
 
@@ -201,13 +203,16 @@ class RowReader:
                 if reason := find_refusal(pair, self.filters, traces, per_task):
                     self.dropped[reason] += 1
                     continue
-                if made := self._make(pair.chosen.task, self._preference(pair, traces)):
+                if made := self._convert(pair.chosen.task, self._preference(pair, traces)):
                     self.sources[pair.source] += 1
                     per_task[pair.task_id] += 1
                     yield made
 
-    def _make(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
-        """Return the rows of the source, up to the rest of `max_rows`; None, counted as dropped, if it has none."""
+    def _convert(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
+        """Return the rows of the source, up to what is left of `max_rows`.
+
+        None, counted as dropped, if it has no rows.
+        """
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
@@ -217,7 +222,7 @@ class RowReader:
             self.dropped[why.reason] += 1
             return None
         except orjson.JSONEncodeError:
-            # The model wrote a lone surrogate or an integer beyond 64 bits, which trainers cannot read.
+            # Lone surrogates and integers beyond 64 bits, which trainers cannot read.
             self.dropped["not_encodable"] += 1
             return None
         return SourceRows(
@@ -240,7 +245,7 @@ class RowReader:
             ended=rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0,
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
-            override=_tell(rollout.override),
+            override=_override_columns(rollout.override),
         )
 
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
@@ -278,20 +283,23 @@ class RowReader:
         }
 
     def _label(self, task: Task) -> str:
-        """Return the dataset version of the task, because pairs may come from several collections."""
+        """Return the dataset version of the task. Pairs may come from several collections, so it varies."""
         if task.version_id not in self._labels:
             version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
             self._labels[task.version_id] = str(version)
         return self._labels[task.version_id]
 
 
-def _print_of(events: list[TraceUnion]) -> str:
-    """Return the hash of the actions; empty without a trace, so that such attempts are not duplicates."""
-    return completion_fingerprint(events) if events else ""
+def _fingerprint_of(events: list[TraceUnion]) -> str:
+    """Return the hash of the actions on the main path.
+
+    Empty without a trace, so that such attempts are not duplicates.
+    """
+    return completion_fingerprint(main_line(events)) if events else ""
 
 
-def _tell(override: StandingOverride | None) -> dict[str, Any]:
-    """Return the override without nulls, because Arrow and trainers infer the wrong type from nulls."""
+def _override_columns(override: StandingOverride | None) -> dict[str, Any]:
+    """Return the override without nulls, from which Arrow and trainers infer the wrong type."""
     if override is None:
         return {}
     original = {} if override.original_reward is None else {"original_reward": override.original_reward}

@@ -1,4 +1,4 @@
-"""Choose the candidates of an export, task by task in whole groups, without reading traces."""
+"""Select the candidates of an export, in whole groups (by task), without reading traces."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,10 +22,7 @@ ROLLOUTS = 2_000
 
 
 class Candidate(NamedTuple):
-    """The columns of a rollout that an export needs.
-
-    A named tuple, because model instances would double the time per row.
-    """
+    """The columns of a rollout that an export needs. A named tuple: model instances would double the time per row."""
 
     id: int
     task_id: int
@@ -45,15 +42,14 @@ class Candidate(NamedTuple):
     """The reward override, even if the verifier's reward is exported."""
 
 
-_LIGHT = Candidate._fields[:-2]
+_COLUMNS = Candidate._fields[:-2]
 
 
 @dataclass(slots=True, kw_only=True)
 class Chosen:
-    """A task with the figures of its group, and the rollouts that may become rows, best first if the order matters.
+    """A task with the figures of its group, and the candidate rollouts, best first if the order matters.
 
-    `set_by_people` counts the rewards of the group that are overrides. For `tasks`, `attempted` are all rollouts of the
-    task.
+    `set_by_people` counts overridden rewards in the group. For task formats, `attempted` has all rollouts of the task.
     """
 
     task: Task
@@ -66,15 +62,15 @@ class Chosen:
 def choose_rollouts(
     collection: Collection, filters: Filters, *, makes: Makes, dropped: Counter[str], considered: Callable[[int], None]
 ) -> Iterator[list[Chosen]]:
-    """Yield the tasks of a collection in chunks with their remaining rollouts. Counts dropped rollouts by reason.
+    """Yield chunks of tasks with their remaining rollouts. Dropped rollouts are counted by reason.
 
-    For `tasks` each task counts as one, otherwise each rollout does. `considered` is called with the number read.
+    For task formats, tasks are counted instead. `considered` is called with the number read.
     """
     counts = filters.reward_from == "override"
-    # Rows of all attempts contain overrides, even if the verifier's rewards count.
+    # Rows of all attempts contain overrides, even if the verifier's rewards are used.
     overridden = (counts or makes == "scored") and has_overrides(collection)
     for given in _groups(collection):
-        groups = _as_people_set(given, counts) if overridden else given
+        groups = _with_overrides(given, counts) if overridden else given
         tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
         unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
@@ -101,7 +97,7 @@ def choose_rollouts(
 
 
 def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]]]:
-    """Read by key, because an open cursor would keep SQLite from truncating its write-ahead log."""
+    """Yield groups, read by key: an open cursor would keep SQLite from truncating its write-ahead log."""
     size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
     last = 0
     while True:
@@ -114,7 +110,7 @@ def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]
         if not tasks:
             return
         rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
-        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*_LIGHT))
+        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*_COLUMNS))
         yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
         last = tasks[-1]
 
@@ -124,15 +120,15 @@ def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]
     return find_unselected(rows, (one.id for _, rollouts in groups for one in rollouts), filters)
 
 
-def _as_people_set(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
-    """Return the groups with their overrides. If `counts`, the overrides replace the rewards."""
+def _with_overrides(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
+    """Return the groups with their overrides. With `counts`, overrides replace the rewards."""
     standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
 
     def overridden(one: Candidate) -> Candidate:
-        if (said := standing.get(one.id)) is None:
+        if (override := standing.get(one.id)) is None:
             return one
-        told = one._replace(override=said)
-        return told._replace(reward=said.reward, set_by_a_person=True) if counts else told
+        changed = one._replace(override=override)
+        return changed._replace(reward=override.reward, set_by_a_person=True) if counts else changed
 
     return [(task_id, [overridden(one) for one in rollouts]) for task_id, rollouts in groups]
 
@@ -179,13 +175,13 @@ def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) 
 
 
 def _refusal(rollout: Candidate, filters: Filters) -> str:
-    """Return why the rollout is dropped, judging by its database row alone. Empty if it is kept."""
+    """Return why the rollout is dropped, as far as its database row tells, or an empty string."""
     if rollout.status != Rollout.Status.COMPLETED:
         ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
         return str(rollout.status) if ended else "not_finished"
     if rollout.reward is None:
         return "no_reward"
-    # In a running collection, a rollout may be flagged after the export was requested.
+    # In a running collection, rollouts may be flagged after the export was queued.
     if rollout.flagged and not filters.include_flagged:
         return "flagged"
     if filters.min_reward is not None and rollout.reward < filters.min_reward:

@@ -1,4 +1,4 @@
-"""Read the pairs of an export, and decide which are dropped."""
+"""Read the pairs of an export, and decide which ones to drop."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from apps.gym.traces.events import TraceUnion
 from apps.pairs.models import PreferencePair
 
 PAIRS = 50
-"""Pairs read together. All their traces are in memory at once."""
+"""Pairs read at a time. All their traces are in memory at once."""
 _GAP = Coalesce("margin", Value(0.0))
 """Pairs from verdicts have no margin, and databases sort nulls differently."""
 
 
 def read_chunks(export: Export) -> Iterator[Sequence[PreferencePair]]:
-    """Yield pairs by task; within a task, verdicts of people first, then by descending margin. Read by key."""
+    """Yield pairs by task: first those by verdict, then by descending margin. Read by key."""
     pairs = PreferencePair.objects.filter(pair_set_id=export.pair_set_id)
     pairs = pairs.annotate(gap=_GAP).select_related("chosen__task", "rejected__task")
     pairs = pairs.order_by("task_id", "-strength", "-gap", "id")
@@ -38,7 +38,7 @@ def _after(pair: PreferencePair) -> Q:
 def find_refusal(
     pair: PreferencePair, filters: Filters, traces: Mapping[int, list[TraceUnion]], per_task: Counter[int]
 ) -> str:
-    """Return why the pair is dropped. Empty if it is kept."""
+    """Return why the pair is dropped, or an empty string."""
     chosen, rejected = pair.chosen, pair.rejected
     beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
     if reason := _status_refusal(pair, filters):
@@ -56,7 +56,7 @@ def find_refusal(
 
 
 def _status_refusal(pair: PreferencePair, filters: Filters) -> str:
-    """Check the decision of people about the pair, and the source of its preference."""
+    """Check the decision about the pair, and the source of its preference."""
     if pair.status == PreferencePair.Status.REJECTED and not filters.include_rejected:
         return "rejected"
     if filters.only_accepted and pair.status != PreferencePair.Status.ACCEPTED:

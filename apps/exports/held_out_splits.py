@@ -1,4 +1,4 @@
-"""Dataset splits of an export, and the file of each row.
+"""Dataset splits to export, and assignment of rows to files.
 
 By default, held-out splits are never written to a training file. Equal prompts go to the same file.
 """
@@ -24,8 +24,7 @@ MAX_SHARE = 0.5
 def split_of(task: Task, *, share: float, seed: int) -> str:
     """Return `train`, or `validation` for about `share` of the prompts.
 
-    The result depends on the prompt, share and seed alone: equal prompts have the same split under any id, in every
-    version, dataset and export.
+    Depends only on prompt, share and seed: equal prompts get the same split in every version, dataset and export.
     """
     if share <= 0.0:
         return TRAIN
@@ -38,9 +37,7 @@ NAMED = 20
 
 
 def count_splits(collections: Sequence[int]) -> dict[str, int]:
-    """Return the number of tasks of these collections by dataset split, largest first.
-
-    Tasks without a split are under "".
+    """Return the number of tasks of these collections by dataset split ("" for none), largest first.
 
     Empty if no task has a split.
     """
@@ -54,38 +51,38 @@ def count_splits(collections: Sequence[int]) -> dict[str, int]:
     return found if any(found) else {}
 
 
-def usual_splits(format: Format, there: Mapping[str, int], *, q: str, rollouts: bool) -> list[str] | None:
-    """Return the default splits: `train`, if other splits were attempted too.
+def default_splits(format: Format, available: Mapping[str, int], *, q: str, rollouts: bool) -> list[str] | None:
+    """Return the default splits: `train` if the tasks have several splits.
 
     All splits if there is only one, if the format is not for training, or if `rollouts` or a split filter in `q` select
     explicitly. None if the user must choose.
     """
-    if len(there) < 2 or format.keeps_all or rollouts or _filters_splits(q):
+    if len(available) < 2 or format.keeps_all or rollouts or _filters_splits(q):
         return []
-    return [TRAIN] if TRAIN in there else None
+    return [TRAIN] if TRAIN in available else None
 
 
 def checked_splits(format: Format, filters: Filters, collections: Sequence[int], *, given: bool) -> list[str]:
     """Return the splits to export; an empty list means all. Raise FilterRefused."""
     if given and not filters.splits:
         return []
-    there = count_splits(collections)
+    available = count_splits(collections)
     if not given:
-        usual = usual_splits(format, there, q=filters.q, rollouts=bool(filters.rollouts))
+        usual = default_splits(format, available, q=filters.q, rollouts=bool(filters.rollouts))
         if usual is None:
             raise FilterRefused(
-                f"splits: the dataset has several splits and none is called {TRAIN}: {_told(there)}. "
+                f"splits: the dataset has several splits and none is called {TRAIN}: {_describe_splits(available)}. "
                 "Choose splits; an empty list means all."
             )
         return usual
-    if unknown := [split for split in filters.splits if split not in there]:
-        has = f"the tasks have {_told(there)}" if there else "the tasks have no splits"
-        raise FilterRefused(f"splits: no task has the split {', '.join(map(named_split, unknown))}: {has}.")
+    if unknown := [split for split in filters.splits if split not in available]:
+        has = f"the tasks have {_describe_splits(available)}" if available else "the tasks have no splits"
+        raise FilterRefused(f"splits: no task has the split {', '.join(map(split_label, unknown))}: {has}.")
     return list(dict.fromkeys(filters.splits))
 
 
-def named_split(split: str) -> str:
-    """Return a readable name: tasks without a split have an empty one."""
+def split_label(split: str) -> str:
+    """Return the split name for messages. Tasks without a split have an empty name."""
     return split or "no split"
 
 
@@ -96,6 +93,6 @@ def _filters_splits(q: str) -> bool:
         return False
 
 
-def _told(there: Mapping[str, int]) -> str:
-    told = ", ".join(f"{named_split(split)} ({count:,})" for split, count in list(there.items())[:NAMED])
-    return f"{told}, …" if len(there) > NAMED else told
+def _describe_splits(available: Mapping[str, int]) -> str:
+    names = ", ".join(f"{split_label(split)} ({count:,})" for split, count in list(available.items())[:NAMED])
+    return f"{names}, …" if len(available) > NAMED else names

@@ -1,4 +1,4 @@
-"""The manifest of an export: sources, dropped rows by reason, and checksums of its files."""
+"""Build the manifest of an export: sources, dropped rows by reason, checksums of the files."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,23 +17,20 @@ from apps.rollouts.models import Collection
 def make_manifest(
     export: Export, files: Sequence[RowFile], *, reader: RowReader, census: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the manifest.
+    """Return the manifest. Sizes are in bytes.
 
-    `counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are in bytes. Without rows there is
-    no file.
+    `counts.considered` equals `counts.written_from` plus the sum of `counts.dropped`. An attempt may become several
+    rows, so `counts.written` may exceed `counts.written_from`. Without rows there is no file.
 
-    An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
+    `census` adds counts of rows: `dataset_splits` by split ("" for none), `model_versions` attempts by version, and
+    `tokens` attempts with captured tokens, of which NeMo RL loads `one_segment` unchanged.
 
-    `census` adds counts over the rows: `dataset_splits` by split ("" for none), `model_versions` attempts by version,
-    and `tokens` attempts with captured tokens, of which NeMo RL loads `one_segment` unchanged.
-
-    `rewards` tells whose rewards count. `set_by_people` is the number of overrides among them. Pairs follow the rule of
-    their set.
+    `rewards` names the source of the rewards; `set_by_people` counts overrides. Pairs follow the rule of their set.
 
     For task rows, `tools` counts tasks whose attempts were `offered` tools (`differing`: not always the same), tasks
-    with `none`, and tasks without attempts as `unknown`.
+    with `none`, and tasks without attempts (`unknown`).
 
-    `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
+    `longest_row_bytes` helps to set a trainer's `max_length`, whose default truncates long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
     entries = [file.entry() for file in files]
@@ -72,7 +69,7 @@ def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
 
 
 def _source(collection: Collection) -> dict[str, Any]:
-    """Return the source from the snapshot of the collection, because later edits do not affect these rows."""
+    """Return the source from the snapshot of the collection, because later edits do not affect the rows."""
     policy_model = collection.policy_model
     planned = collection.snapshot.get("policy_model", {})
     return {
@@ -107,14 +104,14 @@ def _pair_set(pair_set: PairSet) -> dict[str, Any]:
 
 
 Rows = list[dict[str, Any]]
-Told = tuple[set[str], dict[str, int]]
-"""The model versions of an attempt, and how its tokens join: `segments`, and `captured` of `calls`."""
+RowFacts = tuple[set[str], dict[str, int]]
+"""Model versions of an attempt, and its token capture: `segments`, and `captured` of `calls`."""
 
 
 class Census:
-    """Count rows while they are written, by the split of their task and by facts that the format provides.
+    """Count rows while they are written, by split and by facts of the format.
 
-    Other fields are ignored, because task fields can have any name.
+    Only fields of the format are read, because task fields can have any name.
     """
 
     def __init__(self, format: str) -> None:
@@ -136,7 +133,7 @@ class Census:
             self.tokens["every_call_captured"] += found["captured"] == found["calls"]
 
     def figures(self) -> dict[str, Any]:
-        """Return the counts for the manifest, without keys for absent splits, versions and tokens."""
+        """Return the counts for the manifest. Absent splits, versions and tokens are left out."""
         counts = {name: self.tokens[name] for name in ("rows", "one_segment", "more_segments", "every_call_captured")}
         return {
             **({"dataset_splits": dict(sorted(self.splits.items()))} if any(self.splits) else {}),
@@ -145,16 +142,16 @@ class Census:
         }
 
 
-def _of_rollout(rows: Rows) -> Told:
+def _of_rollout(rows: Rows) -> RowFacts:
     own = rows[0]["gymweb"]
     return {*own.get("model_versions", ()), own.get("model_version", "")}, own.get("tokens", {})
 
 
-def _of_segments(rows: Rows) -> Told:
+def _of_segments(rows: Rows) -> RowFacts:
     first = rows[0]
     versions = {one["version"] for row in rows for one in row["sampled"]} or {first["model_version"]}
     found = {"segments": first["segments"], "captured": first["captured_calls"], "calls": first["calls"]}
     return versions, found if first["segments"] else {}
 
 
-_READERS: dict[str, Callable[[Rows], Told]] = {"nemo_gym_rollouts": _of_rollout, "scored_rollouts": _of_segments}
+_READERS: dict[str, Callable[[Rows], RowFacts]] = {"nemo_gym_rollouts": _of_rollout, "scored_rollouts": _of_segments}

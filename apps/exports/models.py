@@ -12,7 +12,7 @@ from apps.rollouts.models import Collection
 
 
 class Encoding(models.TextChoices):
-    """File encodings of rows. Exporters define which of them a format has."""
+    """File encodings. Each exporter lists the ones it supports."""
 
     JSONL = "jsonl", "JSON lines"
     JSONL_GZ = "jsonl.gz", "JSON lines, gzip"
@@ -20,10 +20,10 @@ class Encoding(models.TextChoices):
 
 
 class Export(RetriedJob):
-    """An export for one trainer: a folder with a file per split that has rows, a dataset card and a manifest.
+    """An export for a trainer: a folder with a row file per split, a dataset card and a manifest.
 
-    `bytes` and `sha256` describe the first file; the manifest describes all files. The exporters define valid `format`,
-    `filters` and `options`, so that a new format does not change this table.
+    `bytes` and `sha256` describe the first row file; the manifest describes all. Exporters define valid `format`,
+    `filters` and `options`, so a new format does not change this table.
     """
 
     class State(models.TextChoices):
@@ -77,7 +77,7 @@ class Export(RetriedJob):
 
     @property
     def title(self) -> str:
-        """Return the title of the format; exports of removed formats show the slug."""
+        """Return the title of the format, or the slug if the format no longer exists."""
         return FORMATS[self.format].title if self.format in FORMATS else self.format
 
     @property
@@ -86,7 +86,7 @@ class Export(RetriedJob):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the filters left no rows, so that there is no file of rows."""
+        """Return True if no rows are left after filtering, so that there is no row file."""
         return self.state == self.State.READY and not self.rows
 
     @property
@@ -95,6 +95,6 @@ class Export(RetriedJob):
 
     @property
     def files(self) -> list[dict[str, Any]]:
-        """Return `name`, `rows`, `bytes`, `sha256` and `split` of each file of rows."""
+        """Return `name`, `rows`, `bytes`, `sha256` and `split` of each row file."""
         found: list[dict[str, Any]] = self.manifest.get("files", [])
         return found

@@ -1,4 +1,4 @@
-"""The tools that attempts at tasks were offered, and the agent of imported attempts."""
+"""Find the tools that attempts at tasks were offered, and the agent of imported attempts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from apps.gym.traces.items import Tool
 from apps.rollouts.models import TraceEvent
 
 ATTEMPTS = 4
-"""Attempts read per task: the first has the tools, the others show whether they differ."""
+"""Attempts read per task: the first one determines the tools, the others show whether they differ."""
 ROLLOUTS = 50
-"""Rollouts per query of sessions; a session may contain hundreds of tools."""
+"""Rollouts per query. A session event may contain hundreds of tools."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Offer:
 
 
 class Offers:
-    """The tools offered for the tasks of an export. `counts` counts the exported tasks."""
+    """The tools offered for the tasks of an export. `counts` counts the exported tasks (see manifests.py)."""
 
     def __init__(self, *, is_imported: bool) -> None:
         self.counts = dict.fromkeys(("offered", "none", "unknown", "differing"), 0)
@@ -37,9 +37,9 @@ class Offers:
         self.counts["differing"] += offer.differs
 
     def read(self, chunk: Iterable[Chosen]) -> dict[int, Offer]:
-        """Return the offers by task.
+        """Return the offers by task id.
 
-        Traces are read only for tasks without tools of their own, and for imported attempts to find their agent.
+        Traces are read only for tasks without tools of their own, and for imported attempts, to find their agent.
         """
         offers: dict[int, Offer] = {}
         asked: dict[int, tuple[int, int]] = {}
@@ -55,10 +55,10 @@ class Offers:
             offer = offers[task_id]
             if attempt != counted:
                 continue
-            # Most tasks have the same tools as the previous one, so these are stored once.
+            # Most tasks have the same tools as the previous one: share the object.
             known = known if session.tools == known else session.tools
-            told = session.original.get("row", {}).get("agent_ref")
-            offer.agent_ref = offer.agent_ref or (told if isinstance(told, dict) else {})
+            agent_ref = session.original.get("row", {}).get("agent_ref")
+            offer.agent_ref = offer.agent_ref or (agent_ref if isinstance(agent_ref, dict) else {})
             if offer.known == "unknown":
                 offer.tools, offer.known = known, "offered" if known else "none"
             elif offer.tools != known:

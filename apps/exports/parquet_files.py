@@ -1,4 +1,4 @@
-"""Parquet files with explicit types: JSON columns have Arrow's JSON type. Row groups are small."""
+"""Parquet files with explicit types; JSON columns have Arrow's JSON type."""
 
 import math
 from contextlib import suppress
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 2_000
 GROUP_BYTES = 16 * 1024**2
-"""A row group is in memory until it is written; a single one for a million rows would take 14 GB."""
+"""Row groups are held in memory until written. A single group of a million rows would take 14 GB."""
 
 
 class ParquetFile(RowFile):
-    """Columns are those of the format's features. Missing values are the empty value of their type."""
+    """A Parquet file with the columns of the format's features. Missing values become the empty value of their type."""
 
     def __init__(self, path: Path, *, split: str, features: dict[str, Feature]) -> None:
-        # Imported on use, because it takes 50 MB and a third of a second.
+        # Imported lazily: it takes 50 MB and a third of a second.
         import pyarrow.parquet as pq
 
         super().__init__(path, split=split)

@@ -1,4 +1,4 @@
-"""Send a file in constant memory, whole or in part (RFC 9110: ranges and conditional requests)."""
+"""Send files in constant memory, whole or in part (RFC 9110: ranges and conditional requests)."""
 
 import asyncio
 import re
@@ -23,9 +23,9 @@ def stream_file(
     content_type: str = "application/octet-stream",
     sha256: str = "",
 ) -> HttpResponseBase:
-    """Return an attachment for GET and HEAD. The ETag is the checksum if given, else size and time of change.
+    """Return an attachment for GET or HEAD. The ETag is the checksum if given, else from size and modification time.
 
-    A single range is honoured (200, 206, 416), subject to If-Range; several ranges get the whole file.
+    A single range is supported (200, 206, 416), subject to If-Range. For several ranges, the whole file is sent.
     """
     try:
         stat = path.stat()
@@ -37,7 +37,7 @@ def stream_file(
 
 
 def stream_archive(request: HttpRequest, archive: Archive, *, filename: str) -> HttpResponseBase:
-    """Return the same for an archive that is created while it is sent."""
+    """Return an archive that is created while it is sent, like `stream_file`."""
     return _stream(request, archive, filename=filename, content_type="application/x-tar")
 
 
@@ -45,7 +45,7 @@ def _stream(request: HttpRequest, sent: Archive, *, filename: str, content_type:
     response: HttpResponseBase
     etag, changed = f'"{sent.etag}"', http_date(sent.changed)
     start, length = 0, sent.size
-    # If-None-Match compares weakly, because a proxy may have marked our tag as weak.
+    # If-None-Match compares weakly: a proxy may have made our ETag weak.
     known = request.headers.get("If-None-Match", "")
     if known.strip() == "*" or etag in (tag.removeprefix("W/") for tag in _TAG.findall(known)):
         response = HttpResponse(status=304)
@@ -72,7 +72,7 @@ def _stream(request: HttpRequest, sent: Archive, *, filename: str, content_type:
 
 
 def _wanted_range(request: HttpRequest, size: int, etag: str, changed: str) -> range | None:
-    """Return the requested bytes; None for the whole file; an empty range if it cannot be satisfied."""
+    """Return the requested range of bytes: None for the whole file, empty if it cannot be satisfied."""
     if request.method != "GET" or request.headers.get("If-Range", etag) not in (etag, changed):
         return None
     match = _RANGE.fullmatch(request.headers.get("Range", ""))
@@ -90,11 +90,11 @@ def _body(request: HttpRequest, sent: Archive, start: int, length: int, *, statu
     if request.method == "HEAD":
         return HttpResponse(status=status)
     chunks = sent.read(start, length)
-    # A WSGI request, for example from Django's test client, cannot consume an asynchronous body.
+    # WSGI requests, as from Django's test client, cannot consume an asynchronous body.
     return StreamingHttpResponse(_in_thread(chunks) if isinstance(request, ASGIRequest) else chunks, status=status)
 
 
 async def _in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the same chunks, read outside the event loop."""
+    """Yield the chunks, reading them outside the event loop."""
     while chunk := await asyncio.to_thread(next, chunks, b""):
         yield chunk

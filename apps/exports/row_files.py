@@ -1,4 +1,4 @@
-"""Files of rows, and their JSON lines encoding, optionally gzipped."""
+"""Row files, and the JSON lines encoding, optionally gzipped."""
 
 import gzip
 import hashlib
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 GZIP_LEVEL = 3
-"""13,000 rows a second instead of 4,000 at the default level 9; files are a few per cent larger."""
+"""13,000 rows per second, instead of 4,000 at level 9, for files that are a few per cent larger."""
 
 
 class RowFile(ABC):
-    """One file of one split in a hidden folder. Sizes are in bytes."""
+    """A row file of one split in a hidden folder. Sizes are in bytes."""
 
     def __init__(self, path: Path, *, split: str) -> None:
         self.path = path
@@ -23,7 +23,7 @@ class RowFile(ABC):
 
     @abstractmethod
     def write(self, rows: list[dict[str, Any]], encoded: list[bytes]) -> None:
-        """Append rows; `encoded` is each of them as JSON."""
+        """Append rows. `encoded` has each row as JSON."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -31,10 +31,10 @@ class RowFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the file whatever its content; a full disk raises no error here."""
+        """Close the file without flushing; errors of a full disk are suppressed."""
 
     def entry(self) -> dict[str, Any]:
-        """Return the manifest's entry for the finished file."""
+        """Return the manifest entry of the finished file."""
         return {
             "name": self.path.name,
             "split": self.split,
@@ -51,7 +51,7 @@ class JsonLinesFile(RowFile):
     def __init__(self, path: Path, *, split: str, gzipped: bool = False) -> None:
         super().__init__(path, split=split)
         self._raw = path.open("wb", buffering=1024**2)
-        # No file name and time in the header, so that equal rows produce equal bytes.
+        # No file name or time in the gzip header, so that equal rows give equal bytes.
         self._file: BinaryIO = self._raw
         if gzipped:
             self._file = cast(BinaryIO, gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0))
@@ -70,7 +70,7 @@ class JsonLinesFile(RowFile):
         self._raw.close()
 
     def close(self) -> None:
-        # Drop the buffer: a full disk would raise again here.
+        # Drop the buffer: flushing to a full disk would raise again.
         with suppress(OSError):
             self._raw.close()
 
@@ -88,7 +88,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, which makes renames in it durable."""
+    """Sync a folder to disk, so that renames in it are durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,6 @@
-"""The folder of an export as a tar archive, created while it is sent.
+"""Create a tar archive of an export's folder while it is sent.
 
-Its length is known in advance, and it can start at any offset.
+Its length is known in advance, and sending can start at any offset.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _END = bytes(2 * _BLOCK)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes in memory, or a file."""
+    """A part of an archive: bytes in memory, or a file."""
 
     size: int
     text: bytes = b""
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Content in parts, which may also be a single file. `etag` is without quotes, `changed` in seconds since 1970."""
+    """An archive, or a single file, in parts. `etag` has no quotes; `changed` is in seconds since 1970."""
 
     size: int
     etag: str
@@ -53,7 +53,7 @@ class Archive:
 
 
 def archive_files(paths: Sequence[Path], *, folder: str, digests: Mapping[str, str]) -> Archive:
-    """Return an archive of these files in a folder with this name. `digests` has known checksums by name."""
+    """Return an archive of these files in a folder with this name. `digests` has known SHA-256 checksums by name."""
     parts: list[Part] = []
     marks = hashlib.sha256()
     changed = 0.0

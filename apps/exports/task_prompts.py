@@ -1,4 +1,4 @@
-"""Tasks with the prompt that a collection used: its prompt template and the agent's system prompt and examples."""
+"""Build tasks with the full prompt of a collection: its prompt template, and the agent's system prompt and examples."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from apps.rollouts.models import Collection
 
 
 def planned_harness(collection: Collection) -> Harness:
-    """Return the system prompt and examples of the plan; without a plan, of the current agent."""
+    """Return system prompt and examples from the plan, or without a plan from the current agent."""
     agent = collection.agent
     planned = collection.snapshot.get("agent", {})
     given = {
@@ -22,11 +22,11 @@ def planned_harness(collection: Collection) -> Harness:
     return msgspec.convert(given, Harness)
 
 
-def row_as_asked(row: TaskRow, harness: Harness) -> TaskRow:
+def row_with_prompt(row: TaskRow, harness: Harness) -> TaskRow:
     """Return the row with the full prompt as its input.
 
-    First messages of an environment are not included, because they can differ per attempt. Raise GapEmpty if the row
-    lacks a field of the template.
+    Initial messages of an environment are not included, because they may differ between attempts. Raise GapEmpty if the
+    row lacks a field of the template.
     """
     asked: dict[str, Any] = apply_prompt_template(harness.prompt, row)
     params = {key: value for key, value in asked["responses_create_params"].items() if key != "instructions"}

@@ -1,4 +1,4 @@
-"""Verdicts and reward overrides of people, for building pairs."""
+"""Read reviewers' verdicts and reward overrides for building pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,41 +6,41 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from apps.gym.pairs.pair_rule import Verdict
-from apps.pairs.task_attempts import Bucket
+from apps.pairs.task_attempts import TaskGroup
 from apps.reviews.agreement.decisions import StandingVerdict, read_verdicts
 from apps.reviews.models import RewardOverride
 from apps.reviews.reviews.reward_overrides import read_overrides
 from apps.rollouts.models import Collection
 
 
-class Judged:
-    """Verdicts by rollout."""
+class RolloutVerdicts:
+    """Combined verdicts of reviewers, looked up by rollout id."""
 
     def __init__(self, verdicts: Iterable[Verdict]) -> None:
-        self._of: dict[int, list[Verdict]] = defaultdict(list)
+        self._verdicts: dict[int, list[Verdict]] = defaultdict(list)
         for verdict in verdicts:
-            self._of[verdict.one].append(verdict)
+            self._verdicts[verdict.one].append(verdict)
 
     def of(self, rollouts: Iterable[int] | Mapping[int, int]) -> list[Verdict]:
         """Return the verdicts between two of these rollouts."""
         known = set(rollouts)
-        return [verdict for one in sorted(known) for verdict in self._of.get(one, ()) if verdict.other in known]
+        return [verdict for one in sorted(known) for verdict in self._verdicts.get(one, ()) if verdict.other in known]
 
 
-def read_judged(rollout_ids: Sequence[int]) -> Judged:
-    return Judged(_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
+def read_rollout_verdicts(rollout_ids: Sequence[int]) -> RolloutVerdicts:
+    return RolloutVerdicts(_to_rule_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
 
 
-def override_rewards(buckets: Iterable[Bucket]) -> None:
-    """Use reward overrides as rewards. The verifier's rewards are kept beside them."""
-    buckets = list(buckets)
-    standing = read_overrides([one for bucket in buckets for one in bucket.numbers])
-    for bucket in buckets:
-        bucket.attempts = [
-            msgspec.structs.replace(one, reward=standing[one.id].reward, overridden=True, verifier_reward=one.reward)
-            if one.id in standing
+def override_rewards(task_groups: Iterable[TaskGroup]) -> None:
+    """Replace the rewards of overridden attempts in place. The originals move to `verifier_reward`."""
+    task_groups = list(task_groups)
+    overrides = read_overrides([one for task_group in task_groups for one in task_group.numbers])
+    for task_group in task_groups:
+        task_group.attempts = [
+            msgspec.structs.replace(one, reward=overrides[one.id].reward, overridden=True, verifier_reward=one.reward)
+            if one.id in overrides
             else one
-            for one in bucket.attempts
+            for one in task_group.attempts
         ]
 
 
@@ -49,7 +49,7 @@ def has_overrides(collection: Collection) -> bool:
     return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
 
 
-def _verdict(standing: StandingVerdict) -> Verdict:
+def _to_rule_verdict(standing: StandingVerdict) -> Verdict:
     return Verdict(
         one=standing.low,
         other=standing.high,

@@ -10,7 +10,7 @@ from apps.tasks.models import Task
 
 
 class PairSet(RetriedJob):
-    """The preference pairs that one rule built from one or more collections; sets with the same name are its versions.
+    """Preference pairs that one rule built from one or more collections. Sets with the same name are versions.
 
     The rule is stored with the set. Once the set is ready, only decisions about its pairs change.
     """
@@ -95,7 +95,7 @@ class PairSource(models.Model):
 
 
 class PreferencePair(models.Model):
-    """A chosen and a rejected rollout of one task, with the reason. Values are those at the time the pair was built."""
+    """A chosen and a rejected rollout of one task. Values are as of when the pair was built."""
 
     class Source(models.TextChoices):
         REWARD = "reward", "reward difference"

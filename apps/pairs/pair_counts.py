@@ -1,6 +1,6 @@
-"""Apply a rule to collections: build pairs, and count the outcome of every group and rollout.
+"""Apply a rule to collections: build pairs, and count the outcomes of groups and rollouts.
 
-Live counts, previews and pair sets share this code, so counts equal results.
+Live counts, previews and pair sets share this code, so previewed counts match the result.
 """
 
 import time
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from apps.gym.pairs.pair_making import needed_courses, pair_group, settle_by_rewards
 from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
 from apps.gym.traces.courses import course_of
-from apps.pairs.human_verdicts import override_rewards, read_judged
-from apps.pairs.task_attempts import Bucket, read_buckets
+from apps.pairs.human_verdicts import override_rewards, read_rollout_verdicts
+from apps.pairs.task_attempts import TaskGroup, read_task_groups
 from apps.pairs.trace_reader import read_traces
 from apps.rollouts.models import Collection
 
@@ -35,10 +35,11 @@ class OutOfTime(Exception):
 
 
 class PairMaker:
-    """Iterate `chunks()`; the figures cover the groups read so far.
+    """Build pairs while `chunks()` is iterated. The counts cover the groups read so far.
 
-    `on_step` is called regularly, also within a group, and may raise. If it raises OutOfTime, the groups read so far
-    are the last ones and `whole` is false."""
+    `on_step` is called regularly, also within a group, and may raise. If it raises OutOfTime, iteration ends and
+    `whole` becomes False.
+    """
 
     def __init__(
         self, collections: Sequence[Collection], rule: Rule, *, on_step: Callable[[], None] = lambda: None
@@ -53,41 +54,41 @@ class PairMaker:
         self.considered = 0
 
     def chunks(self) -> Iterator[list[NewPair]]:
-        """Yield the pairs of a chunk of tasks, sorted by task and then in the order of the rule."""
-        for buckets in read_buckets(self._collections):
-            yield self._pair(buckets)
+        """Yield lists of pairs, one for each chunk of tasks, sorted by task and then in the order of the rule."""
+        for task_groups in read_task_groups(self._collections):
+            yield self._pair(task_groups)
             if not self.whole:
                 return
 
-    def _pair(self, buckets: list[Bucket]) -> list[NewPair]:
-        judged = read_judged([one for bucket in buckets for one in bucket.numbers])
+    def _pair(self, task_groups: list[TaskGroup]) -> list[NewPair]:
+        judged = read_rollout_verdicts([one for task_group in task_groups for one in task_group.numbers])
         if self._rule.reward_from == "override":
-            override_rewards(buckets)
+            override_rewards(task_groups)
         wanted: dict[int, int] = {}
-        for bucket in buckets:
-            said = judged.of(bucket.numbers)
-            if settle_by_rewards(bucket.attempts, self._rule, said) is None:
-                needed = needed_courses(bucket.attempts, self._rule, said)
-                wanted.update((one, bucket.numbers[one]) for one in needed)
+        for task_group in task_groups:
+            verdicts = judged.of(task_group.numbers)
+            if settle_by_rewards(task_group.attempts, self._rule, verdicts) is None:
+                needed = needed_courses(task_group.attempts, self._rule, verdicts)
+                wanted.update((one, task_group.numbers[one]) for one in needed)
         courses = {rollout_id: course_of(events) for rollout_id, events in read_traces(wanted)}
         found: list[NewPair] = []
-        for bucket in buckets:
-            said = judged.of(bucket.numbers)
+        for task_group in task_groups:
+            verdicts = judged.of(task_group.numbers)
             try:
-                made = pair_group(bucket.attempts, courses, self._rule, said, on_step=self._on_step)
+                made = pair_group(task_group.attempts, courses, self._rule, verdicts, on_step=self._on_step)
             except OutOfTime:
                 self.whole = False
                 break
             self.groups[made.outcome] += 1
-            self.considered += len(bucket.attempts)
-            # Attempts without reward are used if a reviewer compared them.
+            self.considered += len(task_group.attempts)
+            # An attempt that the rule excludes can still be in a pair by verdict.
             used = {side for pair in made.pairs for side in (pair.chosen, pair.rejected)}
-            unused = (find_exclusion(one, self._rule) for one in bucket.attempts if one.id not in used)
+            unused = (find_exclusion(one, self._rule) for one in task_group.attempts if one.id not in used)
             self.excluded.update(filter(None, unused))
             self.sources.update(pair.source for pair in made.pairs)
-            sides = {one.id: one for one in bucket.attempts}
+            sides = {one.id: one for one in task_group.attempts}
             found += [
-                NewPair(task_id=bucket.task_id, pair=pair, chosen=sides[pair.chosen], rejected=sides[pair.rejected])
+                NewPair(task_id=task_group.task_id, pair=pair, chosen=sides[pair.chosen], rejected=sides[pair.rejected])
                 for pair in made.pairs
             ]
         return found
@@ -95,7 +96,7 @@ class PairMaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCounts:
-    """Counts of a rule. If `whole` is false, they cover the first `considered` rollouts of `total`."""
+    """Counts of a rule. If `whole` is False, they cover only the first `considered` of `total` rollouts."""
 
     pairs: int
     groups: dict[str, int]
@@ -115,14 +116,14 @@ class PairPreview:
 def count_pairs(
     collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
 ) -> PairPreview:
-    """Count without storing anything. `keep` is the maximum number of pairs to return; `seconds` None: no limit."""
+    """Count pairs without storing them, for at most `seconds` (None: no limit). Return at most `keep` pairs."""
     until = None if seconds is None else time.monotonic() + seconds
 
-    def watch() -> None:
+    def check_time() -> None:
         if until is not None and time.monotonic() > until:
             raise OutOfTime
 
-    maker = PairMaker(collections, rule, on_step=watch)
+    maker = PairMaker(collections, rule, on_step=check_time)
     kept: list[NewPair] = []
     for found in maker.chunks():
         kept += found[: max(0, keep - len(kept))]

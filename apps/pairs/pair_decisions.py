@@ -1,4 +1,4 @@
-"""Accept or reject pairs, or undo that. Every change is stored with its reason."""
+"""Accept or reject pairs, or withdraw the decision. Every change is kept as history."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class DecisionRefused(Refusal):
 
 
 def decide_pairs(*, pairs: Sequence[PreferencePair], status: str, reason: str = "", user: User | None = None) -> int:
-    """Set the decision of these pairs. Return how many changed status or reason. A rejection needs a reason.
+    """Set the decision about these pairs and return how many changed. A rejection needs a reason.
 
     Raise DecisionRefused.
     """

@@ -1,4 +1,4 @@
-"""Create blind queues of proposed pairs. Verdicts count in the next version of the pair set."""
+"""Create blind review queues from proposed pairs. The next version of the pair set uses their verdicts."""
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
@@ -10,21 +10,21 @@ from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import QueueRefused, fill_from_sets
 
 MOST = 1_000
-USUAL = 100
+DEFAULT_PAIRS = 100
 
 
-def ask_people(
-    *, pair_set: PairSet, name: str = "", limit: int = USUAL, overlap: int = 1, user: User | None = None
+def create_pair_queue(
+    *, pair_set: PairSet, name: str = "", limit: int = DEFAULT_PAIRS, overlap: int = 1, user: User | None = None
 ) -> Queue:
-    """Create a pairwise queue of proposed pairs. Smallest margin first, where rewards are least certain.
+    """Create a pairwise queue of at most `limit` proposed pairs, smallest margin first.
 
-    A queue compares rollouts of one task, so pairs across dataset versions are left out, and so are pairs in open
-    queues. Raise QueueRefused, and ValidationError by field.
+    Pairs in open queues are left out, and pairs across dataset versions, because a queue item compares rollouts of one
+    task. Raise QueueRefused, or ValidationError with errors by field.
     """
     if not 1 <= limit <= MOST:
         raise QueueRefused(f"A queue takes 1 to {MOST:,} pairs.", "limit")
     proposed = PreferencePair.objects.filter(pair_set=pair_set, status=PreferencePair.Status.PROPOSED)
-    unjudged = proposed.exclude(source=PreferencePair.Source.VERDICT).filter(chosen__task=F("rejected__task"))
+    unreviewed = proposed.exclude(source=PreferencePair.Source.VERDICT).filter(chosen__task=F("rejected__task"))
     queue = Queue(
         name=name.strip() or f"Pairs of {pair_set.title}",
         kind=Queue.Kind.PAIRWISE,
@@ -32,17 +32,17 @@ def ask_people(
         source={"pair_set": pair_set.pk},
     )
     with transaction.atomic():
-        # Locks the pair set, which serializes simultaneous requests.
+        # Lock the pair set to serialize concurrent requests.
         PairSet.objects.select_for_update().get(pk=pair_set.pk)
-        unasked = unjudged.filter(~Exists(_asked()))
-        sets = list(unasked.order_by("margin", "id").values_list("chosen_id", "rejected_id")[:limit])
+        open_pairs = unreviewed.filter(~Exists(_open_queue_items()))
+        sets = list(open_pairs.order_by("margin", "id").values_list("chosen_id", "rejected_id")[:limit])
         if not sets:
             left = "without reviews and outside open queues"
             raise QueueRefused(f"{pair_set.title} has no proposed pair {left}.", "pair_set")
         return create_queue(queue=queue, items=fill_from_sets(sets, kind=queue.kind), user=user)
 
 
-def _asked() -> QuerySet[ItemRollout]:
+def _open_queue_items() -> QuerySet[ItemRollout]:
     """Return items of open pairwise queues with the two rollouts of the outer query's pair."""
     return ItemRollout.objects.filter(
         rollout=OuterRef("chosen"),

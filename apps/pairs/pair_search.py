@@ -1,4 +1,4 @@
-"""Find pairs of a set by margin and by flags."""
+"""Filter the pairs of a set by margin and by flag."""
 
 from typing import Literal
 
@@ -19,13 +19,13 @@ _CONDITIONS: dict[Flag, Q] = {
 FLAGS: tuple[Flag, ...] = tuple(_CONDITIONS)
 
 
-def leave_out_close(pairs: QuerySet[PreferencePair], least: float) -> QuerySet[PreferencePair]:
-    """Leave out pairs by reward with a smaller margin. Pairs that people chose have no margin and are kept."""
+def with_minimum_margin(pairs: QuerySet[PreferencePair], least: float) -> QuerySet[PreferencePair]:
+    """Leave out pairs with a margin below `least`. Pairs by verdict have no margin and are kept."""
     return pairs.filter(Q(margin__gte=least) | Q(margin__isnull=True))
 
 
 def flag_pairs(pairs: QuerySet[PreferencePair], flag: Flag, *, value: bool = True) -> QuerySet[PreferencePair]:
-    """Filter by a flag."""
+    """Return the pairs that have the flag, or with `value=False` those that lack it."""
     having = PreferencePair.objects.filter(_CONDITIONS[flag])
     return pairs.filter(pk__in=having.values("pk")) if value else pairs.exclude(pk__in=having.values("pk"))
 

@@ -1,6 +1,6 @@
-"""Build queued pair sets: claim, read the collections in chunks, store the pairs.
+"""Build queued pair sets: claim one, read its collections in chunks, store the pairs.
 
-Fencing ensures each is built once.
+Fencing keeps a stalled process from writing to a pair set that another one has claimed.
 """
 
 import logging
@@ -18,7 +18,7 @@ from apps.gym import process_exit
 from apps.gym.pairs.pair_rule import read_rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, PairMaker
-from apps.tasks.fenced_jobs import Attempt, claim, requeue_quiet
+from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,16 @@ State = PairSet.State
 
 
 def make_pair_set(*, pair_set: PairSet) -> PairSet:
-    """Build the pair set in this process. If two processes try, only one does."""
+    """Build the pair set in this process, unless another process has claimed it."""
     queued = PairSet.objects.filter(state=State.QUEUED)
     if attempt := claim(queued, pair_set.pk, doing=State.MAKING, queued=State.QUEUED):
-        with attempt.at_work():
-            _make(attempt)
+        with attempt.store_errors():
+            _build(attempt)
     pair_set.refresh_from_db()
     return pair_set
 
 
-def make_pair_set_to_its_end(*, pair_set: PairSet) -> PairSet:
+def make_pair_set_with_retries(*, pair_set: PairSet) -> PairSet:
     """Build the pair set in this process, retrying after transient database errors."""
     while True:
         make_pair_set(pair_set=pair_set)
@@ -49,7 +49,7 @@ def make_pair_set_to_its_end(*, pair_set: PairSet) -> PairSet:
 @background_job(waiting=lambda: PairSet.objects.filter(state__in=[State.QUEUED, State.MAKING]))
 def make_queued_pair_set() -> bool:
     """Background job: build one queued pair set. Return True if there was one."""
-    requeue_quiet(PairSet.objects.filter(state=State.MAKING), queued=State.QUEUED)
+    requeue_unresponsive(PairSet.objects.filter(state=State.MAKING), queued=State.QUEUED)
     pair_set = PairSet.objects.filter(is_due(), state=State.QUEUED).order_by("id").first()
     if pair_set is None:
         return False
@@ -57,7 +57,7 @@ def make_queued_pair_set() -> bool:
     return True
 
 
-def _make(attempt: Attempt) -> None:
+def _build(attempt: Attempt) -> None:
     try:
         _store_pairs(PairSet.objects.select_related("collection").get(pk=attempt.pk), attempt)
     except Exception as problem:
@@ -68,14 +68,14 @@ def _make(attempt: Attempt) -> None:
 
 
 def _delete_pairs(attempt: Attempt) -> None:
-    """Delete the pairs of an unfinished set. A nearly full disk has no room for one large transaction."""
+    """Delete the pairs of an unfinished set in batches: one large transaction may not fit on a nearly full disk."""
     pairs = PreferencePair.objects.filter(pair_set=attempt.pk).order_by()
     while attempt.owned.exists() and (ids := list(pairs.values_list("pk", flat=True)[:DELETED_PAIRS])):
         PreferencePair.objects.filter(pk__in=ids).delete()
 
 
 def _store_pairs(pair_set: PairSet, attempt: Attempt) -> None:
-    # Delete pairs of a lost attempt; they will be built again.
+    # Pairs that a crashed attempt left behind.
     _delete_pairs(attempt)
     collections = [pair_set.collection, *pair_set.further.order_by("pk")]
     maker = PairMaker(collections, read_rule(pair_set.rule), on_step=process_exit.check)
@@ -84,7 +84,7 @@ def _store_pairs(pair_set: PairSet, attempt: Attempt) -> None:
     for found in maker.chunks():
         process_exit.check()
         check_space(Place.DATABASE)
-        # Traces are read before the transaction starts, because it blocks every other writer on SQLite.
+        # Traces are read outside the transaction, which blocks all other writers on SQLite.
         with transaction.atomic():
             attempt.write(considered=maker.considered, pair_count=count + len(found))
             count += _store_chunk(pair_set, found, before)
@@ -101,9 +101,10 @@ def _store_pairs(pair_set: PairSet, attempt: Attempt) -> None:
 
 
 def _versions_before(pair_set: PairSet) -> list[int]:
-    """Return the versions whose decisions apply here, latest first.
+    """Return the ids of the earlier versions whose decisions are carried over, latest first.
 
-    Decisions carry over even if a version in between lacks the pair. A version that dropped decisions ends the chain.
+    A decision is carried over even if a version in between lacks the pair. A version that does not keep decisions ends
+    the chain.
     """
     found: list[int] = []
     keeps = pair_set.keeps_decisions
@@ -124,15 +125,15 @@ def _store_chunk(pair_set: PairSet, found: list[NewPair], before: Sequence[int])
 
 
 def _carry_decisions(rows: Iterable[PreferencePair], before: Sequence[int]) -> None:
-    """Copy the last decision on the same two rollouts in the same order and at the same turn."""
+    """Copy the latest decision about each pair with the same chosen and rejected rollout and turn."""
     new = {(row.chosen_id, row.rejected_id, row.turn): row for row in rows}
     same = PreferencePair.objects.filter(pair_set__in=before, chosen_id__in={chosen for chosen, _, _ in new})
     # Include withdrawn decisions: a withdrawal may be the latest state.
-    said = same.filter(
+    decided = same.filter(
         ~Q(status=PreferencePair.Status.PROPOSED) | Exists(PairDecision.objects.filter(pair=OuterRef("pk")))
     )
     latest: dict[tuple[int, int, int | None], PreferencePair] = {}
-    for pair in said:
+    for pair in decided:
         key = (pair.chosen_id, pair.rejected_id, pair.turn)
         if key in new and (key not in latest or before.index(pair.pair_set_id) < before.index(latest[key].pair_set_id)):
             latest[key] = pair

@@ -13,7 +13,7 @@ from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule, rule_digest,
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PairSource
-from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_to_its_end
+from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_with_retries
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection
 
@@ -37,7 +37,7 @@ class CannotCancel(Refusal, status=409, code="cannot-cancel"):
 
 @dataclass(frozen=True, kw_only=True)
 class PairOrder:
-    """What a pair set is built from. Additional collections are paired with the first and with each other."""
+    """A request for a pair set. Rollouts of all its collections are paired with each other."""
 
     collection: Collection = field(metadata=described("Collection", "Collection whose rollouts form pairs"))
     further: Annotated[
@@ -61,8 +61,8 @@ class PairOrder:
 
 
 def build_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
-    """Build the pair set in this process, however long it takes. Raise PairingRefused."""
-    return make_pair_set_to_its_end(pair_set=queue_pair_set(order, user=user))
+    """Build the pair set in this process and wait for it. Raise PairingRefused."""
+    return make_pair_set_with_retries(pair_set=queue_pair_set(order, user=user))
 
 
 def order_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
@@ -75,9 +75,9 @@ def order_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
 
 
 def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
-    """Store a pair set for a worker to build, the next version of its name. Raise PairingRefused."""
+    """Queue the next version of the named pair set for a worker. Raise PairingRefused."""
     collections, rule = check_collections(order), order.rule
-    # Versions are found by the stored name, so it is cleaned first.
+    # Redact the name first: versions are looked up by the stored name.
     name = clean_typed(order.name.strip()) or f"collection {order.collection.pk}"
     if len(name) > MAX_NAME:
         raise PairingRefused(f"The name has at most {MAX_NAME} characters.", "name")
@@ -101,13 +101,13 @@ def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
                 record(user=user, action="pair_set.create", target=pair_set, name=name, version=pair_set.version)
             return pair_set
         except IntegrityError:
-            # Another request made a version of this name at the same time: take the next one.
+            # A concurrent request took this version number.
             continue
     raise PairingRefused("Another request is building a pair set with this name. Try again.", "name")
 
 
 def check_collections(order: PairOrder) -> list[Collection]:
-    """Return all collections without duplicates. Raise PairingRefused for invalid collections or an invalid rule."""
+    """Return all collections of the request without duplicates. Raise PairingRefused for an invalid request."""
     try:
         check_rule(order.rule)
     except RuleRefused as refusal:

@@ -1,4 +1,4 @@
-"""Provenance of pairs: how a verdict came about, in words, and the opinion of each review."""
+"""Provenance of pairs: a verdict in words, and the opinion of each review behind it."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -15,8 +15,8 @@ Said = Literal["chosen", "rejected", "equal", "both_bad"]
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """The current opinion of one review.
 
-    `said` is the preferred side; None if withdrawn. `is_later` means that it was submitted after the pair was built and
-    may have replaced another opinion.
+    `said` is the preferred side; None if withdrawn. `is_later` is True if it was submitted after the
+    pair was built; it may have replaced an earlier opinion.
     """
 
     review: int
@@ -33,25 +33,25 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     item: int | None
 
 
-def say_verdict(pair: PreferencePair) -> str:
-    """Return the verdict and its authors at the time when the pair was built; empty for pairs by reward."""
+def describe_verdict(pair: PreferencePair) -> str:
+    """Return the verdict and its reviewers, as of when the pair was built. Empty for pairs by reward."""
     if pair.source != PreferencePair.Source.VERDICT:
         return ""
     said, agreeing, total = "much better" if pair.strength > 1 else "better", pair.agreeing, pair.reviewers
     people = "1 reviewer" if total == 1 else f"{total} reviewers"
-    voices = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
+    reviewers = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
     if not pair.adjudicated:
-        return f"{said}, by {voices}"
+        return f"{said}, by {reviewers}"
     if agreeing is None:
         return f"{said}, adjudicated"
     agree = "agrees" if total == 1 else "agree"
-    return f"{said}, adjudicated: {voices} {agree}"
+    return f"{said}, adjudicated: {reviewers} {agree}"
 
 
 def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
-    """Return the provenance for an exported row.
+    """Return the provenance columns of an exported row.
 
-    Unknown fields are left out, because loaders infer the wrong type from nulls.
+    Unknown values are left out: loaders infer the wrong column type from nulls.
     """
     # Older pairs have no lengths.
     known = pair.chosen_length or pair.rejected_length
@@ -67,7 +67,7 @@ def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
 
 
 def read_opinions(pair: PreferencePair) -> list[Opinion]:
-    """Return the existing reviews behind the verdict: votes in order, then the adjudication. Two queries."""
+    """Return the opinions behind the verdict: votes by time, then the adjudication. Deleted reviews are left out."""
     low, high = sorted((pair.chosen_id, pair.rejected_id))
     of_the_two = Prefetch("verdicts", PairVerdict.objects.filter(low=low, high=high), to_attr="of_the_two")
     reviews = Review.objects.filter(pk__in=pair.reviews).select_related("reviewer", "queue")
@@ -100,8 +100,8 @@ def _side(pair: PreferencePair, verdict: PairVerdict) -> Said:
     return "chosen" if winner == pair.chosen_id else "rejected"
 
 
-def say_opinion(opinion: Opinion) -> str:
-    """Return the opinion in words, then how it differs from a plain vote."""
+def describe_opinion(opinion: Opinion) -> str:
+    """Return the opinion in words, with a note if it was replaced or submitted later."""
     better = "much better" if opinion.strength > 1 else "better"
     words = {"chosen": f"chosen is {better}", "rejected": f"rejected is {better}", "both_bad": "both bad"}
     said = "withdrawn" if opinion.said is None else words.get(opinion.said, opinion.said)

@@ -16,10 +16,10 @@ class NothingToCompare(Refusal, status=409, code="nothing-to-compare"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSetChanges:
-    """Changes from `one` to `other`.
+    """Changes from pair set `one` to `other`, as numbers of pairs.
 
-    `turned` pairs have the same two rollouts in the opposite order at the same turn; they count as neither added nor
-    removed. The same two rollouts at another turn are another pair.
+    `turned` counts pairs with the same rollouts and turn but chosen and rejected swapped; they are neither added nor
+    removed. The same rollouts at another turn are another pair.
     """
 
     one: PairSet
@@ -53,7 +53,7 @@ def compare_pair_sets(pair_set: PairSet, *, since: int | None = None) -> PairSet
         turned=turned,
         added=mine.count() - kept - turned,
         removed=theirs.count() - kept - turned,
-        settings=find_differences(_told(one), _told(pair_set)),
+        settings=find_differences(_settings(one), _settings(pair_set)),
     )
 
 
@@ -66,6 +66,6 @@ def _also_in(
     return pairs.filter(Q(Exists(at_turn)) | Q(Exists(whole), turn__isnull=True))
 
 
-def _told(pair_set: PairSet) -> dict[str, Any]:
+def _settings(pair_set: PairSet) -> dict[str, Any]:
     collections = [pair_set.collection_id, *pair_set.further.order_by("pk").values_list("pk", flat=True)]
     return {**pair_set.rule, "collections": collections}

@@ -1,6 +1,7 @@
-"""Read all attempts at each task of one or more collections in chunks of tasks, in constant memory.
+"""Read all attempts at each task of one or more collections, in chunks of tasks and in constant memory.
 
-Across dataset versions, tasks with the same key are the same. Their traces show whether the prompts agree.
+Tasks of different dataset versions with the same key count as one task. Whether their prompts are equal is checked
+later, from the traces.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ TASKS = 100
 """Maximum tasks whose rollouts are read together; fewer if they have many rollouts."""
 ROLLOUTS = 2_000
 
-_LIGHT = (
+_COLUMNS = (
     "task_id",
     "id",
     "reward",
@@ -33,14 +34,14 @@ _LIGHT = (
 )
 
 Row = tuple[int, int, float | None, str, str, str, dict[str, int], bool, int, str, int]
-"""The columns of `_LIGHT`."""
+"""The columns of `_COLUMNS`."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Bucket:
-    """The rollouts of equal tasks.
+class TaskGroup:
+    """The rollouts of one task, across dataset versions.
 
-    `task_id` is the first of these tasks; `numbers` maps each rollout to the attempt whose trace counts.
+    `task_id` is the task in the first of these versions. `numbers` maps each rollout id to its final attempt number.
     """
 
     task_id: int
@@ -48,8 +49,8 @@ class Bucket:
     numbers: dict[int, int] = field(default_factory=dict)
 
 
-def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
-    """Yield buckets in chunks. Tasks without rollouts have none."""
+def read_task_groups(collections: Sequence[Collection]) -> Iterator[list[TaskGroup]]:
+    """Yield chunks of task groups. Tasks without rollouts are left out."""
     by_version: dict[int, list[Collection]] = defaultdict(list)
     for collection in collections:
         by_version[collection.version_id].append(collection)
@@ -58,24 +59,27 @@ def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
     for place, version in enumerate(versions):
         tasks = Task.objects.filter(version_id=version).order_by("id")
         last = 0
-        # Read by key, because an open cursor would keep SQLite from truncating its write-ahead log.
+        # Page by id: an open cursor would keep SQLite from truncating its write-ahead log.
         while chunk := list(tasks.filter(id__gt=last).values_list("id", "key")[:size]):
             last = chunk[-1][0]
             same = {task_id: task_id for task_id, _ in chunk}
             if len(versions) > 1:
-                same = _join_versions(chunk, version, earlier=versions[:place], later=versions[place + 1 :])
-            if buckets := _fill(same, by_version, (chunk[0][0], last), version):
-                yield buckets
+                same = _map_versions(chunk, version, earlier=versions[:place], later=versions[place + 1 :])
+            if task_groups := _read_rollouts(same, by_version, (chunk[0][0], last), version):
+                yield task_groups
 
 
-def _join_versions(
+def _map_versions(
     chunk: Sequence[tuple[int, str]], version: int, *, earlier: Sequence[int], later: Sequence[int]
 ) -> dict[int, int]:
-    """Map each task to its representative. Tasks of an earlier version map to that version."""
+    """Map the ids of tasks with the same key to one task of this chunk.
+
+    Tasks whose key exists in an earlier version are left out: they belong to a group of that version.
+    """
     keys = [key for _, key in chunk if key]
     seen = set(Task.objects.filter(version_id__in=earlier, key__in=keys).values_list("key", flat=True))
     own = {task_id: key for task_id, key in chunk if key not in seen}
-    # A version may contain a row twice: the first one gets the attempts of other versions.
+    # A version may contain a key twice. Only the first such task is grouped with other versions.
     same_keys = Task.objects.filter(version_id=version, key__in=[key for key in own.values() if key])
     first = dict(same_keys.order_by().values("key").annotate(first=Min("id")).values_list("key", "first"))
     leads = {key: task_id for task_id, key in own.items() if first.get(key) == task_id}
@@ -83,28 +87,28 @@ def _join_versions(
     return {**{task_id: task_id for task_id in own}, **{task_id: leads[key] for task_id, key in others}}
 
 
-def _fill(
+def _read_rollouts(
     same: dict[int, int], by_version: dict[int, list[Collection]], span: tuple[int, int], version: int
-) -> list[Bucket]:
-    buckets: dict[int, Bucket] = {}
+) -> list[TaskGroup]:
+    task_groups: dict[int, TaskGroup] = {}
     own = Rollout.objects.filter(collection__in=by_version[version], task_id__gte=span[0], task_id__lte=span[1])
-    rows = list(own.order_by("task_id", "id").values_list(*_LIGHT))
+    rows = list(own.order_by("task_id", "id").values_list(*_COLUMNS))
     if foreign := [task_id for task_id in same if not span[0] <= task_id <= span[1]]:
         others = [one for key, several in by_version.items() if key != version for one in several]
         more = Rollout.objects.filter(collection__in=others, task_id__in=foreign)
-        rows += more.order_by("task_id", "id").values_list(*_LIGHT)
+        rows += more.order_by("task_id", "id").values_list(*_COLUMNS)
     for task_id, group in groupby(rows, key=lambda row: row[0]):
         if task_id in same:
-            bucket = buckets.setdefault(same[task_id], Bucket(task_id=same[task_id]))
+            task_group = task_groups.setdefault(same[task_id], TaskGroup(task_id=same[task_id]))
             for row in group:
-                _put(bucket, row)
-    return list(buckets.values())
+                _add_rollout(task_group, row)
+    return list(task_groups.values())
 
 
-def _put(bucket: Bucket, row: Row) -> None:
+def _add_rollout(task_group: TaskGroup, row: Row) -> None:
     _, pk, reward, status, error_kind, stop_reason, redactions, flagged, output_tokens, answer, number = row
-    bucket.numbers[pk] = number
-    bucket.attempts.append(
+    task_group.numbers[pk] = number
+    task_group.attempts.append(
         Attempt(
             id=pk,
             reward=reward,

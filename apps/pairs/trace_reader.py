@@ -1,4 +1,4 @@
-"""Read the traces of many rollouts: one query per page of events, one trace in memory at a time."""
+"""Read the traces of many rollouts, one trace in memory at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from apps.gym.traces.events import TraceUnion, decode_event
+from apps.gym.traces.graph import main_line
 from apps.rollouts.models import TraceEvent
 from apps.rollouts.trace_payloads import STORED, unpack_each
 
@@ -15,10 +16,14 @@ ROLLOUTS = 256
 """Maximum rollouts per query."""
 
 
-def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
-    """Yield (rollout id, events) by ascending id. `attempts` maps rollout ids to the attempt that counts.
+def read_traces(
+    attempts: Mapping[int, int], *, tokens: bool = False, whole: bool = False
+) -> Iterator[tuple[int, list[TraceUnion]]]:
+    """Yield (rollout id, events) by ascending id.
 
-    A rollout without stored events has an empty list. `tokens` also reads the packed tokens of model calls.
+    `attempts` maps each rollout id to the attempt whose events are read. Without stored events, the list is empty.
+    `tokens` also reads the packed tokens of model calls. The events are the main line of the trace, or with `whole` all
+    events as stored.
     """
     columns = ("rollout_id", "attempt", "seq", STORED, *(("tokens",) if tokens else ()))
     stream = groupby(_read_events(sorted(attempts), columns), key=itemgetter(0))
@@ -28,15 +33,14 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
         if stored and stored[0] == rollout_id:
             events = [decode_event(*event) for _, attempt, _, *event in stored[1] if attempt == attempts[rollout_id]]
             stored = next(stream, None)
-        yield rollout_id, events
+        yield rollout_id, events if whole else main_line(events)
 
 
 def _read_events(rollout_ids: Sequence[int], columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the events of these rollouts ordered by key, as plain rows.
+    """Yield the events of these rollouts, ordered by key, as plain tuples.
 
-    Model instances would double the time of an export.
-
-    Each query covers about as many rollouts as fill a page, because PostgreSQL may sort all of their events.
+    Model instances would double the time of an export. Each query covers about as many rollouts as fill a page, because
+    PostgreSQL may sort all of their events.
     """
     first, at_once = 0, ROLLOUTS // 8
     events = TraceEvent.objects.order_by("pk").values_list(*columns)

@@ -1,4 +1,4 @@
-"""Health checks of policy models: each check calls the endpoint."""
+"""Health checks of policy models. Each check calls the endpoint."""
 
 import copy
 
@@ -18,7 +18,7 @@ _TRIES = 3
 
 
 def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
-    """List its models, make one call, and store the results. Never raises if the endpoint fails."""
+    """Check the endpoint (list models, make one call) and store the results. Failures are results, not exceptions."""
     checkup = _check(policy_model)
     failures = checkup.failures
     policy_model.health = Health.UNHEALTHY if failures else Health.HEALTHY
@@ -44,7 +44,7 @@ async def _ask(policy_model: PolicyModel) -> Checkup:
     key = stored_key(policy_model)
     patient = copy.copy(policy_model)
     patient.call_timeout = min(policy_model.call_timeout, CALL_SECONDS)
-    # One try per server: failures must be visible, not retried.
+    # One try per server, so that failures are visible.
     patient.max_tries = min(len(policy_model.base_urls), _TRIES)
     outbound = open_outbound()
     try:

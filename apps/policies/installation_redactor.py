@@ -1,4 +1,4 @@
-"""The redactor of this installation: its own secrets and custom patterns, reloaded every few seconds."""
+"""The redactor of this installation: built-in rules, own secrets and custom patterns, reloaded every few seconds."""
 
 import copy
 import threading
@@ -25,7 +25,7 @@ FRESH_SECONDS = 5.0
 class _Known:
     """The cached redactor.
 
-    Loops and log lines use it without waiting; only callers that may wait for the database reload it.
+    Event loops and log lines use it without waiting. Only callers that may query the database reload it.
     """
 
     def __init__(self) -> None:
@@ -40,15 +40,15 @@ _known = _Known()
 def current_redactor() -> Redactor:
     """Return the cached redactor without a database query."""
     if _known.redactor is None:
-        return _keep(Redactor(known=_own_settings(), enabled=settings.REDACT))
+        return _cache(Redactor(known=_own_settings(), enabled=settings.REDACT))
     return _known.redactor
 
 
 def fresh_redactor() -> Redactor:
-    """Return the redactor, at most FRESH_SECONDS old. Queries the database, so do not call it in an event loop."""
+    """Return the redactor, at most FRESH_SECONDS old. Queries the database: do not call it on an event loop."""
     if time.monotonic() > _known.until:
         with _known.lock:
-            _keep(_read())
+            _cache(_read())
             _known.until = time.monotonic() + FRESH_SECONDS
     return current_redactor()
 
@@ -56,12 +56,12 @@ def fresh_redactor() -> Redactor:
 def forget_redactor() -> None:
     """Drop the cached redactor.
 
-    Called when a pattern or secret changes in this process; other processes notice within FRESH_SECONDS.
+    Call it when a pattern or secret changes. Other processes notice within FRESH_SECONDS.
     """
     _known.until = 0.0
 
 
-def _keep(redactor: Redactor) -> Redactor:
+def _cache(redactor: Redactor) -> Redactor:
     _known.redactor = redactor
     shorten_with(redactor)
     return redactor
@@ -93,7 +93,7 @@ def _api_keys() -> Iterator[str]:
         try:
             yield decrypt_secret(encrypted)
         except PolicyError:
-            # Encrypted with another secret key, so this installation cannot use it.
+            # Encrypted with another secret key, so it is not usable here.
             continue
 
 
@@ -105,7 +105,7 @@ def _own_settings() -> Iterator[str]:
 
 
 def show_extras(extras: Any) -> Any:
-    """Return headers or a body without credentials. In a value with the key placeholder, only the rest is checked."""
+    """Return headers or body fields with credentials redacted. The key placeholder is not redacted."""
     if not isinstance(extras, dict):
         return extras
     redactor = fresh_redactor()
@@ -126,7 +126,7 @@ _KEPT = (
     "status stop_reason summary text tokens_note tools type usage verdict version"
 )
 KEPT_NAMES = frozenset(_KEPT.split())
-"""Keys of the trace format, whose values are needed to read it."""
+"""Keys of the trace format, whose values must stay readable."""
 
 
 def save_pattern(*, pattern: RedactionPattern, user: User | None = None) -> RedactionPattern:

@@ -1,4 +1,4 @@
-"""Register policy models: a local model server, a server by address, or the scripted model."""
+"""Register policy models: a local model server, a server by URL, or the scripted model."""
 
 import hashlib
 from typing import Any
@@ -17,8 +17,8 @@ from apps.policies.policy_model_changes import find_errors, save_policy_model
 SCRIPTED = "scripted"
 
 
-class NotOurs(Exception):
-    """Raised if the slug belongs to a policy model that is not a server on this machine."""
+class NotALocalModel(Exception):
+    """Raised if the slug belongs to a policy model that is not a local server."""
 
 
 def register_local_model(
@@ -29,11 +29,11 @@ def register_local_model(
     sampling: dict[str, Any] | None = None,
     check_only: bool = False,
 ) -> PolicyModel:
-    """Create the policy model, or point it to this server; the server knows the model by the slug.
+    """Register a local server as a policy model, or point the existing one to it. The slug is its model name.
 
     A new model uses Chat Completions, captures tokens and has this sampling. An existing one keeps its settings except
-    for `version`. With `check_only` nothing is stored. Raise NotOurs, and ValidationError if GymWeb may not call the
-    address.
+    `version`. With `check_only`, nothing is stored. Raise NotALocalModel, and ValidationError if calls to the address
+    are not allowed.
     """
     if slug != slugify(slug):
         raise ValidationError({"slug": f"{slug!r} is not a slug. Example: {slugify(slug) or 'local-model'!r}."})
@@ -41,7 +41,9 @@ def register_local_model(
     if model is None:
         model = PolicyModel(slug=slug, name=slug, wire=Wire.CHAT, capture_tokens=True, sampling=sampling or {})
     elif model.is_scripted or urlsplit(model.base_url).hostname not in {"127.0.0.1", "localhost", "::1"}:
-        raise NotOurs(f"The policy model {slug!r} already uses {model.base_url or 'no LLM'}. Choose another slug.")
+        raise NotALocalModel(
+            f"The policy model {slug!r} already uses {model.base_url or 'no LLM'}. Choose another slug."
+        )
     model.provider, model.base_url, model.model_name = Provider.VLLM, base_url, slug
     if version is not None:
         model.version = version
@@ -49,12 +51,12 @@ def register_local_model(
         if errors := find_errors(model):
             raise ValidationError(errors)
         return model
-    # The server needs no key, and a stored one belonged to another server.
+    # Drop a stored key: it belonged to another server.
     return save_policy_model(policy_model=model, api_key="", user=None)
 
 
 def register_scripted_model(*, mistake_rate: float = 0.0) -> PolicyModel:
-    """Return the scripted model with its own slug, registering it if needed."""
+    """Return the scripted model, registered under its own slug if needed."""
     model = PolicyModel.objects.filter(slug=SCRIPTED).first()
     if model is not None:
         return model
@@ -72,11 +74,10 @@ def find_addressed(
     version: str | None = None,
     user: User | None = None,
 ) -> PolicyModel:
-    """Return the policy model with this address, registering it on first use.
+    """Return the policy model with this URL, registering it on first use.
 
-    It has no key: a user must register endpoints that require one.
-
-    `version` names the current weights. Raise ValidationError, also for an address that the outbound policy rejects.
+    It has no key: endpoints that require one must be registered by a user. `version` names the current weights. Raise
+    ValidationError, also if calls to the address are not allowed.
     """
     asked: dict[str, Any] = {
         "base_url": base_url.strip().rstrip("/"),
@@ -93,7 +94,7 @@ def find_addressed(
             with transaction.atomic():
                 return save_policy_model(policy_model=fresh, api_key=None, user=user)
         except (IntegrityError, ValidationError):
-            # A simultaneous request registered the same address.
+            # A concurrent request has registered the same URL.
             found = PolicyModel.objects.filter(slug=slug).first()
             if found is None:
                 raise

@@ -1,4 +1,4 @@
-"""Try a policy model: one prompt, one reply, shown as a trace. Stores only an audit entry."""
+"""Try a policy model with one prompt and show the reply as a trace. Only an audit entry is stored."""
 
 import copy
 import time
@@ -24,7 +24,7 @@ from apps.policies.policy_clients import connect_policy, open_outbound, stored_k
 from apps.policies.secrets import SecretUnreadable
 
 TRY_SECONDS = 60.0
-"""Time limit of the whole try, because a user waits."""
+"""Time limit of a trial in seconds, because a user is waiting."""
 MAX_CHARACTERS = 200_000
 """Maximum characters of the prompt and of the system prompt."""
 
@@ -32,14 +32,14 @@ _TRIES = 2
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` are a prompt and either a model call or an error. `cost` is in USD at the model's prices."""
+    """Result of a trial. `events` are the prompt and a model call or error. `cost` is in USD."""
 
     events: list[TraceUnion]
     cost: float = 0.0
 
     @property
     def captured(self) -> dict[str, int] | None:
-        """Return the numbers of captured tokens; None if there are none."""
+        """Return the numbers of captured tokens, or None without any."""
         for event in self.events:
             if isinstance(event, ModelCall) and event.tokens is not None:
                 prompt, generated = count_tokens(event.tokens)
@@ -58,7 +58,7 @@ def try_model(
 ) -> Trial:
     """Send one prompt, for at most TRY_SECONDS. Errors of the endpoint are part of the result.
 
-    Raise ValidationError by field for an invalid request.
+    Raise ValidationError by field for invalid arguments.
     """
     wanted = sampling or {}
     offered = _check(prompt, system, tools or [], wanted)
@@ -116,14 +116,14 @@ async def _ask(
     else:
         call.duration = time.perf_counter() - began
         return Trial(events=[opening, call], cost=policy_model.prices.cost(call.usage))
-    said = hide_secrets(str(failure), [_readable_key(policy_model)])
-    return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=said, duration=time.perf_counter() - began)])
+    text = hide_secrets(str(failure), [_readable_key(policy_model)])
+    return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=text, duration=time.perf_counter() - began)])
 
 
 async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], sampling: dict[str, Any]) -> ModelCall:
     patient = copy.copy(policy_model)
     patient.call_timeout = min(policy_model.call_timeout, TRY_SECONDS)
-    # A user waits: show errors at once instead of retrying.
+    # Show errors immediately instead of retrying.
     patient.max_tries = min(policy_model.max_tries, _TRIES)
     outbound = open_outbound()
     try:

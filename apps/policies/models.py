@@ -38,7 +38,7 @@ class Health(models.TextChoices):
 
 
 class Server(Named):
-    """What the calls of this installation need of a server, and how it fared at its last health check."""
+    """Connection settings and health of a server that this installation calls."""
 
     api_key_encrypted = models.TextField(blank=True, editable=False)
     api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
@@ -60,7 +60,7 @@ class Server(Named):
 
 
 class PolicyModel(Server):
-    """A model that attempts tasks (or judges attempts), behind one endpoint."""
+    """A model behind one endpoint. It attempts tasks or judges attempts."""
 
     name = models.CharField(max_length=100)
     provider = models.CharField(max_length=16, choices=Provider.choices, default=Provider.COMPATIBLE)
@@ -196,7 +196,7 @@ class PolicyModel(Server):
 
 
 class RedactionPattern(Dated):
-    """Additional redaction patterns of this installation, and exceptions."""
+    """Custom redaction patterns of this installation, and exceptions."""
 
     class Kind(models.TextChoices):
         NAME = "name", "Values of this key or header"

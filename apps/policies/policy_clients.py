@@ -25,17 +25,17 @@ from apps.policies.secrets import decrypt_secret
 
 
 class KeyMissing(PolicyError):
-    """The provider requires an API key."""
+    """Raised if the provider requires an API key and none is stored."""
 
 
 class RequestRefused(PolicyError):
-    """Raised if the row has headers or body fields that are not allowed; it was saved before the rule existed."""
+    """Raised for headers or body fields that are not allowed, in rows older than the rule."""
 
 
 def open_outbound() -> Outbound:
-    """Return a connection pool that enforces the operator's allow-list, with its own memory budget.
+    """Return a connection pool with the operator's allow-list and its own memory budget.
 
-    The caller closes it.
+    The caller must close it.
     """
     return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW), memory=MemoryBudget(settings.WORKER_MEMORY_MB * MIB))
 
@@ -52,13 +52,11 @@ def connect_policy(
     weights: Weights | None = None,
     gate: Gate | None = None,
 ) -> Policy:
-    """Return a client.
+    """Return the client of a policy model.
 
-    Its replies have the version in `weights`, or the model's current version. With a gate, throttled calls wait as long
-    as the endpoint requests.
-
-    Raise SecretUnreadable or KeyMissing without a usable key, and RequestRefused for requests that are not allowed. All
-    are PolicyErrors.
+    Replies are recorded with the version in `weights`, or the model's current version. With a gate, throttled calls
+    wait as long as the endpoint requests. Raise SecretUnreadable or KeyMissing without a usable key, and RequestRefused
+    for requests that are not allowed; all are PolicyErrors.
     """
     weights = weights or Weights(policy_model.version)
     if policy_model.is_scripted:
@@ -86,7 +84,7 @@ def _refuse_problems(policy_model: PolicyModel) -> None:
 
 
 def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
-    """Return how the endpoint deviates from the API."""
+    """Return the deviations of the endpoint from the API."""
     strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
     reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
     return Dialect(
@@ -104,7 +102,7 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
         return _open_package_sender(policy_model, outbound, key, wire)
     headers = _read_headers(policy_model, key)
     carried = headers != policy_model.extra_headers
-    # If a header contains the key, the server expects it there and not as a bearer token.
+    # If a custom header contains the key, no bearer token is sent.
     bearer = {"Authorization": f"Bearer {key}"} if key and not carried else {}
     return PlainSender(
         outbound,
@@ -127,7 +125,7 @@ def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
 def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
     if not key:
         raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
-    # Imported on use: the package takes a third of a second, and other models do not need it.
+    # Imported lazily: the package takes a third of a second, and most models do not need it.
     from apps.gym.wires.openai_package import PackageSender, open_azure, open_openai
 
     call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
@@ -155,11 +153,9 @@ def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str
 
 
 def rebuild_request(*, policy_model: PolicyModel, ask: Ask) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a request, rendered with the model's current settings.
+    """Return path and body of a request with the model's current settings.
 
-    A scripted model has Responses form.
-
-    Raise PolicyError for an invalid request.
+    A scripted model uses the Responses format. Raise PolicyError for an invalid request.
     """
     wire: Wires = "responses" if policy_model.is_scripted or policy_model.wire == Wire.RESPONSES else "chat"
     write = responses_request if wire == "responses" else chat_request

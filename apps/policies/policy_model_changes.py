@@ -1,4 +1,4 @@
-"""Save a policy model with its API key, which is write-only and bound to its address."""
+"""Save a policy model with its API key, which is write-only and bound to its URL."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ MAX_PRICE = 1_000_000
 
 
 class KeyRequired(ValidationError):
-    """Raised if the address or provider changed while a key is stored.
+    """Raised if URL or provider changed while a key is stored.
 
-    The key must be entered again, so that it is never sent to an address for which it was not entered.
+    The key must be entered again, so that it is never sent to another server than intended.
     """
 
     def __init__(self) -> None:
@@ -35,17 +35,17 @@ class KeyRequired(ValidationError):
 
 
 class PolicyModelChanged(Refusal, status=409, code="changed"):
-    """Raised if the row to change was deleted."""
+    """Raised if the policy model was deleted meanwhile."""
 
 
 def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: object) -> PolicyModel:
-    """Create or change a policy model. `api_key` None keeps the stored key, an empty one removes it.
+    """Create or change a policy model. With `api_key` None, the stored key is kept; an empty one removes it.
 
     Raise ValidationError by field, and its subclass KeyRequired for a new base URL with a stored key.
     """
     key = None if api_key is None else api_key.strip()
     _check(policy_model, key)
-    # The model's fields cannot redact by themselves, because the redactor reads the models for their keys.
+    # Model fields cannot redact themselves, because the redactor reads this table for keys.
     policy_model.name = clean_typed(policy_model.name)[:100]
     with transaction.atomic():
         stored = lock_stored(policy_model, PolicyModelChanged)
@@ -75,14 +75,14 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             after=describe(policy_model),
         )
         if key is not None:
-            # The new key must be redacted from now on, here at once and in other threads after the commit.
+            # From now on, redact the new key: here immediately, in other threads after the commit.
             transaction.on_commit(forget_redactor)
     forget_redactor()
     return policy_model
 
 
 def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
-    """Return errors by field that the fields' own validators do not find."""
+    """Return errors by field beyond those of the field validators."""
     found = find_request_problems(policy_model)
     if policy_model._state.adding and (taken := find_slug_problem(policy_model.slug)):
         found["slug"] = [taken]
@@ -90,7 +90,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
         "api_version": _problems_of_version(policy_model),
-        # A header with an invalid name gets no second error.
+        # A header with an invalid name gets only one error.
         "extra_headers": [] if "extra_headers" in found else _credentials_in(policy_model.extra_headers),
         "extra_body": _credentials_in(policy_model.extra_body),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model name."],
@@ -152,7 +152,7 @@ def _problems_of_version(policy_model: PolicyModel) -> list[str]:
 
 
 def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
-    """Return True if the key would be sent to another address or in another way."""
+    """Return True if the key would be sent to another URL or in another way."""
     if stored.provider != wanted.provider and not wanted.is_scripted:
         return True
     known = {url.rstrip("/") for url in stored.base_urls}
@@ -179,5 +179,5 @@ def _check(policy_model: PolicyModel, key: str | None) -> None:
     found = find_errors(policy_model)
     if key and not (key.isascii() and key.isprintable()):
         found["api_key"] = ["A key must be one line of ASCII characters."]
-    # find_errors reports each field of the table's constraint separately.
+    # `find_errors` reports fields of this constraint separately.
     check_row(policy_model, found, validate_constraints=False)

@@ -1,4 +1,4 @@
-"""Custom headers and body fields of a policy model, and the names that are not allowed."""
+"""Validate custom headers and body fields of a policy model."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from apps.policies.models import KEY_PLACE, PolicyModel, Wire
 
 _FRAMING_HEADERS = FRAMING | {"accept-encoding", "content-encoding"}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Headers with these endings are treated as secrets: headers are shown on pages and in the API, keys never.
+# Headers with these endings count as secrets. Headers are visible on pages and in the API; keys never are.
 _SECRET_HEADER = re.compile(
     r"(?:.*[-_.])?(?:authorization|auth|apikey|key|token|secret|password|passwd|credentials?|cookie|jwt)",
     re.IGNORECASE,
@@ -17,9 +17,9 @@ _SECRET_HEADER = re.compile(
 
 
 def find_request_problems(policy_model: PolicyModel) -> dict[str, list[str]]:
-    """Return errors by field that prevent requests.
+    """Return errors by field that make requests invalid.
 
-    Checked on saving and again before use, because rows may be older than a rule.
+    Checked when saving and before use, because rows may be older than a rule.
     """
     found = {
         "base_url": find_address_problems(policy_model.base_url),

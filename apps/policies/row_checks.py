@@ -1,4 +1,4 @@
-"""Validate rows before saving, and lock the stored row."""
+"""Validate rows before saving, and lock stored rows."""
 
 from typing import Any, TypeVar
 
@@ -11,9 +11,9 @@ Row = TypeVar("Row", bound=Model)
 
 
 def check_row(row: Model, problems: dict[str, list[str]], **leaving_out: Any) -> None:
-    """Raise ValidationError with all errors at once, so that callers can fix them in one round.
+    """Raise ValidationError with all errors together.
 
-    Errors of the fields' own validators take precedence over `problems`. `leaving_out` is passed to `full_clean`.
+    Errors of field validators take precedence over `problems`. `leaving_out` is passed to `full_clean` as `exclude`.
     """
     errors: dict[str, list[Any]] = {}
     try:
@@ -27,7 +27,7 @@ def check_row(row: Model, problems: dict[str, list[str]], **leaving_out: Any) ->
 
 
 def lock_stored(row: Row, deleted: type[Refusal]) -> Row | None:
-    """Return the stored row, locked; None for a new one. Raise `deleted` if it does not exist any more."""
+    """Return the stored row, locked, or None for a new one. Raise `deleted` if it no longer exists."""
     if row.pk is None:
         return None
     stored = type(row)._default_manager.select_for_update().filter(pk=row.pk).first()

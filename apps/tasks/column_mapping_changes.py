@@ -1,4 +1,4 @@
-"""Save column mappings under a name, to use for other files with the same columns."""
+"""Save named column mappings, for files with the same columns."""
 
 from django.db import transaction
 
@@ -25,7 +25,7 @@ def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnM
 
 
 def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:
-    """Delete a mapping. Uploads keep the mapping with which they were loaded."""
+    """Delete a mapping. Uploads keep a copy of the mapping they were loaded with."""
     with transaction.atomic():
         record(user=user, action="column_mapping.delete", target=mapping, before=describe(mapping))
         mapping.delete()

@@ -1,4 +1,4 @@
-"""Delete a dataset or a version. A worker does it in short transactions and shows progress."""
+"""Delete datasets and versions in a worker, in short transactions, with progress."""
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model, QuerySet
@@ -12,9 +12,9 @@ from apps.gym import process_exit
 from apps.tasks.deletion_jobs import (
     UNFINISHED_DELETIONS,
     AlreadyBeingDeleted,
-    carry_out_next,
     find_references,
     refuse_losses,
+    run_next_deletion,
 )
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.received_files import discard_files
@@ -23,7 +23,7 @@ CHUNK_ROWS = 2000
 
 
 def queue_deletion(*, dataset: Dataset, version: DatasetVersion | None = None, user: User | None = None) -> Deletion:
-    """Start a deletion by a worker. The object is hidden at once. Raise StillInUse and AlreadyBeingDeleted."""
+    """Queue a deletion. The object is hidden immediately. Raise StillInUse and AlreadyBeingDeleted."""
     what: Model = version or dataset
     refuse_losses(find_references(what), what)
     if version is None and dataset.uploads.filter(state__in=[Upload.State.QUEUED, Upload.State.LOADING]).exists():
@@ -42,7 +42,7 @@ def queue_deletion(*, dataset: Dataset, version: DatasetVersion | None = None, u
             ready = versions.filter(state=DatasetVersion.State.READY)
             numbers = list(ready.values_list("number", flat=True))
             ready.update(state=DatasetVersion.State.DELETING)
-            # The number of a deleted version is never used again.
+            # Numbers of deleted versions are never reused.
             last = Greatest(F("last_number"), max(numbers, default=0))
             Dataset.objects.filter(pk=dataset.pk).update(last_number=last)
             record(user=user, action="dataset.delete" if version is None else "dataset_version.delete", target=what)
@@ -55,8 +55,8 @@ def queue_deletion(*, dataset: Dataset, version: DatasetVersion | None = None, u
     thread="datasets", waiting=lambda: Deletion.objects.filter(state__in=UNFINISHED_DELETIONS), on_full_disk=True
 )
 def delete_next() -> bool:
-    """Background job: carry out one deletion. Return True if there was one."""
-    return carry_out_next(Deletion.objects.select_related("dataset", "version"), _delete, _give_back, lost="tasks")
+    """Background job: run one deletion. Return True if there was one."""
+    return run_next_deletion(Deletion.objects.select_related("dataset", "version"), _delete, _restore, lost="tasks")
 
 
 def _versions(deletion: Deletion) -> "QuerySet[DatasetVersion]":
@@ -68,7 +68,7 @@ def _versions(deletion: Deletion) -> "QuerySet[DatasetVersion]":
 def _delete(deletion: Deletion) -> None:
     what = deletion.dataset if deletion.whole else deletion.version
     if what is None:
-        return  # An earlier attempt finished it.
+        return  # An earlier attempt has finished it.
     refuse_losses(find_references(what), what)
     for version in _versions(deletion):
         _delete_tasks(deletion, version)
@@ -88,7 +88,7 @@ def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:
         process_exit.check()
 
 
-def _give_back(deletion: Deletion) -> None:
+def _restore(deletion: Deletion) -> None:
     for version in _versions(deletion).filter(state=DatasetVersion.State.DELETING):
         if version.tasks.count() == version.task_count:
             DatasetVersion.objects.filter(pk=version.pk).update(state=DatasetVersion.State.READY)

@@ -1,4 +1,4 @@
-"""Deletions of objects with many rows. A worker does them in short transactions and shows progress."""
+"""Delete objects with many rows in a worker, in short transactions, with progress."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from django.db import IntegrityError, models
 from django.db.models import PROTECT, Model, ProtectedError, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, is_due, put_back
+from apps.accounts.job_retries import RetriedJob, claimed, is_due, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeletionJob(RetriedJob):
-    """A deletion. The row is kept as a record of how it ended."""
+    """A deletion job. Its row is kept as a record."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "waiting for a worker"
@@ -45,7 +45,7 @@ class DeletionJob(RetriedJob):
         return f"deletion of {self.name} ({self.state})"
 
     @property
-    def is_going_on(self) -> bool:
+    def is_unfinished(self) -> bool:
         return self.state in {self.State.QUEUED, self.State.DELETING}
 
     @property
@@ -59,15 +59,15 @@ Row = TypeVar("Row", bound=DeletionJob)
 
 
 class StillInUse(Refusal, status=409, code="in-use"):
-    """Raised if other objects use its tasks; the text counts them."""
+    """Raised if other objects use the tasks. The message counts them."""
 
 
 class AlreadyBeingDeleted(Refusal, status=409, code="being-deleted"):
-    """Raised if the same object is already being deleted, or files are being loaded into it."""
+    """Raised if the object is already being deleted, or files are being loaded into it."""
 
 
 def find_references(what: Model) -> dict[str, int]:
-    """Return the objects that protect a dataset or version from deletion: names in the plural, and their numbers."""
+    """Return the objects that prevent deleting a dataset or version: numbers by plural name."""
     found = {}
     for relation in what._meta.related_objects:
         related: Any = relation
@@ -80,19 +80,19 @@ def find_references(what: Model) -> dict[str, int]:
 
 
 def refuse_losses(references: Mapping[str, int], of: object) -> None:
-    """Raise StillInUse if there are any references to the object."""
+    """Raise StillInUse if there are references to the object. `of` names it."""
     if references:
         counted = " and ".join(f"{count:,} {name}" for name, count in references.items())
         them = "it" if sum(references.values()) == 1 else "them"
         raise StillInUse(f"{of} is used by {counted}. Delete {them} first.")
 
 
-def carry_out_next(
-    deletions: QuerySet[Row], delete: Callable[[Row], None], give_back: Callable[[Row], None], *, lost: str
+def run_next_deletion(
+    deletions: QuerySet[Row], delete: Callable[[Row], None], restore: Callable[[Row], None], *, lost: str
 ) -> bool:
-    """Carry out one queued deletion; return True if there was one.
+    """Run one queued deletion. Return True if there was one.
 
-    If an object that uses it was created just before, `give_back` restores the rest.
+    If an object that uses the tasks was created concurrently, `restore` undoes the hiding.
     """
     state = DeletionJob.State
     quiet = deletions.filter(state=state.DELETING, touched_at__lt=timezone.now() - QUIET)
@@ -113,10 +113,10 @@ def carry_out_next(
         raise
     except (StillInUse, ProtectedError, IntegrityError) as problem:
         message = str(problem) if isinstance(problem, StillInUse) else f"Other objects refer to its {lost}."
-        give_back(deletion)
+        restore(deletion)
         ended = {"state": state.FAILED, "message": cut_clean(message, 500)}
     except Exception as problem:
-        if put_back(row.filter(state=state.DELETING), problem, state=state.QUEUED):
+        if requeue_if_transient(row.filter(state=state.DELETING), problem, state=state.QUEUED):
             return True
         logger.exception("%s %s failed", deletion._meta.verbose_name, deletion.pk)
         ended = {"state": state.FAILED, "message": cut_clean(f"{type(problem).__name__}: {problem}", 500)}

@@ -1,6 +1,6 @@
-"""Jobs with one worker at a time: rows fenced by their attempt, requeued if their worker is lost.
+"""Jobs with one worker at a time: rows fenced by attempt number, and requeued if their worker is lost.
 
-A job is a RetriedJob with `state`, `attempt`, `touched_at` and `message`.
+The job model is a RetriedJob with `state`, `attempt`, `touched_at` and `message`.
 """
 
 import logging
@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, put_back
+from apps.accounts.job_retries import RetriedJob, claimed, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
@@ -28,12 +28,12 @@ MAX_ATTEMPTS = 3
 
 
 class FencedOut(Exception):
-    """Raised if another worker took the job over or a user cancelled it."""
+    """Raised if another worker took over the job, or a user cancelled it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt at a job in state `doing`. The job returns to `queued` if the attempt is interrupted."""
+    """An attempt at a job. The row is in state `doing` meanwhile, and returns to `queued` if interrupted."""
 
     job: type[Model]
     pk: int
@@ -46,40 +46,40 @@ class Attempt:
 
     @property
     def owned(self) -> QuerySet[Any]:
-        """Return the row while it belongs to this attempt."""
+        """Return a queryset of the row, empty if another attempt owns it."""
         return self.job._default_manager.filter(pk=self.pk, attempt=self.number, state=self.doing)
 
     def write(self, **fields: Any) -> None:
-        """Update the row. Raise FencedOut if it does not belong to this attempt."""
+        """Update the row and its heartbeat. Raise FencedOut if another attempt owns it."""
         if not self.owned.update(**{"touched_at": timezone.now(), **fields}):
             raise FencedOut
 
-    def hand_back(self, **fields: Any) -> None:
-        """Requeue the job immediately, without counting a lost attempt."""
+    def requeue(self, **fields: Any) -> None:
+        """Requeue the job immediately, without counting the attempt."""
         self.owned.update(state=self.queued, attempt=F("attempt") - 1, **fields)
 
     def fail(self, problem: Exception) -> None:
         _fail(self.owned, cut_clean(f"{type(problem).__name__}: {problem}", 500))
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Run the work in the block. Errors are stored in the row, or the job is queued again."""
+    def store_errors(self) -> Iterator[None]:
+        """Store errors of the block in the row. Requeue the job after transient errors and at shutdown."""
         try:
             yield
         except process_exit.Leaving:
-            self.hand_back()
+            self.requeue()
             logger.info("%s is left to another worker", self)
         except FencedOut:
             logger.info("%s was taken over or cancelled", self)
         except Exception as problem:
-            if not put_back(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
-                # The row has the message for users; the log has the traceback.
+            if not requeue_if_transient(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
+                # Users see the message in the row; the log has the traceback.
                 logger.exception("%s failed", self)
                 self.fail(problem)
 
 
 def claim(claimable: QuerySet[Any], pk: int, *, doing: str, queued: str) -> Attempt | None:
-    """Start an attempt. Return None if the job cannot be claimed."""
+    """Claim a job and return the attempt, or None if it cannot be claimed."""
     rows = claimable.model._default_manager.filter(pk=pk)
     with transaction.atomic():
         if not claimable.filter(pk=pk).update(state=doing, attempt=F("attempt") + 1, **claimed()):
@@ -87,11 +87,11 @@ def claim(claimable: QuerySet[Any], pk: int, *, doing: str, queued: str) -> Atte
         return Attempt(claimable.model, pk, rows.values_list("attempt", flat=True).get(), doing, queued)
 
 
-def requeue_quiet(doing: QuerySet[Row], *, queued: str, lost: str = "worker") -> list[Row]:
-    """Requeue jobs whose worker was lost. Return those that lost too many workers and have failed."""
+def requeue_unresponsive(doing: QuerySet[Row], *, queued: str, lost: str = "worker") -> list[Row]:
+    """Requeue jobs without a heartbeat. Return those that failed because they lost too many workers."""
     quiet = doing.filter(touched_at__lt=timezone.now() - QUIET)
     failed = []
-    # Checked with a query first: this runs every second, and an UPDATE without matches still takes SQLite's write lock.
+    # Queried first: this runs every second, and even an UPDATE without matches takes SQLite's write lock.
     for job in quiet:
         row = quiet.filter(pk=job.pk)
         if row.filter(attempt__lt=MAX_ATTEMPTS).update(state=queued):

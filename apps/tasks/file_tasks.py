@@ -1,4 +1,4 @@
-"""Read the tasks of an uploaded file, with credentials redacted. Invalid rows are listed as rejected."""
+"""Read the tasks of an uploaded file and redact credentials. Invalid rows are listed as rejected."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ SAMPLE_BYTES = 8 * 1024**2
 
 
 def take_sample(rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
-    """Return the first rows, which decide how all rows are parsed."""
+    """Return the first rows, which determine how all rows are parsed."""
     sample, size = [], 0
     for number, row in rows:
         sample.append((number, row))
@@ -45,7 +45,7 @@ def take_sample(rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, b
 
 
 def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
-    """Return the readable rows of a sample."""
+    """Return the rows of a sample that can be parsed."""
     rows = []
     for line in sample:
         if isinstance(line, bytes):
@@ -57,7 +57,7 @@ def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
 
 
 def row_parser(mapping: Mapping | None) -> Callable[[bytes], ParsedTask]:
-    """Return how a line becomes a task, with a column mapping or without."""
+    """Return a function that converts a line to a task, with a column mapping or without."""
     return partial(parse_changed, change=partial(apply_mapping, mapping)) if mapping else parse_line
 
 
@@ -75,7 +75,7 @@ def upload_limits() -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """A task of the file; `key` identifies it across versions."""
+    """A task from a file. `key` identifies it across versions."""
 
     line: int
     task: ParsedTask
@@ -86,8 +86,8 @@ class FileTask:
 class FileTasks:
     """The tasks of a file.
 
-    Iterate once: yields a task for each row, None for a rejected one. Raise FileRefused if the file cannot be read
-    further.
+    Iterate once: yields a task for each row, or None for a rejected one. Raise FileRefused if the rest of the file
+    cannot be read.
     """
 
     def __init__(self, *, upload: Upload, stream: Readable, rejects: Rejects, counts: Counter[str]) -> None:
@@ -107,7 +107,7 @@ class FileTasks:
 
     @property
     def left_out(self) -> str:
-        """Return a notice about columns that the detection ignored despite their names, or an empty string."""
+        """Return a notice about columns that detection ignored despite their relevant names, or an empty string."""
         return self._leftovers.told if self._leftovers else self._attempts
 
     def __iter__(self) -> Iterator[FileTask | None]:
@@ -115,14 +115,14 @@ class FileTasks:
         sample = take_sample(rows)
         parse = self._parser([row for _, row in sample])
         lines = chain(sample, rows)
-        # The first rows may be large, so they are released.
+        # Release the sample, which may be large.
         del sample
         for number, line in lines:
             self.lines += 1
             yield self._read(number, line, parse)
 
     def reject(self, line: int, error: RowRefused, text: bytes) -> None:
-        """Add the row, with credentials redacted, to the rejected rows that users can download and correct."""
+        """Add a row to the rejected rows, redacted. Users can download and correct them."""
         clean, found = self._redactor.redact_text(text.decode(errors="replace"))
         text = clean.encode() if found else text
         self._rejects.add(line=line, code=error.code, message=error.message, text=text, pointer=error.pointer)
@@ -149,7 +149,7 @@ class FileTasks:
         return parse_line(text.encode())
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
-        """Choose how rows become tasks by the first rows, and store the choice with the upload."""
+        """Choose the parser by the first rows, and store the choice with the upload."""
         parsed = parsed_sample(sample)
         shape, suggested = find_shape(parsed, self._file.header)
         mapping: Mapping | None = suggested
@@ -168,7 +168,7 @@ class FileTasks:
             self._attempts = tell_of_attempts(parsed)
             return parse_line
         if mapping == suggested:
-            # The columns are unmapped: tell users which ones the detection ignored.
+            # Columns were not mapped by a user: report which ones the detection ignored.
             self._leftovers = Leftovers(mapping)
         return partial(parse_changed, change=partial(self._change, mapping))
 
@@ -179,7 +179,7 @@ class FileTasks:
 
 
 def fields_needed(environment: Environment) -> frozenset[str]:
-    """Return the fields of a row that the environment's verifier reads, if it is a built-in verifier."""
+    """Return the row fields that the environment's verifier needs, if it is a built-in verifier."""
     if not environment.verifies:
         return frozenset()
     if environment.verifies_here:
@@ -191,8 +191,8 @@ def fields_needed(environment: Environment) -> frozenset[str]:
 def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:
     """Raise RowRefused if no attempt at this task could be verified.
 
-    Either its own verifier is invalid, or a field that its verifier needs has an unusable value. A task that lacks such
-    a field is counted and loaded.
+    Its own verifier may be invalid, or a field that its verifier needs may be unusable. A task that lacks such a field
+    is counted and loaded.
     """
     if task.row.get(ROW_FIELD) is not None:
         for pointer, problem in find_problems(task.row[ROW_FIELD]):

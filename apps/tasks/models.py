@@ -31,9 +31,9 @@ class Dataset(Named):
 
 
 class DatasetVersion(Dated):
-    """An immutable set of rows, visible once its state is `ready`.
+    """An immutable set of tasks, visible when its state is `ready`.
 
-    Marks of its tasks (tags, split, retired) may change.
+    Tags, split and retirement of its tasks may change.
     """
 
     class State(models.TextChoices):
@@ -61,7 +61,7 @@ class DatasetVersion(Dated):
         ordering = ["-number"]
         constraints = [
             models.UniqueConstraint(fields=["dataset", "number"], name="dataset_version_number_once"),
-            # Files are loaded one after the other, so that an upsert builds on the previous version (upload_turns.py).
+            # Files are loaded one at a time, so that a merge builds on the previous version (upload_turns.py).
             models.UniqueConstraint(
                 fields=["dataset"], condition=models.Q(state="loading"), name="dataset_version_loading_once"
             ),
@@ -81,7 +81,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(version__state=DatasetVersion.State.READY)
 
     def active(self) -> "TaskQuerySet":
-        """Return the tasks that new collections attempt."""
+        """Return the tasks that new collections include."""
         return self.filter(is_retired=False)
 
     def tagged(self, tag: str) -> "TaskQuerySet":
@@ -89,7 +89,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
 
 class Task(models.Model):
-    """One problem. `row_json` is the uploaded row as text, which keeps key order and number form on every database."""
+    """A task.
+
+    `row_json` is the uploaded row as text, which preserves key order and number formats on every database.
+    """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
     version = models.ForeignKey(
@@ -120,7 +123,7 @@ class Task(models.Model):
         indexes = [
             models.Index(fields=["version", "id"], name="task_page"),
             models.Index(fields=["version", "key"], name="task_key"),
-            # To find the same task in other datasets.
+            # For finding the same task in other datasets.
             models.Index(fields=["row_hash", "dataset"], condition=~models.Q(row_hash=""), name="task_row"),
             models.Index(fields=["version", "split", "id"], condition=~models.Q(split=""), name="task_split"),
             models.Index(fields=["version", "id"], condition=models.Q(is_retired=True), name="task_retired"),
@@ -139,7 +142,7 @@ class Task(models.Model):
 
     @property
     def number(self) -> int:
-        """Return the task number as shown to users and in upload errors, from 1. `index` counts from 0."""
+        """Return the task number from 1, as shown on pages and in errors. `index` counts from 0."""
         return self.index + 1
 
     @property
@@ -162,7 +165,7 @@ class ColumnMapping(Named):
 
 
 class Upload(RetriedJob):
-    """One uploaded file: received, optionally mapped and checked, then loaded by a worker."""
+    """An uploaded file: received, optionally mapped and validated, then loaded by a worker."""
 
     class State(models.TextChoices):
         RECEIVING = "receiving", "receiving parts"
@@ -241,7 +244,7 @@ class Upload(RetriedJob):
 
     @property
     def share(self) -> float:
-        """Return the share of the file that is loaded, from 0 to 1."""
+        """Return the loaded share of the file, from 0 to 1."""
         return min(1.0, self.read_bytes / self.received_bytes) if self.received_bytes else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Restrict rows to the id range of their parents, so that a page ordered by id starts where their rows are."""
+"""Restrict rows to the id range of their parents, so that pages ordered by id start at matching rows."""
 
 from typing import Any, TypeVar
 
@@ -7,7 +7,7 @@ from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 MANY = 500
-"""Maximum parents listed by id: the planner then knows how many rows each of them has."""
+"""Maximum parents listed by id, so that the planner knows the number of rows of each."""
 
 
 def span(rows: Rows, parent: str, parents: QuerySet[Any], **alike: str) -> Rows:

@@ -1,4 +1,4 @@
-"""Receive uploaded files, whole or in parts, into a file that a worker reads later."""
+"""Receive uploaded files, whole or in parts, for a worker to load."""
 
 import fcntl
 from pathlib import Path
@@ -25,10 +25,10 @@ class NotReceiving(Refusal, status=409, code="not-receiving"):
 
 
 class WrongOffset(Refusal, status=409, code="wrong-offset"):
-    """Raised if a part does not start at the end of the previous one. `expected` is the right offset."""
+    """Raised if a part does not start where the previous one ended. `expected` is the right offset."""
 
     def __init__(self, expected: int) -> None:
-        super().__init__(f"the next part of this upload begins at byte {expected:,}")
+        super().__init__(f"The next part of this upload must start at byte {expected:,}.")
         self.expected = expected
 
     @property
@@ -70,17 +70,17 @@ def create_upload(
 
 
 def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
-    """Append one part of at most settings.UPLOAD_PART_BYTES. Sending the last part again changes nothing."""
+    """Append a part of at most settings.UPLOAD_PART_BYTES. Idempotent for the last part."""
     part = stream.read(settings.UPLOAD_PART_BYTES + 1)
     if len(part) > settings.UPLOAD_PART_BYTES:
-        raise PartTooLarge(f"a part has at most {settings.UPLOAD_PART_BYTES:,} bytes")
+        raise PartTooLarge(f"A part has at most {settings.UPLOAD_PART_BYTES:,} bytes. Send smaller parts.")
     if offset + len(part) > settings.MAX_BODY_BYTES:
-        raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+        raise PartTooLarge(f"A file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES).")
     with open_parts(upload) as file:
-        # The row has the received length. Later bytes in the file are left from a crash and are overwritten.
+        # The row has the received length. Later bytes are left over from a crash and are overwritten.
         upload.refresh_from_db()
         if upload.state != Upload.State.RECEIVING:
-            raise NotReceiving(f"this upload is {upload.get_state_display()}")
+            raise NotReceiving(f"This upload is {upload.get_state_display()}. It accepts no more parts.")
         if offset != upload.received_bytes:
             file.seek(offset)
             if offset + len(part) == upload.received_bytes and file.read(len(part)) == part:
@@ -97,9 +97,9 @@ def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
 
 
 def finish_parts(*, upload: Upload) -> Upload:
-    """Finish receiving parts: a worker loads the file, or a user maps its columns first.
+    """Finish an upload in parts. A worker loads the file, or a user maps its columns first.
 
-    Of two simultaneous calls, one is rejected.
+    Of two concurrent calls, one is rejected.
     """
     state = Upload.State.DRAFT if upload.by_hand else Upload.State.QUEUED
     claimed = Upload.objects.filter(pk=upload.pk, state=Upload.State.RECEIVING).update(
@@ -107,7 +107,7 @@ def finish_parts(*, upload: Upload) -> Upload:
     )
     upload.refresh_from_db()
     if not claimed:
-        raise NotReceiving(f"this upload is {upload.get_state_display()}")
+        raise NotReceiving(f"This upload is {upload.get_state_display()}. It accepts no more parts.")
     with open_parts(upload) as file:
         file.truncate(upload.received_bytes)
     return upload
@@ -122,7 +122,7 @@ def store_file(
     draft: bool = False,
     user: User | None = None,
 ) -> Upload:
-    """Store the stream as a file, to be loaded by a worker or mapped first. Raise PartTooLarge and DiskFull."""
+    """Store the stream as a file for a worker to load, or for a user to map first. Raise PartTooLarge and DiskFull."""
     check_room(0)
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
     try:
@@ -131,7 +131,7 @@ def store_file(
             while block := stream.read(READ_BYTES):
                 size += len(block)
                 if size > settings.MAX_BODY_BYTES:
-                    raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+                    raise PartTooLarge(f"A file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES).")
                 if size // LOOK_AT_DISK_BYTES > (size - len(block)) // LOOK_AT_DISK_BYTES:
                     check_room(0)
                 file.write(block)
@@ -144,7 +144,7 @@ def store_file(
 
 
 def check_room(coming: int) -> None:
-    """Raise DiskFull if `coming` more bytes would use up the reserve of the disk."""
+    """Raise DiskFull if `coming` more bytes would use the reserve of the disk."""
     folder = Path(settings.UPLOADS_DIR)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_folder(folder, coming=coming)
@@ -155,7 +155,7 @@ def parts_file(upload: Upload) -> Path:
 
 
 def open_parts(upload: Upload) -> IO[bytes]:
-    """Open the file of the parts, locked until it is closed."""
+    """Open the file that collects the parts, with an exclusive lock."""
     path = parts_file(upload)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)

@@ -24,13 +24,13 @@ def rejects_file(upload: Upload) -> Path:
 
 
 def rejected_path(upload: Upload) -> Path | None:
-    """Return the JSONL file of all rejected lines, if there are any."""
+    """Return the path of the JSONL file of all rejected lines, or None."""
     path = rejects_file(upload)
     return path if path.exists() else None
 
 
 class Rejects:
-    """Collects rejected rows while the upload is read. The file is created with its first row."""
+    """Collect rejected rows of an upload. The file is created with the first one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class Rejects:
         self.first: list[dict[str, object]] = []
 
     def __enter__(self) -> "Rejects":
-        # Remove the file of an earlier attempt.
+        # The file of an earlier attempt.
         self._path.unlink(missing_ok=True)
         return self
 
@@ -67,14 +67,14 @@ class Rejects:
             message = f"{self.count:,} rows were rejected, more than can be listed. The remaining rows were not checked"
             raise FileRefused("too_many_bad_rows", message, line=line, limit="rejected rows")
 
-    def put_first(self, refused: FileRefused) -> str:
-        """Add why the file could not be read further, before the row errors. Return it without credentials."""
+    def prepend(self, refused: FileRefused) -> str:
+        """Insert the reason why the file could not be read further, redacted, before the row errors. Return it."""
         entry = self._entry(refused.line, "", refused.code, refused.message)
         self.first = [entry, *self.first][:ERRORS_ON_ROW]
         message = str(entry["message"])
         return f"{message[:1].upper()}{message[1:].rstrip('.')}. Nothing was stored."
 
     def _entry(self, line: int, pointer: str, code: str, message: str) -> dict[str, object]:
-        # Both may quote the file, which may contain credentials and characters that the database cannot store.
+        # Both may quote the file, with credentials and characters that cannot be stored.
         message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
         return {"line": line, "pointer": clean_line(pointer, 500), "code": code, "message": clean_line(message, 2000)}

@@ -1,4 +1,4 @@
-"""Store the rows of a request as a version of the dataset that belongs to their environment."""
+"""Store rows sent with a request as a dataset version for their environment."""
 
 import hashlib
 import io
@@ -24,11 +24,11 @@ from apps.tasks.upload_turns import ANSWER_SECONDS
 SLUG = "online-"
 SLUG_CHARS = 64
 SHOWN = 100
-"""Maximum retired rows in an error message."""
+"""Maximum retired rows listed in an error message."""
 
 
 class RowsRefused(Exception):
-    """Raised if rows are not valid tasks. `errors` has the index of each row, from 0, and the place in it."""
+    """Raised for invalid rows. `errors` has the index of each row, from 0, and the position in it."""
 
     def __init__(self, message: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RowsRefused(Exception):
 
 
 def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
-    """Return a version with these rows in this order. The same rows again return the existing version.
+    """Return a version with these rows in this order. Equal rows reuse the existing version.
 
     Raise RowsRefused for invalid or retired rows, and DatasetIsBusy.
     """
@@ -58,7 +58,7 @@ def _load(dataset: Dataset, lines: Sequence[bytes], user: User | None) -> Datase
 
 
 def _refuse_retired(version: DatasetVersion) -> None:
-    """Raise RowsRefused for retired tasks. Requests for them fail instead of running fewer tasks."""
+    """Raise RowsRefused for retired tasks, instead of silently running fewer tasks."""
     retired = version.tasks.filter(is_retired=True).order_by("index").values_list("index", "pk")
     if not retired:
         return
@@ -73,9 +73,9 @@ def _refuse_retired(version: DatasetVersion) -> None:
 
 
 def _dataset_of(environment: Environment, user: User | None) -> Dataset:
-    """Return the dataset for requests to this environment.
+    """Return the dataset for rows sent with requests to this environment.
 
-    It is separate from uploaded datasets, whose latest version stays unchanged.
+    It is separate from uploaded datasets, so that their latest version does not change.
     """
     slug = f"{SLUG}{environment.slug}"
     if len(slug) > SLUG_CHARS:
@@ -100,7 +100,7 @@ def _dataset_of(environment: Environment, user: User | None) -> Dataset:
 
 
 def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
-    """Return the version that already has the tasks of these lines, if any."""
+    """Return the version that has exactly these tasks, or None."""
     digest, redactor = hashlib.sha256(), fresh_redactor()
     sample = take_sample(iter(enumerate(lines)))
     _, mapping = find_shape(parsed_sample([line for _, line in sample]))
@@ -110,7 +110,7 @@ def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion |
             task = parse(line)
             digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
     except RowRefused:
-        # Loading will report the errors.
+        # Loading reports the errors.
         return None
     ready = dataset.versions.filter(state=DatasetVersion.State.READY, content_hash=digest.hexdigest())
     return ready.order_by("number").first()

@@ -1,4 +1,4 @@
-"""Classify the rows of a file as new, updated or unchanged compared with the previous version, and find duplicates."""
+"""Classify the rows of a file as new, updated or unchanged relative to the previous version, and find duplicates."""
 
 import sqlite3
 import tempfile
@@ -24,13 +24,13 @@ def hash_text(text: bytes) -> str:
 
 
 def key_of(external_id: str, row_hash: str) -> str:
-    """Return the identity of a task across dataset versions: its id, or the hash of its row."""
+    """Return the identity of a task across dataset versions: its id, or else the hash of its row."""
     return hash_text(b"id:" + external_id.encode("utf-8", "surrogatepass")) if external_id else row_hash
 
 
 @dataclass(slots=True)
-class Known:
-    """The first task of the base version with a key; `count` tells whether the key is its own."""
+class BaseTask:
+    """The first task of the base version with a key. `count` is the number of tasks with this key."""
 
     index: int
     split: str = ""
@@ -38,7 +38,7 @@ class Known:
     is_retired: bool = False
     count: int = 0
     copies: Counter[str] = field(default_factory=Counter)
-    """The number of tasks with this key by row hash, for the requested hashes."""
+    """Number of tasks with this key by row hash, for the requested hashes."""
 
 
 class Base:
@@ -47,14 +47,14 @@ class Base:
     def __init__(self, version: DatasetVersion | None) -> None:
         self._version = version
 
-    def find(self, wanted: Collection[tuple[str, str]]) -> dict[str, Known]:
-        """Return what is known about these keys, without reading rows."""
+    def find(self, wanted: Collection[tuple[str, str]]) -> dict[str, BaseTask]:
+        """Return the tasks with these keys, without their rows."""
         if self._version is None:
             return {}
-        # Counted by the database, because a version may have a million tasks with one key.
+        # Counted in the database: a version may have a million tasks with one key.
         tasks = self._version.tasks.filter(key__in={key for key, _ in wanted}).order_by()
         groups = tasks.values_list("key").annotate(Min("index"), Count("pk"))
-        found = {key: Known(index, count=count) for key, index, count in groups}
+        found = {key: BaseTask(index, count=count) for key, index, count in groups}
         same = tasks.filter(row_hash__in={row_hash for _, row_hash in wanted})
         for key, row_hash, count in same.values_list("key", "row_hash").annotate(Count("pk")):
             found[key].copies[row_hash] = count
@@ -72,24 +72,24 @@ class Base:
                 yield index, orjson.loads(text)
 
 
-class Seen:
-    """The keys of the file so far, stored in a temporary database, so that memory use is constant.
+class SeenKeys:
+    """The keys seen in the file so far, in a temporary database, for constant memory.
 
-    Rows with the same key are matched by their content: equal ones are unchanged. The remaining ones on both sides are
-    counted as updated in pairs.
+    Rows with the same key are matched by content. Equal rows count as unchanged; the remaining ones of both sides are
+    counted as updated, in pairs.
     """
 
-    def __enter__(self) -> "Seen":
+    def __enter__(self) -> "SeenKeys":
         folder = Path(settings.FILE_UPLOAD_TEMP_DIR)
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = tempfile.TemporaryDirectory(dir=folder, prefix="keys-")
         self._database = sqlite3.connect(Path(self._folder.name) / "keys.sqlite3", isolation_level=None)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        # `row` is the first row, unless it is the key itself; `rows` and `same` count kept rows.
+        # `row` is the first row, unless it equals the key; `rows` and `same` count kept rows.
         columns = "key BLOB PRIMARY KEY, line INTEGER, row BLOB, rows INTEGER, same INTEGER"
         self._database.execute(f"CREATE TABLE seen ({columns}) WITHOUT ROWID")
-        # The other rows of keys that occur several times.
+        # Other rows of keys that occur several times.
         columns = "key BLOB, row BLOB, rows INTEGER, PRIMARY KEY (key, row)"
         self._database.execute(f"CREATE TABLE later ({columns}) WITHOUT ROWID")
         self._database.execute("BEGIN")
@@ -99,8 +99,8 @@ class Seen:
         self._database.close()
         self._folder.cleanup()
 
-    def first_line(self, key: str, row_hash: str, line: int, known: Known | None) -> int | None:
-        """Return the line where this key was first seen; None if this is the first."""
+    def first_line(self, key: str, row_hash: str, line: int, known: BaseTask | None) -> int | None:
+        """Return the line where this key occurred first, or None for its first occurrence."""
         mark, row = bytes.fromhex(key), None if row_hash == key else bytes.fromhex(row_hash)
         same = 1 if known and known.copies[row_hash] else 0
         values = (mark, line, row, same)
@@ -109,10 +109,10 @@ class Seen:
         found: tuple[int] = self._database.execute("SELECT line FROM seen WHERE key = ?", (mark,)).fetchone()
         return found[0]
 
-    def count_later(self, key: str, row_hash: str, known: Known | None) -> dict[str, int]:
-        """Return how another row with a known key changes the counts.
+    def count_later(self, key: str, row_hash: str, known: BaseTask | None) -> dict[str, int]:
+        """Return how a further row with a known key changes the counts.
 
-        An equal row may follow a different one, so each of new, updated and unchanged may change.
+        It may change each of new, updated and unchanged: an equal row may follow a different one.
         """
         mark, row = bytes.fromhex(key), bytes.fromhex(row_hash)
         first, rows, same = self._database.execute("SELECT row, rows, same FROM seen WHERE key = ?", (mark,)).fetchone()
@@ -127,8 +127,8 @@ class Seen:
         return {name: after[name] - before[name] for name in after}
 
 
-def _count(rows: int, same: int, known: Known | None) -> dict[str, int]:
-    """Count `rows` rows with one key, of which `same` are also in the base."""
+def _count(rows: int, same: int, known: BaseTask | None) -> dict[str, int]:
+    """Return the counts for `rows` rows with one key, of which `same` are also in the base."""
     updated = min(rows, known.count) - same if known else 0
     return {"new": rows - same - updated, "updated": updated, "unchanged": same}
 
@@ -140,22 +140,22 @@ class Marks:
     is_retired: bool = False
 
 
-def carry_marks(task: ParsedTask, before: Known | None, *, said: Marks | None, chosen: str) -> Marks:
+def carry_marks(task: ParsedTask, before: BaseTask | None, *, row_marks: Marks | None, chosen: str) -> Marks:
     """Return the marks of a task in the new version.
 
-    `before` is the previous task and `said` the marks in its row; marks beyond these were set by users and are kept.
-    `chosen` is the split for rows without one.
+    `before` is the previous task, and `row_marks` are the marks in its row. Marks beyond these were set by users and
+    are kept. `chosen` is the split for rows without one.
     """
-    if before is None or said is None:
+    if before is None or row_marks is None:
         return Marks(task.split or chosen, task.tags)
-    removed = set(said.tags) - set(before.tags)
-    added = [tag for tag in before.tags if tag not in said.tags]
+    removed = set(row_marks.tags) - set(before.tags)
+    added = [tag for tag in before.tags if tag not in row_marks.tags]
     tags = dict.fromkeys(tag for tag in [*task.tags, *added] if tag not in removed)
-    return Marks(_split(task.split, before.split, said.split, chosen), tuple(tags)[:MAX_TAGS], before.is_retired)
+    return Marks(_split(task.split, before.split, row_marks.split, chosen), tuple(tags)[:MAX_TAGS], before.is_retired)
 
 
-def _split(named: str, before: str, said: str, chosen: str) -> str:
+def _split(named: str, before: str, row_marks: str, chosen: str) -> str:
     if named:
-        # An unchanged value in the row keeps the user's split; a changed value overrides it.
-        return before if named == said else named
-    return chosen or (before if before != said else "")
+        # If the row's value is unchanged, the user's split is kept; a changed value overrides it.
+        return before if named == row_marks else named
+    return chosen or (before if before != row_marks else "")

@@ -1,4 +1,4 @@
-"""Preview the first rows of a file as tasks, to choose a column mapping."""
+"""Preview the first rows of a file as tasks, for choosing a column mapping."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class PreviewRow:
 
 @dataclass
 class Column:
-    """A path in the rows with its first value. `rows` counts the rows with a value."""
+    """A column: a path in the rows with an example value. `rows` counts the rows with a value."""
 
     path: str
     example: str
@@ -77,7 +77,7 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     preview.mapping = write_mapping(chosen) if chosen else None
     preview.notes = _notes(found, sample) if chosen == found else []
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
-    # In place, because the rows are not used afterwards.
+    # In place: the rows are not used afterwards.
     preview.columns = [
         vars(column) for column in find_columns(redactor.redact_value(sample)[0], redactor.redact_value(header)[0])
     ]
@@ -113,7 +113,7 @@ def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int
 
 
 def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
-    """Return the row as it would be stored, with credentials redacted."""
+    """Return the row as it would be stored, redacted."""
     try:
         if isinstance(line, BadRow):
             raise RowRefused(line.code, line.message)
@@ -130,7 +130,7 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
 
 
 def find_columns(rows: list[dict[str, Any]], header: Iterable[str] = ()) -> list[Column]:
-    """Return top-level columns and those one level below, in the order of the header and the rows."""
+    """Return the top-level columns and those one level below, in order of occurrence."""
     columns: dict[str, Column] = {}
     for name in header:
         _note(columns, name, None)

@@ -1,4 +1,4 @@
-"""Marks of tasks beside their rows: split, tags and retired."""
+"""Change marks of tasks, which are stored next to their rows: split, tags and retired."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -30,9 +30,9 @@ def mark_tasks(
     retired: bool | None = None,
     user: User | None = None,
 ) -> int:
-    """Change marks of tasks of ready versions; None or empty does not change a mark. Return the number of tasks.
+    """Change marks of tasks in ready versions. None or empty leaves a mark unchanged. Return the number of tasks.
 
-    Raise MarkRefused, or DatasetIsBusy while a file is being loaded that copies these marks.
+    Raise MarkRefused, or DatasetIsBusy while a file is being loaded, because loading copies the marks.
     """
     if len(task_ids) > MAX_TASKS:
         raise MarkRefused(f"At most {MAX_TASKS:,} tasks at a time.", "tasks")
@@ -40,7 +40,7 @@ def mark_tasks(
     added, removed = _clean(add_tags), set(_clean(remove_tags))
     with transaction.atomic():
         named = Task.objects.ready().filter(pk__in=task_ids)
-        # Versions are locked in a fixed order before tasks are read, which serializes simultaneous changes.
+        # Lock versions in a fixed order before reading tasks, to serialize concurrent changes.
         locked = DatasetVersion.objects.filter(pk__in=named.values("version")).order_by("pk")
         counters = {version.pk: (version, Counter[str](), Counter[str]()) for version in locked.select_for_update()}
         tasks = list(named.filter(version__in=counters).defer("row_json").order_by("pk"))
@@ -57,7 +57,7 @@ def mark_tasks(
             tags.update(task.tags)
         Task.objects.bulk_update(tasks, ["split", "tags_text", "is_retired"], batch_size=100)
         for version, splits, tags in counters.values():
-            _count_again(version, splits, tags)
+            _recount(version, splits, tags)
         if tasks:
             detail: dict[str, Any] = {"split": split, "add_tags": added, "remove_tags": sorted(removed)}
             detail |= {"retired": retired, "tasks": [task.pk for task in tasks]}
@@ -70,7 +70,7 @@ def _clean(tags: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(tag for tag in cleaned if tag))
 
 
-def _count_again(version: DatasetVersion, splits: Counter[str], tags: Counter[str]) -> None:
+def _recount(version: DatasetVersion, splits: Counter[str], tags: Counter[str]) -> None:
     """Update the counts of splits and tags in the version's metrics."""
     if version.metrics is None:
         return

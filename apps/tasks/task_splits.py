@@ -1,4 +1,4 @@
-"""The split of a task: from its row, from the upload, or drawn at random with a seed."""
+"""Choose the split of a task: from its row, from the upload, or at random by seed."""
 
 import math
 from hashlib import blake2b
@@ -8,7 +8,7 @@ TOLERANCE = 1e-6
 
 
 def find_ratio_problem(ratios: object) -> str:
-    """Return why these ratios are invalid, or an empty string."""
+    """Return why these shares are invalid, or an empty string."""
     if not isinstance(ratios, dict):
         return 'Give an object of names and shares: {"train": 0.9, "validation": 0.1}.'
     if len(ratios) > MAX_SPLITS:
@@ -24,9 +24,9 @@ def find_ratio_problem(ratios: object) -> str:
 
 
 def choose_split(*, key: str, ratios: dict[str, float], seed: int) -> str:
-    """Return the split of a key.
+    """Return the split for a key.
 
-    The same key and seed have the same split in every version, so that no task moves between splits.
+    It depends only on key, shares and seed, so that no task moves between splits in later versions.
     """
     digest = blake2b(key.encode(), digest_size=8, key=str(seed).encode()[:64]).digest()
     point = int.from_bytes(digest) / 2**64

@@ -1,4 +1,4 @@
-"""Copy rows that a file leaves unchanged into the next version, and read all rows of a version as uploaded."""
+"""Copy unchanged rows into the next version, and read all rows of a version as uploaded."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ _COLUMNS = ["external_id", "prompt_excerpt", "row_json", "row_hash", "key", "spl
 
 
 def copy_rest(*, base: DatasetVersion, version: DatasetVersion, after_chunk: Callable[[], None]) -> None:
-    """Copy the tasks of the base whose positions in the version are still empty, in short transactions."""
+    """Copy tasks of the base to positions that are still empty in the version, in short transactions."""
     last = base.tasks.aggregate(last=Max("index"))["last"]
     step = _step(base)
     connection = connections[Task.objects.db]
     names = ", ".join(connection.ops.quote_name(name) for name in _COLUMNS)
     table, place = connection.ops.quote_name(Task._meta.db_table), connection.ops.quote_name("index")
-    # Only names are formatted in; values are parameters.
+    # Only names are formatted into the SQL; values are parameters.
     statement = f"""
         INSERT INTO {table} (dataset_id, version_id, {place}, {names})
         SELECT dataset_id, %s, {place}, {names} FROM {table} old
@@ -62,7 +62,7 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
 
 
 def read_rows(*, version: DatasetVersion) -> Iterator[bytes]:
-    """Yield JSONL in chunks of lines, with one query per chunk so that no cursor stays open for a slow reader."""
+    """Yield JSONL in chunks of lines. One query per chunk: a slow reader must not keep a cursor open."""
     rows = read_by_key(version.tasks.values_list("index", "row_json"), by="index", size=CHUNK_ROWS)
     while chunk := list(islice(rows, CHUNK_ROWS)):
         yield b"".join(text.encode() + b"\n" for _, text in chunk)

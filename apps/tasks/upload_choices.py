@@ -110,9 +110,9 @@ def read_shares(text: str) -> dict[str, float]:
 
 
 def choose_filename(given: str) -> str:
-    """Return the file name on one line; of a path, the last part. Raise ChoiceRefused.
+    """Return the base name of a file on one line. Raise ChoiceRefused.
 
-    The name is displayed and never opened. Pages, CSV files and headers escape it.
+    The name is displayed but never opened. Pages, CSV files and headers escape it.
     """
     name = Path(given.replace("\\", "/")).name
     if len(name) > NAME_CHARS:

@@ -15,12 +15,12 @@ from apps.tasks.upload_jobs import MAX_ATTEMPTS
 from apps.tasks.upload_turns import delete_version
 
 QUIET_LOADING = timedelta(minutes=2)
-"""Sixty missed heartbeats. A worker that was only suspended finds its upload taken away, and stores nothing."""
+"""Sixty missed heartbeats. A worker that was only suspended then finds its upload taken over, and stores nothing."""
 QUIET_WAITING = timedelta(hours=24)
 """How long an upload may wait for parts, a mapping or a commit."""
 FILES_EVERY_SECONDS = 600.0
 
-_last_look: list[float] = []
+_last_sweep: list[float] = []
 
 
 @background_job(every=15.0, on_full_disk=True)
@@ -33,7 +33,7 @@ def sweep_uploads() -> bool:
     quiet = Upload.objects.filter(state=Upload.State.LOADING, touched_at__lt=now - QUIET_LOADING)
     waiting = [Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.CHECKED]
     forgotten = Upload.objects.filter(state__in=waiting, touched_at__lt=now - QUIET_WAITING)
-    if _requeue(quiet) or _give_up(quiet) or _give_up(forgotten):
+    if _requeue(quiet) or _discard_abandoned(quiet) or _discard_abandoned(forgotten):
         return True
     _sweep_files()
     return _sweep_versions()
@@ -43,7 +43,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
     upload = quiet.filter(attempt__gte=1, attempt__lt=MAX_ATTEMPTS).order_by("id").first()
     if upload is None or not parts_file(upload).exists():
         return False
-    # The condition is repeated in the update: whoever changes the row owns the sweep, and a heartbeat wins.
+    # The condition is repeated in the UPDATE, so that only one process requeues the row, and a heartbeat wins.
     if not quiet.filter(pk=upload.pk, attempt=upload.attempt).update(state=Upload.State.QUEUED, version=None):
         return False
     if upload.version:
@@ -51,7 +51,7 @@ def _requeue(quiet: QuerySet[Upload]) -> bool:
     return True
 
 
-def _give_up(candidates: QuerySet[Upload]) -> bool:
+def _discard_abandoned(candidates: QuerySet[Upload]) -> bool:
     upload = candidates.order_by("id").first()
     if upload is None or not candidates.filter(pk=upload.pk).update(
         state=Upload.State.FAILED, message="The upload stopped before its end. Upload the file again."
@@ -66,9 +66,8 @@ def _give_up(candidates: QuerySet[Upload]) -> bool:
 def _sweep_versions() -> bool:
     """Delete loading versions without a loading upload.
 
-    Interrupted sweeps and workers leave them, and the next file of the dataset waits for this.
-
-    Their age does not matter, because an upload is linked to its version when the version is created.
+    Interrupted workers and sweeps leave them, and they block the dataset. Their age does not matter, because a version
+    is linked to its upload when it is created.
     """
     left = DatasetVersion.objects.filter(state=DatasetVersion.State.LOADING)
     orphan = left.exclude(uploads__state=Upload.State.LOADING).first()
@@ -78,15 +77,15 @@ def _sweep_versions() -> bool:
 
 
 def _sweep_files() -> None:
-    """Delete files that no row needs: received files of finished uploads, and expired rejected rows."""
-    if _last_look and time.monotonic() - _last_look[0] < FILES_EVERY_SECONDS:
+    """Delete files that are not needed any more: received files of finished uploads, and expired rejected rows."""
+    if _last_sweep and time.monotonic() - _last_sweep[0] < FILES_EVERY_SECONDS:
         return
-    _last_look[:] = [time.monotonic()]
+    _last_sweep[:] = [time.monotonic()]
     sweep_files()
 
 
 def sweep_files() -> int:
-    """Delete expired files. Return how many."""
+    """Delete expired files. Return their number."""
     folder = Path(settings.UPLOADS_DIR)
     now = time.time()
     going_on = {Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.QUEUED, Upload.State.LOADING, "checked"}

@@ -17,9 +17,9 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
-from apps.accounts.disk_space import database_room, is_disk_full, note_error
+from apps.accounts.disk_space import free_database_bytes, is_disk_full, note_error
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import claimed, is_due, put_back, when_database_answers
+from apps.accounts.job_retries import claimed, is_due, requeue_if_transient, when_database_answers
 from apps.accounts.models import User
 from apps.accounts.outages import is_transient
 from apps.accounts.space_waits import SpaceWaits, explain_waiting
@@ -30,7 +30,7 @@ from apps.gym.tasks.files.file_limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.received_files import create_upload, discard_files, parts_file
 from apps.tasks.rejected_rows import Rejects, rejects_file
-from apps.tasks.row_matching import Seen
+from apps.tasks.row_matching import SeenKeys
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_turns import (
     ANSWER_SECONDS,
@@ -48,7 +48,7 @@ from apps.tasks.version_loading import Loader
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
-_waits = SpaceWaits(database_room)
+_waits = SpaceWaits(free_database_bytes)
 
 
 class NotWaiting(Refusal, status=409, code="not-waiting"):
@@ -66,8 +66,8 @@ def upload_file(
 ) -> Upload:
     """Read the stream to its end and load it in this process.
 
-    Invalid content does not raise: see the upload's state and errors. Raise DatasetIsBusy if other files block the
-    dataset for longer than `patience`.
+    Invalid content does not raise: see the state and errors of the returned upload. Raise DatasetIsBusy if other files
+    block the dataset for longer than `patience` seconds.
     """
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, user=user, state=Upload.State.LOADING)
     _load(upload, stream, patience=patience)
@@ -75,12 +75,12 @@ def upload_file(
 
 
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
-    """Queue an uploaded file with these options. With `check_only` it is only validated.
+    """Queue an uploaded file with these options. With `check_only`, it is only validated.
 
-    Accepts drafts, validated uploads, and rejected ones whose file is kept. Raise NotWaiting and ChoiceRefused.
+    Accepts drafts, validated uploads, and rejected ones whose file still exists. Raise NotWaiting and ChoiceRefused.
     """
     if not parts_file(upload).exists():
-        raise NotWaiting("the file was deleted. Upload it again")
+        raise NotWaiting("The file was deleted. Upload it again.")
     states = [Upload.State.DRAFT, Upload.State.CHECKED, Upload.State.REJECTED]
     changed = Upload.objects.filter(pk=upload.pk, state__in=states).update(
         state=Upload.State.QUEUED,
@@ -97,12 +97,12 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     )
     upload.refresh_from_db()
     if not changed:
-        raise NotWaiting(f"this upload is {upload.get_state_display()}")
+        raise NotWaiting(f"This upload is {upload.get_state_display()}.")
     return upload
 
 
-def may_go_on(upload: Upload) -> bool:
-    """Return True if the file can still be loaded: it is not loaded yet and has valid rows."""
+def can_be_loaded(upload: Upload) -> bool:
+    """Return True if the file can still be loaded: it has valid rows and is not loaded yet."""
     if upload.state == Upload.State.REJECTED:
         is_of_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
         return is_of_rows and 0 < upload.rejected < upload.lines
@@ -110,12 +110,12 @@ def may_go_on(upload: Upload) -> bool:
 
 
 def explain_wait(upload: Upload) -> str:
-    """Return the message of the upload, or why it waits in the queue if a disk is full."""
+    """Return the message of the upload, or why it is waiting if a disk is full."""
     return upload.message or (explain_waiting() if upload.state == Upload.State.QUEUED else "")
 
 
 def discard_upload(*, upload: Upload, user: User | None = None) -> None:
-    """Discard an upload that is not loaded yet, with its partial file. Raise NotWaiting."""
+    """Discard an upload that is not loaded yet, and its file. Raise NotWaiting."""
     kept = [Upload.State.LOADING, Upload.State.READY]
     with transaction.atomic():
         gone, _ = Upload.objects.filter(pk=upload.pk).exclude(state__in=kept).delete()
@@ -123,15 +123,15 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
             record(user=user, action="upload.discard", target=upload)
     if not gone:
         upload.refresh_from_db()
-        raise NotWaiting(f"this upload is {upload.get_state_display()}")
+        raise NotWaiting(f"This upload is {upload.get_state_display()}.")
     _waits.forget(upload.pk)
     discard_files(upload)
 
 
 def load_now(*, upload: Upload) -> Upload:
-    """Load a waiting file in this process and return the upload.
+    """Load a queued file in this process and return the upload.
 
-    It stays with a worker if another upload holds the dataset for long, or after a transient database error.
+    If another upload blocks the dataset for long, or after a transient database error, it stays queued for a worker.
     """
     if (claimed := _claim(upload.pk)) is not None:
         try:
@@ -148,7 +148,7 @@ def load_now(*, upload: Upload) -> Upload:
 def load_queued_upload() -> bool:
     """Background job: load one queued file. Return True if there was one."""
     queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED).exclude(pk__in=_waits.waiting())
-    # A dataset that is busy must not delay the files of other datasets. Validation needs no turn.
+    # A busy dataset must not delay files of other datasets. Validation does not block a dataset.
     busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)
     queued = queued.filter(Q(check_only=True) | ~Exists(busy))
     waiting = queued.order_by("id").values_list("pk", flat=True).first()
@@ -165,7 +165,7 @@ def load_queued_upload() -> bool:
             elif is_disk_full(problem):
                 logger.warning("upload %s waits for disk space: %s", upload.pk, problem)
             elif not is_transient(problem):
-                # The row has the message for users; the log has the traceback.
+                # Users see the message in the row; the log has the traceback.
                 logger.exception("upload %s failed", upload.pk)
     return True
 
@@ -187,38 +187,37 @@ def _load_received(upload: Upload, *, patience: float) -> None:
         message = "The uploaded file is missing. Web process and worker must share GYMWEB_VAR."
         owned(upload).update(state=Upload.State.FAILED, message=message)
     else:
-        if not may_go_on(upload):
+        if not can_be_loaded(upload):
             path.unlink(missing_ok=True)
 
 
 def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
-    """Wait for the dataset, store the tasks, then publish them or reject the file."""
+    """Wait for other files of the dataset, store the tasks, then publish the version or reject the file."""
     version: DatasetVersion | None = None
     loader: Loader | None = None
     try:
         if not upload.check_only:
             version = take_turn(upload, patience=patience)
-        # Read after the turn starts, because the previous upload creates a version.
+        # Read during the turn, because the previous upload creates a version.
         base = upload.dataset.latest_version()
         if base and version:
             wait_for_marks(base)
-        with Rejects(rejects_file(upload)) as rejects, Seen() as seen:
+        with Rejects(rejects_file(upload)) as rejects, SeenKeys() as seen:
             try:
                 loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
                 loader.load()
             except FileRefused as refused:
-                _reject(upload, version, rejects, rejects.put_first(refused), over_limit=refused.limit)
+                _reject(upload, version, rejects, rejects.prepend(refused), over_limit=refused.limit)
             else:
                 if reason := loader.find_refusal():
                     _reject(upload, version, rejects, reason)
                 else:
                     _publish(upload, version, base, loader)
     except BaseException as broken:
-        # After any error, such as a full disk or a lost database, no partial version may stay. A sweep repeats this if
-        # it fails.
+        # After any error, no partial version may remain. If deleting fails, a sweep retries.
         with suppress(Error):
-            _break_off(upload, broken, needed=loader.expected_bytes() if loader else 0)
-        # If the disk is full, a sweep deletes it later: see upload_cleanup.py.
+            _end_failed(upload, broken, needed=loader.expected_bytes() if loader else 0)
+        # On a full disk, a sweep deletes it later (upload_cleanup.py).
         with suppress(Error) if note_error(broken) else nullcontext():
             if version is not None:
                 delete_version(version)
@@ -246,7 +245,7 @@ def _reject(
 
 @transaction.atomic
 def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
-    """End the upload, and publish its version unless it was only validated."""
+    """Finish the upload, and publish its version unless it was only validated."""
     loader.report(
         state=Upload.State.READY if version else Upload.State.CHECKED,
         errors=loader.rejects.first,
@@ -272,13 +271,13 @@ def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersio
     record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
 
-def _break_off(upload: Upload, broken: BaseException, *, needed: int) -> None:
-    """End an attempt that raised.
+def _end_failed(upload: Upload, broken: BaseException, *, needed: int) -> None:
+    """Finish an attempt that raised.
 
-    A kept file is queued again after a full disk or a transient database error, or when the dataset is busy or the
-    worker leaves; everything else fails the upload.
+    The upload is requeued after a full disk or a transient database error, if the dataset is busy, and at shutdown,
+    provided that the file exists. Otherwise it fails.
     """
-    # Does not count as a lost attempt.
+    # Not counted as a lost attempt.
     queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
     keeps_file = upload.attempt > 0
     if keeps_file and is_disk_full(broken):
@@ -287,7 +286,7 @@ def _break_off(upload: Upload, broken: BaseException, *, needed: int) -> None:
         when_database_answers(lambda: owned(upload).update(**queued))
     elif keeps_file and isinstance(broken, process_exit.Leaving | DatasetIsBusy):
         owned(upload).update(**queued)
-    elif not (keeps_file and put_back(owned(upload), broken, **queued)):
+    elif not (keeps_file and requeue_if_transient(owned(upload), broken, **queued)):
         message = "Loading failed; see the server log. Upload the file again."
         if is_disk_full(broken):
             message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"

@@ -14,33 +14,30 @@ TURN_SECONDS = 600.0
 """How long a command or an import waits for its turn."""
 ANSWER_SECONDS = 30.0
 """How long a request waits for its turn."""
-LOOK_EVERY_SECONDS = 0.05
+POLL_SECONDS = 0.05
 SIGN_OF_LIFE_SECONDS = 2.0
 DELETED_ROWS = 200
 """Tasks deleted per transaction.
 
-SQLite may overwrite deleted rows, which needs the same space in its log, and a nearly full disk has little.
+SQLite may overwrite deleted rows, which takes the same space in its log. A nearly full disk has little.
 """
 
 
 class UploadTakenAway(Exception):
-    """Raised if another worker took over the upload, because this one seemed lost."""
+    """Raised if another worker took over the upload."""
 
 
 class DatasetIsBusy(Refusal, status=409, code="busy"):
-    """Raised if another upload to the dataset is in progress, or its base version was deleted.
-
-    It can be retried later.
-    """
+    """Raised if another upload to the dataset is in progress, or its base version was deleted. Retry later."""
 
 
 def owned(upload: Upload) -> QuerySet[Upload]:
-    """Return the upload's row while this attempt owns it."""
+    """Return a queryset of the upload, empty if another attempt owns it."""
     return Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING, attempt=upload.attempt)
 
 
 def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
-    """Return a loading version with the next free number, once no other upload of the dataset is loading.
+    """Wait for the turn, and return a loading version with the next number.
 
     It blocks the dataset until it is published or deleted, so the previous version cannot change. Raise DatasetIsBusy
     after `patience` seconds.
@@ -56,7 +53,7 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
         if time.monotonic() - last_sign > SIGN_OF_LIFE_SECONDS:
             last_sign = time.monotonic()
             owned(upload).update(touched_at=timezone.now())
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def delete_version(version: DatasetVersion) -> None:
@@ -65,28 +62,25 @@ def delete_version(version: DatasetVersion) -> None:
     while batch := list(tasks.values_list("pk", flat=True)[:DELETED_ROWS]):
         # Tasks that were never visible have no rollouts, pairs or comments, so these are not checked.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
-        # The rest is deleted by the next sweep.
+        # The next sweep deletes the rest.
         process_exit.check()
     version.delete()
 
 
 def check_base(dataset: Dataset, base: DatasetVersion | None) -> None:
-    """Raise DatasetIsBusy if `base` is no longer the latest version.
-
-    During a turn, this only happens if it is deleted.
-    """
+    """Raise DatasetIsBusy if `base` is no longer the latest version, which means that it was deleted."""
     if dataset.latest_version() != base:
         raise DatasetIsBusy(f"A version of {dataset.slug} was deleted while the file was loaded: load it again.")
 
 
 def wait_for_marks(base: DatasetVersion) -> None:
-    """Wait until mark changes have finished. Later ones are rejected, so the next version has all marks."""
+    """Wait for concurrent mark changes. Later ones are rejected, so the next version copies all marks."""
     with transaction.atomic():
         list(DatasetVersion.objects.select_for_update().filter(pk=base.pk).values_list("pk"))
 
 
 def check_nothing_follows(version: DatasetVersion) -> None:
-    """Raise DatasetIsBusy if a version that copies the marks of this one is being loaded. The caller holds the lock."""
+    """Raise DatasetIsBusy if a version that copies marks of this one is being loaded. The caller must hold the lock."""
     later = DatasetVersion.objects.filter(dataset=version.dataset_id, number__gt=version.number)
     states = dict(later.order_by("number").values_list("number", "state"))
     loading = [number for number, state in states.items() if state == DatasetVersion.State.LOADING]
@@ -99,7 +93,7 @@ def check_nothing_follows(version: DatasetVersion) -> None:
 
 def _try(upload: Upload) -> DatasetVersion | None:
     versions = DatasetVersion.objects.filter(dataset=upload.dataset_id)
-    # Checked with a query first: a failing insert would take SQLite's only write lock.
+    # Queried first: even a failing INSERT takes SQLite's write lock.
     if versions.filter(state=DatasetVersion.State.LOADING).exists():
         return None
     last = versions.aggregate(last=Max("number"))["last"] or 0
@@ -107,9 +101,9 @@ def _try(upload: Upload) -> DatasetVersion | None:
     try:
         with transaction.atomic():
             version = DatasetVersion.objects.create(dataset=upload.dataset, number=last + 1)
-            # In one transaction: a loading version without a loading upload would be treated as a leftover.
+            # In one transaction: a loading version without a loading upload would be swept.
             if not owned(upload).update(version=version, touched_at=timezone.now()):
                 raise UploadTakenAway(f"{upload} was cancelled before it started")
     except IntegrityError:
-        return None  # another upload was first
+        return None  # another upload was faster
     return version

@@ -1,4 +1,4 @@
-"""Differences between two versions of a dataset, by task keys and row hashes."""
+"""Compare two versions of a dataset by task keys and row hashes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ KINDS = ("added", "removed", "changed")
 
 
 def count_changes(*, old: DatasetVersion, new: DatasetVersion) -> dict[str, int]:
-    """Return {added, removed, changed, unchanged}; against its base, the counts from loading."""
+    """Return {added, removed, changed, unchanged}. Relative to its base version, use the counts from loading."""
     if new.base_id == old.pk and new.changes:
         stored = new.changes
         named = {"added": "new", "removed": "removed", "changed": "updated", "unchanged": "unchanged"}
@@ -21,7 +21,7 @@ def count_changes(*, old: DatasetVersion, new: DatasetVersion) -> dict[str, int]
 
 
 def find_changes(*, old: DatasetVersion, new: DatasetVersion, kind: str) -> TaskQuerySet:
-    """Return the tasks of one kind: removed tasks from the old version, others from the new one."""
+    """Return the tasks of one kind. Removed tasks are from the old version, others from the new one."""
     if kind == "removed":
         return Task.objects.filter(version=old).exclude(_same_key(new))
     tasks = Task.objects.filter(version=new)

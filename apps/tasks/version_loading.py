@@ -17,7 +17,7 @@ from apps.gym.tasks.task_rows import read_marks
 from apps.tasks.file_tasks import FileTask, FileTasks, fields_needed
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejected_rows import Rejects
-from apps.tasks.row_matching import Base, Known, Marks, Seen, carry_marks
+from apps.tasks.row_matching import Base, BaseTask, Marks, SeenKeys, carry_marks
 from apps.tasks.task_splits import choose_split
 from apps.tasks.unchanged_rows import copy_rest, measure_rows
 from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
@@ -25,13 +25,13 @@ from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
 ROW_BYTES = 600
-"""Estimated database bytes of a task besides its row: keys, excerpt, indexes."""
+"""Estimated bytes in the database per task, besides its row: keys, excerpt, indexes."""
 
 
 class Loader:
-    """One pass over the rows of an upload. Holds one chunk in memory: at most 2,000 rows or about 8 MB.
+    """One pass over the rows of an upload, with one chunk in memory: at most 2,000 rows or about 8 MB.
 
-    Without a version it only validates and counts.
+    Without a version, it only validates and counts.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Loader:
         base: DatasetVersion | None,
         stream: Readable,
         rejects: Rejects,
-        seen: Seen,
+        seen: SeenKeys,
     ) -> None:
         self._upload, self._version, self._base_version = upload, version, base
         self._upserts = upload.mode == Upload.Mode.UPSERT
@@ -64,7 +64,7 @@ class Loader:
         self._stored_bytes = 0
 
     def expected_bytes(self) -> int:
-        """Estimate the bytes of the whole version from the stored rows and the share of the file read."""
+        """Estimate the size of the whole version in bytes, from the rows stored and the share of the file read."""
         share = self.tasks.bytes_read / self._upload.received_bytes if self._upload.received_bytes else 0.0
         return int(self._stored_bytes / max(share, 0.01)) if self._stored_bytes else 0
 
@@ -84,7 +84,7 @@ class Loader:
     @property
     def remarks(self) -> str:
         """Return warnings about rows that were loaded."""
-        # The dataset may be meant for another environment, or for human review.
+        # The dataset may be for another environment, or for human review.
         lacking = [
             f"No {field} in {number:,} of {self._accepted:,} tasks: {self._upload.dataset.environment} cannot verify "
             "those."
@@ -95,25 +95,25 @@ class Loader:
     def load(self) -> None:
         """Load all rows.
 
-        Raise FileRefused if the file cannot be read to its end, UploadTakenAway if another worker loads it, and
+        Raise FileRefused if the file cannot be read to its end, UploadTakenAway if another worker took over, and
         DiskFull.
         """
         held = 0
         for candidate in self.tasks:
             if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
-                self._breathe()
+                self._check_and_report()
             if candidate is None:
                 continue
             self._chunk.append(candidate)
             held += len(candidate.task.row_json)
             if len(self._chunk) >= CHUNK_ROWS or held >= CHUNK_BYTES:
-                self._settle()
+                self._store_chunk()
                 held = 0
-        self._settle()
+        self._store_chunk()
         self.counts["removed"] = self._count_removed()
         if self._upserts and self._base_version and self._version and not self._is_refused and self._accepted:
-            copy_rest(base=self._base_version, version=self._version, after_chunk=self._breathe)
-            self.content_hash, self.metrics = measure_rows(version=self._version, after_chunk=self._breathe)
+            copy_rest(base=self._base_version, version=self._version, after_chunk=self._check_and_report)
+            self.content_hash, self.metrics = measure_rows(version=self._version, after_chunk=self._check_and_report)
         else:
             self.content_hash = self._hash.hexdigest()
 
@@ -123,7 +123,7 @@ class Loader:
         return self._first_new + self.counts["new"] if self._upserts else self._accepted
 
     def report(self, **ended: Any) -> None:
-        """Store the progress, and how the upload `ended`. Raise UploadTakenAway if another worker owns it."""
+        """Store the progress, or how the upload `ended`. Raise UploadTakenAway if another worker took over."""
         self._last_sign = time.monotonic()
         ours = owned(self._upload).update(
             lines=self.tasks.lines,
@@ -139,25 +139,25 @@ class Loader:
 
     @property
     def _is_refused(self) -> bool:
-        """Return True if nothing will be stored because a row was rejected: the rest is only validated."""
+        """Return True if nothing will be stored, because a row was rejected. The rest is still validated."""
         return bool(self.rejects.count) and not self._keep_good
 
-    def _breathe(self) -> None:
+    def _check_and_report(self) -> None:
         process_exit.check()
-        # Checked between chunks and every few seconds: a small compressed file may become a large version.
+        # Between chunks and every few seconds: a small compressed file may become a large version.
         check_space(Place.DATABASE)
         self.report()
 
-    def _settle(self) -> None:
+    def _store_chunk(self) -> None:
         known = self._base.find([(candidate.key, candidate.row_hash) for candidate in self._chunk])
-        said = self._said_before(known)
+        row_marks = self._previous_marks(known)
         tasks = []
         for candidate in self._chunk:
             before = known.get(candidate.key)
             first_line = self._seen.first_line(candidate.key, candidate.row_hash, candidate.line, before)
-            if first_line is not None and not self._take_duplicate(candidate, first_line):
+            if first_line is not None and not self._handle_duplicate(candidate, first_line):
                 continue
-            if self._upserts and before and before.count > 1 and not self._stays(candidate, before):
+            if self._upserts and before and before.count > 1 and not self._is_unchanged(candidate, before):
                 message = "the previous version has several tasks with this id, so none can be replaced"
                 self._reject(candidate, "ambiguous_id", message)
                 continue
@@ -169,9 +169,11 @@ class Loader:
                 self.counts[change] += 1
             else:
                 self.counts.update(self._seen.count_later(candidate.key, candidate.row_hash, before))
-            marks = carry_marks(candidate.task, before, said=said.get(candidate.key), chosen=self._choose(candidate))
+            marks = carry_marks(
+                candidate.task, before, row_marks=row_marks.get(candidate.key), chosen=self._choose(candidate)
+            )
             fields = self._accept(candidate, marks)
-            # Unchanged rows of an upsert are copied later, unless the chosen split moves them.
+            # Unchanged rows of a merge are copied later, unless the chosen split moves them.
             is_of_rest = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
             if self._version and not (self._upserts and is_of_rest):
                 tasks.append(
@@ -183,13 +185,13 @@ class Loader:
             self._stored_bytes += coming
             check_growth(coming)
             Task.objects.bulk_create(tasks)
-        self._breathe()
+        self._check_and_report()
 
-    def _stays(self, candidate: FileTask, before: Known) -> bool:
-        """Return True if all previous tasks with this key have this row, and no other split is chosen."""
+    def _is_unchanged(self, candidate: FileTask, before: BaseTask) -> bool:
+        """Return True if all previous tasks with this key have this row, and no other split was chosen."""
         return before.copies[candidate.row_hash] == before.count and not self._choose(candidate)
 
-    def _take_duplicate(self, candidate: FileTask, first_line: int) -> bool:
+    def _handle_duplicate(self, candidate: FileTask, first_line: int) -> bool:
         self.counts["duplicate"] += 1
         if self._upload.on_duplicate == Upload.OnDuplicate.REJECT:
             what = f"the id {candidate.task.external_id}" if candidate.task.external_id else "the same row"
@@ -199,8 +201,8 @@ class Loader:
     def _reject(self, candidate: FileTask, code: str, message: str) -> None:
         self.tasks.reject(candidate.line, RowRefused(code, message), candidate.task.row_json.encode())
 
-    def _said_before(self, known: dict[str, Known]) -> dict[str, Marks]:
-        """Return the marks in the rows of the previous version by key, for keys that are unique."""
+    def _previous_marks(self, known: dict[str, BaseTask]) -> dict[str, Marks]:
+        """Return the marks in the rows of the previous version, for keys that are unique in it."""
         said: dict[str, Marks] = {}
         places: dict[int, str] = {}
         for candidate in self._chunk:
@@ -218,13 +220,13 @@ class Loader:
         return said
 
     def _choose(self, candidate: FileTask) -> str:
-        """Return the split for a row without one, if one was chosen."""
+        """Return the split chosen for rows without one, or an empty string."""
         if self._upload.split or not self._upload.split_ratios:
             return self._upload.split
         return choose_split(key=candidate.key, ratios=self._upload.split_ratios, seed=self._upload.split_seed)
 
     def _accept(self, candidate: FileTask, marks: Marks) -> dict[str, Any]:
-        """Count the accepted row, and return its column values."""
+        """Count an accepted row, and return its column values."""
         task = candidate.task
         text = task.row_json.encode()
         self._hash.update(text)

@@ -17,7 +17,7 @@ from apps.accounts.disk_space import (
     Place,
     Shortage,
     find_shortage,
-    folder_room,
+    free_folder_bytes,
     is_disk_full,
     note_error,
     reserve_of,
@@ -130,7 +130,7 @@ def test_a_log_that_another_connection_uses_stays_as_it_is(full_disk):
     log = Path(f"{connection.settings_dict['NAME']}-wal")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TABLE filler AS SELECT 1")
-        assert not disk_space._shrink_log()
+        assert not disk_space._truncate_write_ahead_log()
         cursor.execute("DROP TABLE filler")
     assert log.exists()
 
@@ -158,8 +158,8 @@ def test_a_server_that_is_away_since_its_disk_was_full_is_still_full(settings, m
         raise OperationalError("connection refused")
 
     monkeypatch.setattr(disk_space, "_database_folder", gone)
-    assert disk_space._probe(was_refused=True)
-    assert not disk_space._probe(was_refused=False)
+    assert disk_space._probe(had_failed=True)
+    assert not disk_space._probe(had_failed=False)
 
 
 def test_a_job_waits_until_there_is_as_much_as_it_needs():
@@ -208,8 +208,8 @@ def test_a_job_that_wrote_nothing_waits_only_while_the_disk_is_below_its_reserve
 
 
 def test_the_room_of_a_folder_that_is_not_there_is_unknown(tmp_path):
-    assert folder_room(tmp_path) > 0
-    assert folder_room(tmp_path / "gone") is None
+    assert free_folder_bytes(tmp_path) > 0
+    assert free_folder_bytes(tmp_path / "gone") is None
 
 
 def test_a_job_whose_space_nobody_can_measure_tries_again_after_a_while(monkeypatch):
@@ -228,8 +228,8 @@ def test_a_thread_that_asks_during_the_first_measurement_waits_for_it(monkeypatc
         time.sleep(0.2)
         return [shortage]
 
-    watch = disk_space._Watch()
-    monkeypatch.setattr(watch, "_look", measure)
+    watch = disk_space._DiskMonitor()
+    monkeypatch.setattr(watch, "_find_shortages", measure)
     first = threading.Thread(target=watch.find, args=[None])
     first.start()
     measuring.wait()

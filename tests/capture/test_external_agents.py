@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import anthropic
 import httpx2
 import openai
 import pytest
 from aiohttp import web
 from gymweb_client import ApiError, AsyncGymWeb
+from gymweb_client.errors import NothingQueued
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
@@ -310,11 +312,8 @@ async def test_a_stream_of_the_model_that_breaks_breaks_the_agents_stream(site: 
         assert (row["status"], row["error_kind"], row["turns"]) == ("failed", "policy_error", 0)
 
 
-SEARCH = {
-    "type": "function",
-    "name": "search",
-    "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-}
+QUERY = {"type": "object", "properties": {"q": {"type": "string"}}}
+SEARCH = {"type": "function", "name": "search", "parameters": QUERY}
 
 
 async def test_the_responses_api_streams_a_conversation_with_a_tool(site: Site) -> None:
@@ -375,8 +374,75 @@ async def test_the_tools_of_the_environment_are_called_over_mcp(site: Site) -> N
             assert [tool.name for tool in (await session.list_tools()).tools] == ["calculator"]
             called = await session.call_tool("calculator", {"expression": "2 + 2"})
             wrong = await session.call_tool("no_such_tool", {})
-        assert (called.content[0].text, called.is_error, wrong.is_error) == ("4", False, True)
+        assert (called.content[0].text, called.is_error, wrong.is_error) == ('{"result": 4}', False, True)
         body = {"attempt": offer["attempt"], "answer": "\\boxed{4}"}
         await gym.request("POST", f"attempts/{offer['rollout']}/finish/", body)
         row = await ended(gym, offer["rollout"])
         assert (row["status"], row["tool_calls"], row["tool_errors"]) == ("completed", 2, 1)
+
+
+async def test_the_client_finishes_attempts_and_fails_those_that_raise(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site, tasks=2, max_attempts=1)
+        solved = await gym.attempt(collection, wait_seconds=20)
+        assert solved is not None
+        assert solved.prompt == "What is 2 + 2?"
+        async with solved, openai.AsyncOpenAI(base_url=solved.openai_base_url, api_key=solved.api_key) as client:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": solved.prompt}])
+            await solved.extend()
+        assert (await solved.result())["reward"] == 1.0
+        with pytest.raises(ZeroDivisionError):
+            async with gym.attempt(collection, wait_seconds=20) as broken:
+                raise ZeroDivisionError("a bug")
+        row = await broken.result()
+        assert (row["error_kind"], row["error_message"]) == ("agent_error", "ZeroDivisionError: a bug")
+        assert await gym.attempt(collection) is None
+        with pytest.raises(NothingQueued):
+            await gym.attempt(collection).__aenter__()
+
+
+async def test_the_messages_api_streams_a_conversation_with_a_tool(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.01, []) as url:
+        offer = await take(gym, await plan(gym, site, model={"base_url": url}))
+        asked: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Find cats."}]}]
+        tools: list[Any] = [{"name": "search", "input_schema": QUERY}]
+        async with anthropic.AsyncAnthropic(
+            base_url=offer["anthropic_base_url"], api_key=offer["api_key"], max_retries=0
+        ) as client:
+            for turn in range(2):
+                async with client.messages.stream(
+                    model="m", system="Be brief.", messages=asked, tools=tools, max_tokens=100
+                ) as stream:
+                    text = "".join([piece async for piece in stream.text_stream])
+                    final = await stream.get_final_message()
+                call: Any = final.content[1]
+                assert (text, final.stop_reason, final.usage.output_tokens) == ("I look it up.", "tool_use", 5)
+                assert (call.id, call.name, call.input) == ("call_a", "search", {"q": "cats"})
+                # As Claude Code does: first as blocks with a cache mark, later as a plain text.
+                asked[0]["content"] = "Find cats."
+                asked.append({"role": "assistant", "content": [block.model_dump() for block in final.content]})
+                result = {"type": "tool_result", "tool_use_id": "call_a", "content": f"{turn} cats"}
+                asked.append({"role": "user", "content": [result]})
+            counted = await client.messages.count_tokens(model="m", messages=asked)
+            assert counted.input_tokens > 0
+            with pytest.raises(anthropic.BadRequestError):
+                await client.messages.create(model="m", messages=[], max_tokens=1)
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        await ended(gym, offer["rollout"])
+        events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
+        calls = [event["event"] for event in events if event["kind"] == "model_call"]
+        assert [(call.get("parent", 0), call["wire"]) for call in calls] == [(0, "messages"), (1, "messages")]
+        assert [item["type"] for item in calls[1]["items_in"]] == ["function_call_output"]
+
+
+async def test_the_messages_api_answers_at_once_without_a_stream(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        offer = await take(gym, await plan(gym, site))
+        async with anthropic.AsyncAnthropic(base_url=offer["anthropic_base_url"], api_key=offer["api_key"]) as client:
+            question: list[Any] = [{"role": "user", "content": "What is 2 + 2?"}]
+            reply = await client.messages.create(model="claude", messages=question, max_tokens=100)
+        block: Any = reply.content[0]
+        assert (reply.model, reply.stop_reason) == ("claude", "end_turn")
+        assert "4" in block.text
+        await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
+        assert (await ended(gym, offer["rollout"]))["reward"] == 1.0

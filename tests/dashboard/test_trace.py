@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.dashboard.traces.bodies import lay_out
+from apps.dashboard.traces.bodies import indent_text
 from apps.dashboard.traces.card_building import build_trace, read_capture
 from apps.dashboard.traces.cards import Capture, Trace
 from apps.gym.traces.events import (
@@ -37,7 +37,7 @@ def test_a_result_stands_below_its_call_and_not_by_itself():
     trace = shown(*make_trace())
     assert [card.kind for card in trace.cards] == ["session", "prompt", "model_call", "model_call", "verification"]
     (block,) = trace.cards[2].blocks
-    assert (block.kind, block.title, block.body.laid_out) == ("call", "calculator", '{\n  "expression": "2+2"\n}')
+    assert (block.kind, block.title, block.body.indented) == ("call", "calculator", '{\n  "expression": "2+2"\n}')
     assert (block.result.body.text, block.result.seq) == ("4", 3)
 
 
@@ -91,24 +91,24 @@ def test_arguments_that_are_an_object_already_are_indented():
 
 
 @pytest.mark.parametrize(
-    ("written", "laid_out"),
+    ("written", "indented"),
     [
         ('{"a":1e400,"a":2.50}', '{\n  "a": 1e400,\n  "a": 2.50\n}'),
         ("[12345678901234567890.10, {}, []]", "[\n  12345678901234567890.10,\n  {},\n  []\n]"),
         ('{"a":"\\u4f60, [x]: \\n"}', '{\n  "a": "你, [x]: \\n"\n}'),
     ],
 )
-def test_json_of_a_tool_is_in_the_page_as_it_was_written(written, laid_out):
+def test_json_of_a_tool_is_in_the_page_as_it_was_written(written, indented):
     result = ToolResult(call_id="call_1", name="add", output=written)
     (card,) = shown(ModelCall(seen=0, items=[call(arguments=written)]), result).cards
     (block,) = card.blocks
-    assert (block.result.body.text, block.result.body.laid_out) == (written, laid_out)
+    assert (block.result.body.text, block.result.body.indented) == (written, indented)
     if written.startswith("{"):
-        assert (block.body.text, block.body.laid_out) == (written, laid_out)
+        assert (block.body.text, block.body.indented) == (written, indented)
 
 
 def test_json_that_is_cut_is_laid_out_as_far_as_it_goes():
-    assert lay_out('{"a": [1.0, "\\ud800", "b') == '{\n  "a": [\n    1.0,\n    "\\ud800","b'
+    assert indent_text('{"a": [1.0, "\\ud800", "b') == '{\n  "a": [\n    1.0,\n    "\\ud800","b'
 
 
 def test_reasoning_stands_apart_from_text():

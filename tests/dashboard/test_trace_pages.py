@@ -15,7 +15,7 @@ from apps.dashboard.tables.neighbours import find_neighbours
 from apps.dashboard.templatetags.gymweb_format import usd
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
 from apps.dashboard.traces.finding import find_words
-from apps.dashboard.traces.noise import Noise
+from apps.dashboard.traces.trace_view import TraceView
 from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
@@ -274,9 +274,9 @@ def test_of_many_places_the_first_are_listed_and_the_others_counted():
 def test_what_is_noise_stands_in_the_address_or_is_remembered(rf, query, cookie, hidden, only):
     request = rf.get(f"/?{query}")
     request.COOKIES["trace_view"] = cookie
-    noise = Noise.read(request)
+    noise = TraceView.read(request)
     assert (set(noise.hidden), noise.only_errors) == (hidden, only)
-    assert Noise.read(rf.get(f"/?{noise.query}")) == noise
+    assert TraceView.read(rf.get(f"/?{noise.query}")) == noise
 
 
 def test_the_page_hides_what_the_address_says_without_a_script():

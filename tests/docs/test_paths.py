@@ -100,5 +100,5 @@ def test_every_requirement_has_a_reason(name: str) -> None:
 
 
 def test_every_stop_reason_and_error_kind_is_explained() -> None:
-    explained = re.findall(r"^\| `(\w+)` \|", section("How an attempt can end"), re.MULTILINE)
+    explained = re.findall(r"^\| `(\w+)` \|", section("How a rollout can end"), re.MULTILINE)
     assert explained == [*get_args(StopReason), *get_args(ErrorKind)]

@@ -44,12 +44,14 @@ def worker(connection: Any, state: str = "active") -> int:
     return int(connection.execute(sql, [state]).fetchone()[0])
 
 
-def reserve(connection: Any, one: int, collection: int, wanted: int, asked: int = 0, room: int | None = None) -> int:
+def reserve(
+    connection: Any, one: int, collection: int, wanted: int, judge_calls: int = 0, max_in_flight: int | None = None
+) -> int:
     sql = "SELECT rollouts_reserve(%s, %s, %s, %s, %s)"
-    return int(connection.execute(sql, [one, collection, wanted, asked, room]).fetchone()[0])
+    return int(connection.execute(sql, [one, collection, wanted, judge_calls, max_in_flight]).fetchone()[0])
 
 
-def elsewhere(connection: Any, one: int, running: dict[int, int]) -> dict[int, int]:
+def release_unused(connection: Any, one: int, running: dict[int, int]) -> dict[int, int]:
     """Give back what exceeds `running`; return the slots of other workers by collection."""
     sql = "SELECT * FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])"
     return dict(connection.execute(sql, [one, list(running), list(running.values())]).fetchall())
@@ -60,19 +62,19 @@ def test_the_smallest_limit_counts_the_reservations_of_all_workers(planned, conn
     first, second, third = planned.ids["first"], planned.ids["second"], planned.ids["third"]
     assert reserve(connection, one, second, 64) == OWN_LIMIT
     assert reserve(connection, other, second, 64) == 0
-    assert reserve(connection, other, first, 64, asked=1) == MODEL_LIMIT - OWN_LIMIT - 1
+    assert reserve(connection, other, first, 64, judge_calls=1) == MODEL_LIMIT - OWN_LIMIT - 1
     assert reserve(connection, other, first, 64) == 1
-    assert reserve(connection, other, third, 64, room=2) == 2
-    assert elsewhere(connection, one, {second: OWN_LIMIT}) == {first: 2, third: 2}
+    assert reserve(connection, other, third, 64, max_in_flight=2) == 2
+    assert release_unused(connection, one, {second: OWN_LIMIT}) == {first: 2, third: 2}
 
 
 def test_a_worker_gives_back_what_it_does_not_run(planned, connection):
     one, other, first = worker(connection), worker(connection), planned.ids["first"]
     assert reserve(connection, one, first, 64) == MODEL_LIMIT
-    elsewhere(connection, one, {first: 2})
+    release_unused(connection, one, {first: 2})
     assert reserve(connection, other, first, 64) == MODEL_LIMIT - 2
-    elsewhere(connection, one, {first: 64})
-    assert elsewhere(connection, other, {first: 3}) == {first: 2}
+    release_unused(connection, one, {first: 64})
+    assert release_unused(connection, other, {first: 3}) == {first: 2}
 
 
 @pytest.mark.parametrize("state", ["lost", "stopped"])
@@ -122,7 +124,7 @@ def test_many_workers_at_once_never_reserve_more_than_the_limit(planned, connect
             for number in range(rounds):
                 collection = second if (one + number) % 3 == 0 else first
                 granted = reserve(own, one, collection, 1 + number % 4)
-                elsewhere(own, one, {collection: granted - number % 2} if granted else {})
+                release_unused(own, one, {collection: granted - number % 2} if granted else {})
 
     def watch() -> None:
         with planned.connection() as own:

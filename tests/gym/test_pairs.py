@@ -112,7 +112,7 @@ def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule)
     expected, outcome = Reference(drawn, ways, rule, verdicts).result()
     with pytest.MonkeyPatch.context() as patch:
         # As large groups are paired, too.
-        patch.setattr(pair_making, "LARGE", data.draw(st.sampled_from([0, pair_making.LARGE])))
+        patch.setattr(pair_making, "LARGE_GROUP", data.draw(st.sampled_from([0, pair_making.LARGE_GROUP])))
         found = pair_group(drawn, ways, rule, verdicts)
     assert [(pair.chosen, pair.rejected, pair.source, pair.turn) for pair in found.pairs] == expected
     assert found.outcome == outcome
@@ -213,7 +213,7 @@ def test_a_large_group_is_paired_without_looking_at_every_two(level, mode, acts,
         ways[number] = Course(prompt="p", completion=str(number), actions=steps[0].digest, steps=steps)
     compared: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_making, "TWOS", 1)
+        patch.setattr(pair_making, "COMPARISONS_PER_STEP", 1)
         made = pair_group(
             [Attempt(id=number, reward=number % 7 / 7, output_tokens=number) for number in numbers],
             ways,

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.urls import path
 
 from apps.exports.ranged_downloads import stream_file
-from gymweb.asgi import BodyTaker
+from gymweb.asgi import SpooledBodyHandler
 
 
 def _fingerprint(stream) -> dict[str, object]:
@@ -78,7 +78,7 @@ async def http(scope, receive, send) -> None:
     await django_application(scope, plain_receive if scope["path"].startswith("/copied/") else receive, send)
 
 
-django_application = BodyTaker()
+django_application = SpooledBodyHandler()
 urlpatterns = [
     path("uploads/", upload, name="uploads"),
     path("copied/uploads/", upload, name="copied-uploads"),

@@ -68,7 +68,7 @@ def test_a_database_that_hangs_is_named_in_time_and_costs_one_thread(monkeypatch
         let_go.wait(DEADLINE)
         return ""
 
-    monkeypatch.setattr(health, "_look_at_database", hang)
+    monkeypatch.setattr(health, "_run_database_check", hang)
     monkeypatch.setattr(health, "READY_SECONDS", 0.3)
     said = [ready() for _ in range(3)]
     let_go.set()

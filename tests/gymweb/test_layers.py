@@ -16,7 +16,7 @@ from apps.dashboard.overview.collection_progress import mark_changes
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.notifications import WORKER_CHANNEL, announce_from_loop, notify_workers
 from gymweb.asgi import application
-from gymweb.channel_layer import LayerAway, PubSubLayer
+from gymweb.channel_layer import LayerUnavailable, PubSubLayer
 from scripts.servers import Redis, ServerMissing, redis
 from tests.dashboard.pages import signed_in
 from tests.deadlines import DEADLINE
@@ -82,7 +82,7 @@ async def hear(layer: PubSubLayer) -> object:
 async def ring_until_heard(sender: PubSubLayer, listener: "asyncio.Task[object]") -> object:
     """Rings until the listener's task ends; what was not heard is lost, as with a worker that is not there yet."""
     while not listener.done():
-        with contextlib.suppress(LayerAway):
+        with contextlib.suppress(LayerUnavailable):
             await sender.send(WORKER_CHANNEL, WAKE)
         await asyncio.sleep(0.05)
     return listener.result()
@@ -103,7 +103,7 @@ def test_whoever_listens_while_redis_is_down_hears_once_it_is_up(down):
 
     async def come_up() -> object:
         for _ in range(3):
-            with pytest.raises(LayerAway):
+            with pytest.raises(LayerUnavailable):
                 await worker.receive(WORKER_CHANNEL)
         assert worker.channels == {}
         await asyncio.to_thread(down.start)
@@ -123,7 +123,7 @@ def test_a_listener_survives_a_restart_of_redis(up):
             listener = asyncio.create_task(hear(worker))
             await asyncio.sleep(0.3)
         await asyncio.to_thread(up.kill)
-        with pytest.raises(LayerAway):
+        with pytest.raises(LayerUnavailable):
             await web.send(WORKER_CHANNEL, WAKE)
         await asyncio.to_thread(up.start)
         return await ring_until_heard(web, listener)
@@ -136,7 +136,7 @@ def test_what_was_noted_for_a_socket_that_could_not_be_opened_is_forgotten(down)
 
     async def open_often() -> tuple[object, object]:
         for _ in range(5):
-            with pytest.raises(LayerAway):
+            with pytest.raises(LayerUnavailable):
                 await layer.new_channel()
         return layer.channels, layer.groups
 
@@ -147,9 +147,9 @@ def test_a_redis_that_hangs_holds_nobody_up(hung):
     layer = connect(hung)
 
     async def ask() -> None:
-        with pytest.raises(LayerAway, match="did not answer within"):
+        with pytest.raises(LayerUnavailable, match="did not answer within"):
             await layer.send(WORKER_CHANNEL, WAKE)
-        with pytest.raises(LayerAway):
+        with pytest.raises(LayerUnavailable):
             await layer.group_send("collection.1", WAKE)
 
     # Redis never answers: without a limit of its own, the layer waits until `within` gives up.
@@ -181,13 +181,13 @@ def test_a_worker_that_began_without_redis_receives_notifications_later(layered,
         await asyncio.to_thread(down.start)
         try:
             async with asyncio.timeout(DEADLINE):
-                while not worker._rung.is_set():
+                while not worker._woken.is_set():
                     await get_channel_layer().send(WORKER_CHANNEL, WAKE)
                     await asyncio.sleep(0.1)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-        return worker._rung.is_set()
+        return worker._woken.is_set()
 
     assert async_to_sync(listen)() is True
 

@@ -74,7 +74,7 @@ def test_no_other_address_takes_files(path):
 def test_a_body_that_nobody_closes_is_not_counted_for_ever(settings, tmp_path):
     settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path)
     before = spool.size
-    for close in (lambda body: body.close(), lambda body: body.hand_over().close(), lambda body: None):
+    for close in (lambda body: body.close(), lambda body: body.detach().close(), lambda body: None):
         body = SpooledBody()
         body.write(bytes(60_000))
         assert spool.size == before

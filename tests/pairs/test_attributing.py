@@ -5,7 +5,7 @@ import pytest
 from apps.accounts.models import Role, User
 from apps.pairs.models import PreferencePair
 from apps.pairs.pair_sets import PairOrder, build_pairs
-from apps.pairs.provenance import say_verdict
+from apps.pairs.provenance import describe_verdict
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.queue_changes import create_queue
@@ -67,12 +67,12 @@ def test_a_pair_says_how_many_said_so_and_whether_somebody_settled_it(bench, vot
         bench.say(annotator(), {"g": bench.good, "b": bench.bad, "e": None}[vote])
     if settled:
         bench.settle(make_user(), bench.good, much=True)
-    assert say_verdict(bench.make()) == words
+    assert describe_verdict(bench.make()) == words
 
 
 def test_a_pair_by_reward_has_nobody_to_name(bench):
     pair = bench.make()
-    assert (say_verdict(pair), pair.agreeing) == ("", None)
+    assert (describe_verdict(pair), pair.agreeing) == ("", None)
     assert 'id="said-title"' not in signed_in().get(f"/pairs/{pair.pk}/").text
 
 

@@ -18,7 +18,7 @@ from apps.pairs import pair_set_jobs
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import PairMaker, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
-from apps.pairs.pair_search import FLAGS, flag_pairs, flags_of, leave_out_close
+from apps.pairs.pair_search import FLAGS, flag_pairs, flags_of, with_minimum_margin
 from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.pairs.pair_sets import (
     CannotCancel,
@@ -117,10 +117,10 @@ def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
 
 
 def test_a_live_count_stops_within_a_group_and_counts_whole_groups_alone(mixed, monkeypatch):
-    monkeypatch.setattr(pair_making, "TWOS", 1)
+    monkeypatch.setattr(pair_making, "COMPARISONS_PER_STEP", 1)
     counts = count_pairs([mixed], Rule(mode="all"), seconds=0.0, keep=20).counts
     assert (counts.whole, counts.pairs, counts.considered, sum(counts.groups.values())) == (False, 0, 0, 0)
-    monkeypatch.setattr(pair_making, "TWOS", 10**9)
+    monkeypatch.setattr(pair_making, "COMPARISONS_PER_STEP", 10**9)
     assert count_pairs([mixed], Rule(mode="all"), seconds=0.0).counts.considered == 18
 
 
@@ -195,8 +195,8 @@ def test_no_filter_by_margin_catches_what_people_chose():
         ("verdict", None),
         ("verdict", None),
     ]
-    assert list(leave_out_close(pair_set.pairs.order_by("id"), 0.6)) == chosen
-    assert leave_out_close(pair_set.pairs.all(), 0.5).count() == 3
+    assert list(with_minimum_margin(pair_set.pairs.order_by("id"), 0.6)) == chosen
+    assert with_minimum_margin(pair_set.pairs.all(), 0.5).count() == 3
 
 
 @pytest.mark.parametrize(

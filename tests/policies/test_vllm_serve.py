@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ValidationError
 
-from apps.policies.model_registration import NotOurs, register_local_model
+from apps.policies.model_registration import NotALocalModel, register_local_model
 from apps.policies.models import PolicyModel
 from apps.policies.vllm_process import ServerBroken, find_flavour, free_port, server_command
 from tests.deadlines import DEADLINE
@@ -195,7 +195,7 @@ def test_a_check_writes_nothing(settings):
 @pytest.mark.django_db
 def test_a_model_of_another_endpoint_is_not_taken_over():
     PolicyModel.objects.create(slug="far", name="Far", base_url="https://api.example.org/v1", model_name="far")
-    with pytest.raises(NotOurs, match=r"'far' already uses https://api\.example\.org/v1"):
+    with pytest.raises(NotALocalModel, match=r"'far' already uses https://api\.example\.org/v1"):
         register_local_model(slug="far", base_url="http://127.0.0.1:8001/v1")
 
 

@@ -7,7 +7,7 @@ from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.item_leases import CannotReview, skip_item
-from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
+from apps.reviews.reviews.own_verdicts import read_own_verdict, save_own_verdict
 from apps.reviews.reviews.review_answers import Answer
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, make_queue, say
@@ -33,10 +33,10 @@ def judged_blindly(*people):
 def test_said_again_it_is_replaced_and_settles_nothing_that_others_judged_blindly(lead):
     first, second = judged_blindly(annotator(), annotator())
     for number, choice in enumerate(("a", "a_much", "equal", "a")):
-        judge_compared(rollout_ids=[second, first], user=lead, answer=Answer(choice=choice), token=f"t{number}")
+        save_own_verdict(rollout_ids=[second, first], user=lead, answer=Answer(choice=choice), token=f"t{number}")
         (verdict,) = read_verdicts(rollout_ids=[first, second]).values()
         assert (verdict.winner, verdict.how, verdict.reviewers, verdict.agreeing) == (first, "majority", 3, 2)
-        told = read_compared([first, second], lead)
+        told = read_own_verdict([first, second], lead)
         assert told is not None
         assert told.choice == {"a": "b", "a_much": "b_much", "equal": "equal"}[choice]
     assert Review.objects.filter(reviewer=lead, is_adjudication=False).count() == 1
@@ -48,7 +48,7 @@ def test_said_again_it_is_replaced_and_settles_nothing_that_others_judged_blindl
 def test_the_same_token_twice_says_it_once(lead):
     first, second = judged_blindly(annotator())
     said = [
-        judge_compared(rollout_ids=[first, second], user=lead, answer=Answer(choice=choice), token="same").pk
+        save_own_verdict(rollout_ids=[first, second], user=lead, answer=Answer(choice=choice), token="same").pk
         for choice in ("a", "b")
     ]
     assert said[0] == said[1]
@@ -57,17 +57,17 @@ def test_the_same_token_twice_says_it_once(lead):
 
 def test_what_was_skipped_on_its_queues_page_can_be_said_and_what_was_settled_there_stays(lead):
     first, second = judged_blindly(annotator())
-    judge_compared(rollout_ids=[first, second], user=lead, answer=Answer(choice="a"), token="one")
+    save_own_verdict(rollout_ids=[first, second], user=lead, answer=Answer(choice="a"), token="one")
     queue = Queue.objects.get(created_by=lead)
     adjudicate_item(item=queue.items.get(), user=lead, answer=Answer(choice="equal"))
     with pytest.raises(CannotReview, match="adjudicated"):
-        judge_compared(rollout_ids=[first, second], user=lead, answer=Answer(choice="b"), token="two")
+        save_own_verdict(rollout_ids=[first, second], user=lead, answer=Answer(choice="b"), token="two")
     other = make_user(Role.ENGINEER)
-    judge_compared(rollout_ids=[first, second], user=other, answer=Answer(choice="a"), token="three")
+    save_own_verdict(rollout_ids=[first, second], user=other, answer=Answer(choice="a"), token="three")
     own = Review.objects.get(reviewer=other)
     Review.objects.filter(pk=own.pk).update(status="open", leased_until=own.started_at)
     own.refresh_from_db()
     skip_item(review=own, user=other, reason="Not now.")
-    judge_compared(rollout_ids=[first, second], user=other, answer=Answer(choice="b"), token="four")
+    save_own_verdict(rollout_ids=[first, second], user=other, answer=Answer(choice="b"), token="four")
     own.refresh_from_db()
     assert (own.status, own.token) == ("submitted", "four")

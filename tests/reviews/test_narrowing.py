@@ -15,8 +15,8 @@ from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.item_leases import skip_item
-from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
-from apps.reviews.queues.queue_filters import ITEM_FILTERS, REVIEW_FILTERS, narrow_items, narrow_reviews
+from apps.reviews.queues.item_states import State, find_states, occupies_slot, with_held
+from apps.reviews.queues.queue_filters import ITEM_FILTERS, REVIEW_FILTERS, filter_items, filter_reviews
 from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, tag_reviews
 from apps.reviews.reviews.submission import score_rollout
@@ -72,7 +72,7 @@ def _same(one: Review, other: Review) -> str:
 def found(queue: Queue, items: list[QueueItem], **wanted) -> list[int]:
     """Which of the items, by their places."""
     places = {item.pk: place for place, item in enumerate(items)}
-    return sorted(places[each.pk] for each in narrow_items(QueueItem.objects.filter(queue=queue), wanted))
+    return sorted(places[each.pk] for each in filter_items(QueueItem.objects.filter(queue=queue), wanted))
 
 
 def test_an_item_waits_or_somebody_has_it_or_it_is_done_or_disputed_or_settled_or_lost(led):
@@ -92,9 +92,9 @@ def test_an_item_waits_or_somebody_has_it_or_it_is_done_or_disputed_or_settled_o
 def test_what_is_told_of_one_item_is_what_finds_it_among_many(led):
     queue, _ = led
     for item in QueueItem.objects.filter(queue=queue).prefetch_related("entries"):
-        held = sum(holds_place(each) for each in with_held(item.reviews.all()))
+        held = sum(occupies_slot(each) for each in with_held(item.reviews.all()))
         told = find_states(item, overlap=queue.overlap, held=held, present=len(item.entries.all()))
-        assert told == [each for each in State if narrow_items(QueueItem.objects.filter(pk=item.pk), {"state": each})]
+        assert told == [each for each in State if filter_items(QueueItem.objects.filter(pk=item.pk), {"state": each})]
 
 
 def test_a_lease_that_ran_out_holds_nothing(led):
@@ -138,7 +138,7 @@ def test_a_verdict_is_found_whichever_side_was_shown_first(led):
             turned = {"a_much": "b_much", "a": "b", "b": "a", "b_much": "a_much"}
             said = review.choice if review.arrangement[0] == first else turned.get(review.choice, review.choice)
             expected |= {review.pk} if said == verdict else set()
-        hits = narrow_reviews(Review.objects.all(), {"verdict": verdict}, reads_all=True)
+        hits = filter_reviews(Review.objects.all(), {"verdict": verdict}, reads_all=True)
         assert {each.pk for each in hits} == expected
 
 
@@ -154,7 +154,7 @@ def test_reviews_are_found_by_what_they_are_about_and_what_they_say(led, people)
     collection = items[5].entries.all()[0].rollout.collection_id
 
     def count(**wanted) -> int:
-        return narrow_reviews(Review.objects.all(), wanted, reads_all=True).count()
+        return filter_reviews(Review.objects.all(), wanted, reads_all=True).count()
 
     of_queue = Review.objects.filter(queue=queue).count()
     assert of_queue == 12
@@ -186,9 +186,9 @@ def test_an_annotator_finds_nothing_by_what_a_queue_hides(led, people):
         "is_repeat": False,
     }
     for name, value in hiding.items():
-        told = [narrow_reviews(ann, {name: value}, reads_all=reads_all).exists() for reads_all in (True, False)]
+        told = [filter_reviews(ann, {name: value}, reads_all=reads_all).exists() for reads_all in (True, False)]
         assert (name, told) == (name, [True, False])
-    assert narrow_reviews(ann, {"status": "skipped", "kind": "pairwise"}, reads_all=False).count() == 1
+    assert filter_reviews(ann, {"status": "skipped", "kind": "pairwise"}, reads_all=False).count() == 1
 
 
 def test_page_and_api_ask_by_the_same_names():
@@ -200,7 +200,7 @@ def test_page_and_api_ask_by_the_same_names():
 
 def written(format="ndjson", **wanted):
     _, write = FORMATS[format]
-    return b"".join(write(narrow_reviews(Review.objects.all(), wanted, reads_all=True))).decode()
+    return b"".join(write(filter_reviews(Review.objects.all(), wanted, reads_all=True))).decode()
 
 
 def test_files_hold_the_reviews_that_pass(led, people):

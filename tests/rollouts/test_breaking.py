@@ -10,7 +10,14 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
-from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint, Turn, read_shut, store_turns, take_trial
+from apps.rollouts.engine.circuit_breakers import (
+    BreakerReport,
+    Breakers,
+    Endpoint,
+    claim_breaker_test,
+    read_open_breakers,
+    store_reports,
+)
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Breaker, Collection, Rollout
@@ -32,61 +39,61 @@ def test_failures_in_a_row_open_and_a_success_between_them_does_not():
     breakers, endpoint = Breakers(), Endpoint("policy_model", 1)
     for outcome in ("server_error", "timed_out", "ok", "unreachable", "refused", "throttled"):
         breakers.observe(endpoint, outcome, "no")
-    with breakers.turns() as turns:
-        assert (breakers.holds(endpoint), turns) == (False, {})
+    with breakers.reports() as reports:
+        assert (breakers.is_failing(endpoint), reports) == (False, {})
     breakers.observe(endpoint, "malformed", "not JSON")
-    with breakers.turns() as turns:
-        assert (breakers.holds(endpoint), turns) == (True, {endpoint: Turn(False, 3, "not JSON")})
+    with breakers.reports() as reports:
+        assert (breakers.is_failing(endpoint), reports) == (True, {endpoint: BreakerReport(False, 3, "not JSON")})
 
 
 def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
     breakers, endpoint, other = Breakers(), Endpoint("policy_model", 1), Endpoint("environment", 1)
     for one in (endpoint, other, endpoint, other, endpoint, other):
         breakers.observe(one, "malformed", "old")
-    with suppress(OSError), breakers.turns() as turns:
-        assert turns == {endpoint: Turn(False, 3, "old"), other: Turn(False, 3, "old")}
-        breakers.learn([endpoint])
+    with suppress(OSError), breakers.reports() as reports:
+        assert reports == {endpoint: BreakerReport(False, 3, "old"), other: BreakerReport(False, 3, "old")}
+        breakers.set_open([endpoint])
         breakers.observe(endpoint, "ok", "")
         raise OSError
-    with breakers.turns() as turns:
-        assert turns == {endpoint: Turn(True), other: Turn(False, 3, "old")}
-    with breakers.turns() as turns:
-        assert turns == {}
+    with breakers.reports() as reports:
+        assert reports == {endpoint: BreakerReport(True), other: BreakerReport(False, 3, "old")}
+    with breakers.reports() as reports:
+        assert reports == {}
 
 
 def test_an_open_breaker_leaves_no_slots_until_a_rollout_tries_its_endpoint():
     collection = plan()
     endpoint = Endpoint("policy_model", collection.policy_model_id)
-    store_turns({endpoint: Turn(False, 3, "connection refused")})
-    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_shut()).models == {endpoint.pk: 0}
+    store_reports({endpoint: BreakerReport(False, 3, "connection refused")})
+    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
     breaker = Breaker.objects.get()
     assert (breaker.state, breaker.failures, breaker.message) == ("open", 3, "connection refused")
     Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
-    shut = read_shut()
+    shut = read_open_breakers()
     in_use = InUse([], lease=1, live=[(1, "")])
     assert in_use.slots(8, shut).models == {endpoint.pk: 1}
-    in_use.take_trials(shut, [])
+    in_use.claim_breaker_tests(shut, [])
     breaker.refresh_from_db()
     assert (breaker.state, breaker.cooldown) == ("open", 5.0)  # nothing was claimed, nothing is tried
-    in_use.take_trials(shut, [collection.pk])
+    in_use.claim_breaker_tests(shut, [collection.pk])
     breaker.refresh_from_db()
     assert (breaker.state, breaker.cooldown) == ("half_open", 10.0)
-    assert InUse([], lease=2, live=[(2, "")]).slots(8, read_shut()).models == {endpoint.pk: 0}
+    assert InUse([], lease=2, live=[(2, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
 
 
 def test_the_cooldown_doubles_up_to_a_minute_and_success_closes():
     collection = plan()
     endpoint = Endpoint("policy_model", collection.policy_model_id)
-    store_turns({endpoint: Turn(False, 3, "no")})
+    store_reports({endpoint: BreakerReport(False, 3, "no")})
     cooldowns = []
     for _ in range(5):
         Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
-        assert take_trial(endpoint, read_shut()[endpoint])
-        store_turns({endpoint: Turn(False, 4, "no")})
+        assert claim_breaker_test(endpoint, read_open_breakers()[endpoint])
+        store_reports({endpoint: BreakerReport(False, 4, "no")})
         cooldowns.append(Breaker.objects.get().cooldown)
     assert cooldowns == [10.0, 20.0, 40.0, 60.0, 60.0]
-    store_turns({endpoint: Turn(True)})
-    assert (read_shut(), Breaker.objects.get().state) == ({}, "closed")
+    store_reports({endpoint: BreakerReport(True)})
+    assert (read_open_breakers(), Breaker.objects.get().state) == ({}, "closed")
 
 
 class Endpoints:

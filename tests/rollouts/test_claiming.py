@@ -18,8 +18,8 @@ from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_leases import (
     Vitals,
-    give_up_lease,
     reap_leases,
+    release_lease,
     release_unknown,
     renew_lease,
     take_lease,
@@ -40,7 +40,7 @@ def test_candidates_are_running_collections_with_queued_rollouts_and_what_those_
         make_rollout(lost, **WAITING, lost=times)
     make_rollout(lost, lost=2)
     make_rollout(paused, **WAITING)
-    claimable = [(one.pk, one.most_lost) for one in read_running() if one.is_claimable_by("")]
+    claimable = [(one.pk, one.max_worker_losses) for one in read_running() if one.is_claimable_by("")]
     assert claimable == [(lost.pk, 2), (fresh.pk, 0)]
 
 
@@ -65,11 +65,11 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
     plan()
     worker = take_lease(seats=2)
     with CaptureQueriesContext(connection) as captured:
-        work = fetch_work(
+        work, _ = fetch_work(
             lease=worker.pk,
             seats=2,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
-            turns={},
+            reports={},
             started=set(),
             settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),
             reservations=Reservations(),
@@ -78,7 +78,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
         renew_lease(worker_id=worker.pk, vitals=Vitals())
         release_unknown(worker_id=worker.pk, known=set(), suspects=set())
         reap_leases()
-        give_up_lease(worker_id=worker.pk)
+        release_lease(worker_id=worker.pk)
     assert len(work) == 2
     read = {index for query in captured for index in indexes_of(query["sql"]) if "rollouts_rollout" in query["sql"]}
     assert read == NARROW

@@ -11,10 +11,10 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.rollouts.engine.claimed_work import look_around
+from apps.rollouts.engine.claimed_work import read_updates
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.engine.worker_leases import give_up_lease, live_workers, take_lease
+from apps.rollouts.engine.worker_leases import live_workers, release_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.steering import controls
 from apps.rollouts.steering.controls import (
@@ -101,7 +101,7 @@ def fail(collection, *kinds):
     worker = take_lease(seats=8)
     claims = claim_rollouts(lease=worker.pk, slots=Slots(len(kinds)))
     record([end(claim, "failed", error_kind=kind) for claim, kind in zip(claims, kinds, strict=True)])
-    give_up_lease(worker_id=worker.pk)
+    release_lease(worker_id=worker.pk)
     collection.refresh_from_db()
     return collection
 
@@ -192,11 +192,11 @@ def test_a_rollout_that_goes_back_to_the_queue_has_not_ended():
     plan(repeats=1)
     worker = take_lease(seats=8)
     claim_rollouts(lease=worker.pk, slots=NO_LIMITS)
-    give_up_lease(worker_id=worker.pk)
+    release_lease(worker_id=worker.pk)
     assert set(Rollout.objects.values_list("status", "finished_at")) == {("queued", None)}
 
 
 def test_what_runs_of_a_deleted_collection_is_dropped():
     collection = plan(repeats=1)
-    seen = look_around(lease=take_lease(seats=8).pk, running=Counter([collection.pk, collection.pk + 1]), turns={})
+    seen = read_updates(lease=take_lease(seats=8).pk, running=Counter([collection.pk, collection.pk + 1]), reports={})
     assert seen.cancelled == {collection.pk + 1}

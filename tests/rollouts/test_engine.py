@@ -19,7 +19,7 @@ from apps.rollouts.engine.recording import End, record_batch
 from apps.rollouts.engine.running import Tally, _end
 from apps.rollouts.engine.shared_limits import Share
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.engine.worker_leases import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
+from apps.rollouts.engine.worker_leases import Vitals, reap_leases, release_lease, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import PlanConflict, plan_collection, sweep_plans
@@ -171,7 +171,7 @@ def test_a_worker_that_leaves_gives_its_rollouts_back():
     plan(repeats=1)
     worker = take_lease(seats=8)
     claim_rollouts(lease=worker.pk, slots=NO_LIMITS)
-    assert give_up_lease(worker_id=worker.pk) == 4
+    assert release_lease(worker_id=worker.pk) == 4
     assert set(Rollout.objects.values_list("status", "lease")) == {("queued", None)}
 
 
@@ -407,7 +407,7 @@ def store(given):
     async def run():
         outbox = Outbox(in_database=lambda work, **kwargs: sync_to_async(work)(**kwargs), changed=lambda _: None)
         for end in given:
-            outbox.keep_end(end)
+            outbox.add_end(end)
         outbox.stop()
         await outbox.run()
         return list(outbox._ends)

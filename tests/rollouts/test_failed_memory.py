@@ -18,7 +18,7 @@ class Failing:
 class Listener:
     def keep(self, claim, event): ...
 
-    def has_room(self):
+    def has_space(self):
         return True
 
     def another_attempt(self, claim, setting, failure):

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.worker_leases import give_up_lease, reap_leases
+from apps.rollouts.engine.worker_leases import reap_leases, release_lease
 from apps.rollouts.metrics import figure_blocks
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.figure_blocks import count_marked_blocks
@@ -135,7 +135,7 @@ def test_figures_equal_a_scan_after_every_change(collection, seed, monkeypatch):
             reap_leases()
             worker = make_worker()
         elif change == "leave":
-            give_up_lease(worker_id=worker.pk)
+            release_lease(worker_id=worker.pk)
             worker = make_worker()
         elif change == "delete":
             delete_some(draw, collection)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from apps.gym.serving.served_request import Asked, json_answer
+from apps.gym.serving.served_request import IncomingRequest, json_answer
 from apps.rollouts.serving.hosting import Host
 from tests.deadlines import DEADLINE
 
@@ -34,8 +34,8 @@ def host():
 
 
 def ask(host, name, connect, stamp=1):
-    asked = Asked(method="GET", path="", body=b"", session="")
-    return host.answer(name=name, stamp=stamp, connect=connect, asked=asked, seconds=DEADLINE)[0].status
+    incoming = IncomingRequest(method="GET", path="", body=b"", session="")
+    return host.answer(name=name, stamp=stamp, connect=connect, incoming=incoming, seconds=DEADLINE)[0].status
 
 
 def test_a_server_that_does_not_answer_holds_up_no_other(host):

@@ -14,7 +14,7 @@ from django.db import connection
 from apps.environments.models import Environment
 from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, Verification
 from apps.policies.policy_clients import open_outbound
-from apps.rollouts.engine.circuit_breakers import read_shut
+from apps.rollouts.engine.circuit_breakers import read_open_breakers
 from apps.rollouts.engine.collection_limits import settle_collections, spent_limit
 from apps.rollouts.engine.connections import CannotRun, Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
@@ -290,9 +290,11 @@ def test_a_judge_that_is_shut_leaves_no_slots_of_what_it_judges():
     free = InUse([], lease=1, live=[(1, "")])
     slots = free.slots(8, {})
     assert slots.environments[collection.environment_id] == collection.environment.concurrency
-    assert free.judge_rooms == {judge.pk: judge.concurrency}
+    assert free.judge_shares == {judge.pk: judge.concurrency}
     make_breaker(policy_model=judge)
-    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_shut()).environments == {collection.environment_id: 0}
+    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_open_breakers()).environments == {
+        collection.environment_id: 0
+    }
 
 
 def test_workers_share_a_judges_room_and_one_without_a_part_leaves_its_rollouts_to_the_others():
@@ -301,14 +303,14 @@ def test_workers_share_a_judges_room_and_one_without_a_part_leaves_its_rollouts_
     for lease in (1, 2, 3, 4):
         in_use = InUse([], lease=lease, live=[(one, "") for one in (1, 2, 3, 4)])
         left.append(in_use.slots(8, {}).environments[collection.environment_id] > 0)
-        rooms += in_use.judge_rooms.values()
+        rooms += in_use.judge_shares.values()
     assert (rooms, left) == ([1, 1, 1, 0], [True, True, True, False])
 
 
 def test_questions_take_the_room_of_rollouts_that_the_judge_attempts_itself():
     judge = make_policy_model(concurrency=10)
     plan(judge=judge, model=judge)
-    slots = InUse([], lease=1, live=[(1, "")], asked=Counter({judge.pk: 4})).slots(64, {})
+    slots = InUse([], lease=1, live=[(1, "")], judge_calls=Counter({judge.pk: 4})).slots(64, {})
     assert slots.models[judge.pk] == 6
 
 

@@ -7,7 +7,13 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.rollouts.metrics import cached_figures
-from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, measure_wanted, read_figures, read_versions
+from apps.rollouts.metrics.cached_figures import (
+    CachedFigures,
+    fresh_figures,
+    measure_wanted,
+    read_figures,
+    read_versions,
+)
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Collection, KeptFigures, Reverification
@@ -38,7 +44,7 @@ def add(collection: Collection, reward: float) -> None:
 
 def test_kept_figures_are_those_that_were_measured(collection):
     make_worker()
-    assert read_figures(collection, may_wait=True) == Kept(None, is_fresh=False)
+    assert read_figures(collection, may_wait=True) == CachedFigures(None, is_fresh=False)
     assert measure_wanted() is True
     kept = read_figures(collection, may_wait=True)
     assert (kept.figures.metrics, kept.is_fresh) == (measure_collection(collection), True)

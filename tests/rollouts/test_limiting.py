@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.collection_limits import FIRST_CLAIM, Budget, pause_overdue, room_in_budget
+from apps.rollouts.engine.collection_limits import FIRST_CLAIM, Budget, pause_overdue, rollouts_within_budget
 from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker_leases import drain_lease, take_lease
@@ -126,7 +126,9 @@ def test_the_wall_time_of_a_rollout_is_its_own_limit(settings):
 
 def claim(worker, *, seats=64, group=""):
     """What a worker claims that runs nothing it knows of, by collection."""
-    slots = InUse([], lease=worker.pk, live=[], group=group).slots(seats, {}, Reservations().elsewhere(worker.pk, {}))
+    slots = InUse([], lease=worker.pk, live=[], group=group).slots(
+        seats, {}, Reservations().release_unused(worker.pk, {})
+    )
     return Counter(claim.collection_id for claim in claim_rollouts(lease=worker.pk, slots=slots))
 
 
@@ -185,7 +187,7 @@ def spent(max_tokens=None, max_cost=None, *, tokens=0, cost=0.0, completed=0):
     ],
 )
 def test_as_many_are_in_flight_as_the_rest_of_a_budget_is_expected_to_pay_for(budget, room):
-    assert room_in_budget(budget) == room
+    assert rollouts_within_budget(budget) == room
 
 
 def test_a_budget_is_one_for_all_workers_and_what_has_ended_unstored_counts():
@@ -193,7 +195,7 @@ def test_a_budget_is_one_for_all_workers_and_what_has_ended_unstored_counts():
     Collection.objects.filter(pk=collection.pk).update(completed=10, input_tokens=5_000)
     one, other = take_lease(seats=64), take_lease(seats=64)
     unstored = InUse([], lease=one.pk, live=[], unstored={collection.pk: 4})
-    slots = unstored.slots(64, {}, Reservations().elsewhere(one.pk, {}))
+    slots = unstored.slots(64, {}, Reservations().release_unused(one.pk, {}))
     assert (len(claim_rollouts(lease=one.pk, slots=slots)), unstored.awaits_results) == (6, True)
     assert claim(other).total() == 4
 

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from apps.environments.environment_changes import save_environment
 from apps.environments.environment_health import probe_environment
 from apps.environments.models import Environment
-from apps.gym.serving.served_request import Asked, answer_always
+from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.traces.events import ToolResult
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import open_outbound
@@ -114,7 +114,9 @@ def test_a_served_process_has_no_more_sessions_than_its_environment_rollouts_and
     reply = {"output": [says("The answer is 5")]}
 
     async def ask(served, path, body):
-        answer = await answer_always(served, Asked(method="POST", path=path, body=orjson.dumps(body)), seconds=30.0)
+        answer = await answer_always(
+            served, IncomingRequest(method="POST", path=path, body=orjson.dumps(body)), seconds=30.0
+        )
         return answer.status, orjson.loads(answer.body)
 
     async def run():

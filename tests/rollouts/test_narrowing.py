@@ -3,7 +3,7 @@
 import pytest
 
 from apps.rollouts.engine.claiming import MAX_SUSPECTS, Slots, claim_rollouts
-from apps.rollouts.engine.worker_leases import give_up_lease, reap_leases, take_lease
+from apps.rollouts.engine.worker_leases import reap_leases, release_lease, take_lease
 from apps.rollouts.models import Rollout
 from tests.rollouts.work import NO_LIMITS, end, expire, plan, record
 
@@ -91,7 +91,7 @@ def test_the_one_that_kills_its_worker_fails_and_its_neighbours_complete():
             reap_leases()
         else:
             record([end(claim) for claim in held])
-            give_up_lease(worker_id=worker.pk)
+            release_lease(worker_id=worker.pk)
     collection.refresh_from_db()
     failed = Rollout.objects.get(status="failed")
     assert (failed.pk, failed.error_kind, failed.lost, failed.reward) == (killer, "worker_lost", 3, None)

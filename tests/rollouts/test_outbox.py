@@ -54,8 +54,8 @@ def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
         outbox = Outbox(in_database=database.run, changed=changed.append)
         running = asyncio.create_task(outbox.run())
         for number in range(500):
-            outbox.keep_event(claim(number), Prompt(items=[]))
-            outbox.keep_end(end(claim(number)))
+            outbox.add_event(claim(number), Prompt(items=[]))
+            outbox.add_end(end(claim(number)))
         await wait_until_async(lambda: len(database.again) >= 2)
         assert (outbox.backlog, outbox.trouble) == (500, "The database rejects results: disk full")
         assert outbox.waiting_ids() == set(range(500))
@@ -81,9 +81,9 @@ def test_rollouts_wait_when_the_outbox_takes_half_of_the_memory_budget_and_go_on
         async def write():
             nonlocal written
             for number in range(100):
-                outbox.keep_event(claim(number), Prompt(items=[{"text": "x" * 100}]))
+                outbox.add_event(claim(number), Prompt(items=[{"text": "x" * 100}]))
                 written += 1
-                await outbox.wait_for_room()
+                await outbox.wait_for_space()
 
         writing = asyncio.create_task(write())
         await wait_until_async(lambda: outbox.is_full)
@@ -113,7 +113,7 @@ def test_memory_of_stored_events_is_given_back_exactly_whatever_their_characters
         outbox = Outbox(in_database=bind, changed=lambda _: None, memory=memory)
         running = asyncio.create_task(outbox.run())
         for number in range(20):
-            outbox.keep_event(claim(number), Prompt(items=[message("user", "日本語 ü " * 500)]))
+            outbox.add_event(claim(number), Prompt(items=[message("user", "日本語 ü " * 500)]))
         assert memory.used > 20 * 4_000
         outbox.stop()
         await running
@@ -134,15 +134,15 @@ def test_a_credential_counts_until_the_end_of_its_attempt_over_all_batches(quick
         async def stored(number):
             await wait_until_async(lambda: len(database.events) == number)
 
-        outbox.keep_event(claim(1), ToolResult(call_id="c", name="read", output=secret))
-        outbox.keep_event(claim(2), ModelCall(seen=0, items=[], tokens=b"ids"))
+        outbox.add_event(claim(1), ToolResult(call_id="c", name="read", output=secret))
+        outbox.add_event(claim(2), ModelCall(seen=0, items=[], tokens=b"ids"))
         await stored(2)
-        outbox.keep_event(claim(1), ModelCall(seen=1, items=[], tokens=b"ids"))
-        outbox.keep_event(claim(2), ModelCall(seen=1, items=[], tokens=b"ids"))
+        outbox.add_event(claim(1), ModelCall(seen=1, items=[], tokens=b"ids"))
+        outbox.add_event(claim(2), ModelCall(seen=1, items=[], tokens=b"ids"))
         await stored(4)
         outbox.forget(claim(2))
-        outbox.keep_end(end(claim(1)))
-        outbox.keep_end(end(claim(3), "failed", error_message=f"refused {secret}"))
+        outbox.add_end(end(claim(1)))
+        outbox.add_end(end(claim(3), "failed", error_message=f"refused {secret}"))
         outbox.stop()
         await running
         assert [(event[0], event[5]) for event in database.events] == [(1, None), (2, b"ids"), (1, None), (2, b"ids")]

@@ -43,19 +43,19 @@ def reply(said):
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def polls(monkeypatch):
     """Grows whenever a worker has looked for changes."""
-    looks, look_around = [], RolloutWorker._look_around
+    polls, apply_updates = [], RolloutWorker._apply_updates
 
     async def count(worker):
-        await look_around(worker)
-        looks.append(worker)
+        await apply_updates(worker)
+        polls.append(worker)
 
-    monkeypatch.setattr(RolloutWorker, "_look_around", count)
-    return looks
+    monkeypatch.setattr(RolloutWorker, "_apply_updates", count)
+    return polls
 
 
-def collect(looks, during_the_second_call):
+def collect(polls, during_the_second_call):
     """One rollout of three calls, at whose second one something is changed; the version of each call."""
 
     async def play():
@@ -66,9 +66,9 @@ def collect(looks, during_the_second_call):
             turns += 1
             if turns == 2:
                 await sync_to_async(during_the_second_call)()
-                seen = len(looks)
+                seen = len(polls)
                 # The first look may have begun before the change.
-                await wait_until_async(lambda: len(looks) >= seen + 2)
+                await wait_until_async(lambda: len(polls) >= seen + 2)
             return reply(said=turns == 3)
 
         runner, port = await serve_chat(answer)
@@ -92,13 +92,13 @@ def collect(looks, during_the_second_call):
     return rollout.model_version, versions
 
 
-def test_a_call_sent_after_the_change_tells_the_new_version_and_the_rollout_the_one_it_began_with(looks):
-    found = collect(looks, lambda: change("trained", version="step-2"))
+def test_a_call_sent_after_the_change_tells_the_new_version_and_the_rollout_the_one_it_began_with(polls):
+    found = collect(polls, lambda: change("trained", version="step-2"))
     assert found == ("step-1", ["step-1", "step-1", "step-2"])
 
 
-def test_a_rollout_whose_model_moved_to_another_name_goes_on_with_the_version_that_it_calls(looks):
-    found = collect(looks, lambda: change("trained", version="step-2", model_name="m-2"))
+def test_a_rollout_whose_model_moved_to_another_name_goes_on_with_the_version_that_it_calls(polls):
+    found = collect(polls, lambda: change("trained", version="step-2", model_name="m-2"))
     assert found == ("step-1", ["step-1", "step-1", "step-1"])
 
 

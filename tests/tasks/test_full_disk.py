@@ -139,7 +139,7 @@ def test_a_command_without_a_kept_file_fails_and_says_why(dataset, disk, monkeyp
 def test_refused_rows_wait_too(dataset, disk, monkeypatch):
     monkeypatch.setattr(rejected_rows, "LOOK_AT_DISK_ROWS", 10)
     upload = store(dataset, [b"no row"] * 50)
-    monkeypatch.setattr(upload_jobs, "Seen", _fill_on_enter(disk))
+    monkeypatch.setattr(upload_jobs, "SeenKeys", _fill_on_enter(disk))
     assert load_queued_upload()
     upload.refresh_from_db()
     assert upload.state == "queued"
@@ -147,7 +147,7 @@ def test_refused_rows_wait_too(dataset, disk, monkeypatch):
 
 
 def _fill_on_enter(disk):
-    original = upload_jobs.Seen
+    original = upload_jobs.SeenKeys
 
     def begin():
         disk.fill()

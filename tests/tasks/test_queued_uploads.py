@@ -82,7 +82,7 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
     upload = load_now(upload=queue_upload(upload=upload, choices=choices))
     assert (upload.state, upload.version.task_count, upload.version.note) == ("ready", 5, "odd ones")
     assert [path.suffix for path in uploads_dir.iterdir()] == [".jsonl"]
-    with pytest.raises(NotWaiting, match="the file was deleted"):
+    with pytest.raises(NotWaiting, match="The file was deleted"):
         queue_upload(upload=upload, choices=Choices())
 
 

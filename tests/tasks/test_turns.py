@@ -268,8 +268,8 @@ def test_tasks_are_not_marked_while_the_next_version_takes_their_marks(dataset, 
         tried.append(mark_tasks(task_ids=[first.tasks.first().pk], retired=True))
         whole(self)
 
-    whole = version_loading.Loader._settle
-    monkeypatch.setattr(version_loading.Loader, "_settle", settle)
+    whole = version_loading.Loader._store_chunk
+    monkeypatch.setattr(version_loading.Loader, "_store_chunk", settle)
     version = load(dataset, 2, 3, 4, mode="replace").version
     assert (tried, version.number) == ([1], 3)
     assert mark_tasks(task_ids=[version.tasks.first().pk, base.tasks.first().pk], retired=True) == 2

@@ -224,9 +224,9 @@ def test_parts_make_a_file(dataset):
     append_part(upload=upload, offset=50, stream=io.BytesIO(content[50:]))
     upload = load_now(upload=finish_parts(upload=upload))
     assert (upload.state, upload.accepted, upload.filename) == ("ready", 2, "tasks.jsonl")
-    with pytest.raises(NotReceiving, match="this upload is ready"):
+    with pytest.raises(NotReceiving, match="This upload is ready"):
         finish_parts(upload=upload)
-    with pytest.raises(NotReceiving, match="this upload is ready"):
+    with pytest.raises(NotReceiving, match="This upload is ready"):
         append_part(upload=upload, offset=len(content), stream=io.BytesIO(b"more"))
 
 
@@ -256,10 +256,10 @@ def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(data
 def test_a_part_and_a_file_have_limits(dataset, settings):
     settings.UPLOAD_PART_BYTES, settings.MAX_BODY_BYTES = 10, 15
     upload = create_upload(dataset=dataset, filename="tasks.jsonl")
-    with pytest.raises(PartTooLarge, match="a part has at most 10 bytes"):
+    with pytest.raises(PartTooLarge, match="A part has at most 10 bytes"):
         append_part(upload=upload, offset=0, stream=io.BytesIO(b"x" * 11))
     append_part(upload=upload, offset=0, stream=io.BytesIO(b"x" * 10))
-    with pytest.raises(PartTooLarge, match="a file has at most 15 bytes"):
+    with pytest.raises(PartTooLarge, match="A file has at most 15 bytes"):
         append_part(upload=upload, offset=10, stream=io.BytesIO(b"x" * 6))
 
 

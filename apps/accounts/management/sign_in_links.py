@@ -1,4 +1,4 @@
-"""Query of one-time sign-in links, for commands that print them."""
+"""Arguments and URLs of one-time sign-in links, for commands that print them."""
 
 from argparse import ArgumentParser
 
@@ -27,7 +27,7 @@ def add_link_arguments(parser: ArgumentParser) -> None:
 
 
 def link_query(wanted: str) -> str:
-    """Return the query that names the page a link opens. Raise CommandError for an address of another site."""
+    """Return the URL query with the page to open. Raise CommandError for a page of another site."""
     page = find_page(wanted)
     if wanted and not page:
         raise CommandError(f"The link cannot open {wanted}. Give a path on this site, for example /queues/.")

@@ -1,4 +1,4 @@
-"""Make arguments of commands from the specification of an order (see apps/gym/specs.py)."""
+"""Create command-line arguments from a spec (see apps/gym/specs.py)."""
 
 import argparse
 import json
@@ -14,9 +14,10 @@ from apps.gym.specs import SpecField, spec_fields
 def add_arguments(
     parser: argparse.ArgumentParser, spec: type, *, leave: Iterable[str] = (), names: Mapping[str, str] | None = None
 ) -> None:
-    """Add an argument for each option of the spec, except those to leave. Arguments without a value are not stored.
+    """Add an argument for each option of the spec, except those in `leave`.
 
-    `names` are other names of arguments, by field: every command has a --version already.
+    Arguments that are not given are not stored. `names` maps fields to other argument names, because every command
+    already has --version.
     """
     for field in spec_fields(spec).values():
         if field.name not in leave:
@@ -24,7 +25,7 @@ def add_arguments(
 
 
 def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the spec that were given. Raise CommandError for a row that does not exist."""
+    """Return the given values of the spec. Raise CommandError for unknown rows."""
     given = {}
     for name, field in spec_fields(spec).items():
         if name in options:
@@ -36,7 +37,7 @@ def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_row(model: Any, key: str, *related: str) -> Any:
-    """Return the row, with its related rows, by its slug or number. Raise CommandError with the slugs that exist."""
+    """Return the row with this slug or number, with its related rows. Raise CommandError with the existing slugs."""
     has_slug = any(field.name == "slug" for field in model._meta.fields)
     rows = getattr(model.objects, "present", model.objects.all)()
     rows = rows.select_related(*related) if related else rows
@@ -62,9 +63,9 @@ def describe_problems(error: ValidationError, spec: type) -> str:
 def _add(parser: argparse.ArgumentParser, field: SpecField, flag: str) -> None:
     option = field.option
     default = field.default if field.default not in (None, "", [], {}) else option.none
-    said = option.help or option.label
+    text = option.help or option.label
     given: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
-    given["help"] = said if field.required or default in ("", False) else f"{said} (default: {default})"
+    given["help"] = text if field.required or default in ("", False) else f"{text} (default: {default})"
     if field.type is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **given)
     elif field.choices:

@@ -42,7 +42,7 @@ class MeViewSet(TableViewSet):
     @extend_schema(responses=MeSerializer, operation_id="me")
     def show(self, request: Request) -> Response:
         """Return the calling user and their permissions."""
-        person, api_key = self.person, request.auth
+        person, api_key = self.user, request.auth
         return Response(
             {
                 "username": person.username,
@@ -96,7 +96,7 @@ class ApiKeyViewSet(RowViewSet):
     queryset = ApiKey.objects.none()
     serializer_class = ApiKeySerializer
     # The response contains the key, which must not be stored.
-    unrepeatable = frozenset({"create"})
+    without_idempotency = frozenset({"create"})
     permissions = {
         "list": Permission.OWN_ACCOUNT,
         "retrieve": Permission.OWN_ACCOUNT,
@@ -105,7 +105,7 @@ class ApiKeyViewSet(RowViewSet):
     }
 
     def get_queryset(self) -> QuerySet[ApiKey]:
-        return ApiKey.objects.filter(user=self.person) if self.request.user.is_authenticated else self.queryset
+        return ApiKey.objects.filter(user=self.user) if self.request.user.is_authenticated else self.queryset
 
     @extend_schema(request=ApiKeySerializer, responses={201: NewApiKeySerializer})
     def create(self, request: Request) -> Response:
@@ -113,7 +113,7 @@ class ApiKeyViewSet(RowViewSet):
         given = self.read_body(ApiKeySerializer)
         days = given.pop("days", DEFAULT_DAYS)
         expires_at = timezone.now() + timedelta(days=days) if days else None
-        api_key, token = create_api_key(user=self.person, **given, expires_at=expires_at, by=self.person)
+        api_key, token = create_api_key(user=self.user, **given, expires_at=expires_at, by=self.user)
         return Response(
             {**ApiKeySerializer(api_key).data, "token": token},
             status=HTTPStatus.CREATED,
@@ -123,4 +123,4 @@ class ApiKeyViewSet(RowViewSet):
     @extend_schema(responses=ApiKeySerializer)
     def destroy(self, request: Request, pk: str) -> Response:
         """Revoke a key. It is rejected from now on and stays in the list."""
-        return Response(ApiKeySerializer(revoke_api_key(api_key=self.get_object(), user=self.person)).data)
+        return Response(ApiKeySerializer(revoke_api_key(api_key=self.get_object(), user=self.user)).data)

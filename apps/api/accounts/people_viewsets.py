@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
-from apps.accounts.sign_in import create_sign_in_link, invite_person
+from apps.accounts.sign_in import create_sign_in_link, invite_user
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
@@ -53,12 +53,12 @@ class PersonViewSet(RowViewSet):
     filterset_class = PersonFilter
     permissions = dict.fromkeys(["list", "retrieve", "create", "partial_update", "link"], Permission.ACCOUNTS)
     # The response contains a sign-in link, which must not be stored.
-    unrepeatable = frozenset({"create", "link"})
+    without_idempotency = frozenset({"create", "link"})
 
     @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
         """Invite a user: create an account without a password, and a one-time sign-in link."""
-        person, token = invite_person(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.person)
+        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.user)
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)
@@ -67,7 +67,7 @@ class PersonViewSet(RowViewSet):
         person = self.get_object()
         wanted = self.read_body(PersonEditSerializer, person, partial=True)
         fields = {"role": person.role, "is_active": person.is_active, **wanted}
-        return Response(PersonSerializer(edit_user(person=person, **fields, by=self.person)).data)
+        return Response(PersonSerializer(edit_user(person=person, **fields, by=self.user)).data)
 
     @operation(responses={201: LinkSerializer})
     def link(self, request: Request, pk: str) -> Response:
@@ -75,7 +75,7 @@ class PersonViewSet(RowViewSet):
         person = self.get_object()
         if not person.is_active:
             raise NotFound("This account is deactivated.")
-        return self._answer_link(person, create_sign_in_link(user=person, by=self.person))
+        return self._answer_link(person, create_sign_in_link(user=person, by=self.user))
 
     def _answer_link(self, person: User, token: str) -> Response:
         link = self.request.build_absolute_uri(reverse("dashboard:sign_in_link", args=[token]))

@@ -49,11 +49,11 @@ class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:
-        serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.person)
+        serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.user)
 
     def perform_destroy(self, instance: RedactionPattern) -> None:
         """Delete a pattern. Redacted text stays redacted."""
-        delete_pattern(pattern=instance, user=self.person)
+        delete_pattern(pattern=instance, user=self.user)
 
     @operation(detail=False, url_path="try", request=SampleSerializer, responses=TriedSerializer)
     def attempt(self, request: Request) -> Response:

@@ -86,21 +86,21 @@ class SavedViewViewSet(DestroyModelMixin, RowViewSet):
     def get_queryset(self) -> QuerySet[SavedView]:
         if not self.request.user.is_authenticated:
             return self.queryset
-        return SavedView.objects.seen_by(self.person).select_related("user")
+        return SavedView.objects.seen_by(self.user).select_related("user")
 
     @extend_schema(request=NewSavedViewSerializer, responses={201: SavedViewSerializer})
     def create(self, request: Request) -> Response:
         """Save a view. Its name must be unique among the user's views."""
         given = self.read_body(NewSavedViewSerializer, context=self.get_serializer_context())
-        view = save_view(user=self.person, table="rollouts", **_cleaned(given))
+        view = save_view(user=self.user, table="rollouts", **_cleaned(given))
         return Response(SavedViewSerializer(view).data, status=HTTPStatus.CREATED)
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change one of your own views."""
         view = self.get_object()
         changes = _cleaned(self.read_body(SavedViewSerializer, view, partial=True))
-        return Response(SavedViewSerializer(change_view(view=view, user=self.person, **changes)).data)
+        return Response(SavedViewSerializer(change_view(view=view, user=self.user, **changes)).data)
 
     def perform_destroy(self, instance: SavedView) -> None:
         """Delete one of your own views."""
-        delete_view(view=instance, user=self.person)
+        delete_view(view=instance, user=self.user)

@@ -61,6 +61,7 @@ class AttemptOfferSerializer(serializers.Serializer[Any]):
     input = serializers.ListField(child=serializers.DictField(), help_text="The prompt: Responses items.")
     tools = serializers.ListField(child=serializers.DictField(), help_text="Tools of the environment.")
     openai_base_url = serializers.CharField(help_text="Base URL for OpenAI clients.")
+    anthropic_base_url = serializers.CharField(help_text="Base URL for Anthropic clients.")
     mcp_url = serializers.CharField(help_text="The tools of the environment, over MCP (streamable HTTP).")
     api_key = serializers.CharField(help_text="Key for the base URLs. It ends with the attempt.")
     expires_in = serializers.FloatField(
@@ -126,7 +127,7 @@ class AttemptViewSet(TableViewSet):
             errors = [{"pointer": f"{HEADER}:", "code": "required", "message": message}]
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid", message, errors=errors)
         wish = self.read_body(TakeAttemptSerializer)
-        offer = open_attempt(wish["collection"], self.person, wait_seconds=wish["wait_seconds"])
+        offer = open_attempt(wish["collection"], self.user, wait_seconds=wish["wait_seconds"])
         if offer is None:
             return Response(status=HTTPStatus.NO_CONTENT)
         answer = self._answer_offer(request, offer, HTTPStatus.CREATED)
@@ -135,7 +136,7 @@ class AttemptViewSet(TableViewSet):
         return answer
 
     def replay(self, request: Request, kept: Any) -> Response:
-        return self._answer_offer(request, repeat_offer(kept, self.person), HTTPStatus.CREATED)
+        return self._answer_offer(request, repeat_offer(kept, self.user), HTTPStatus.CREATED)
 
     @operation(request=FinishSerializer, responses={202: EndedAttemptSerializer})
     def finish(self, request: Request, pk: str) -> Response:
@@ -154,15 +155,21 @@ class AttemptViewSet(TableViewSet):
     def extend(self, request: Request, pk: str) -> Response:
         """Keep the attempt open without a call of the model, for example while a tool runs."""
         given = self.read_body(AttemptNumberSerializer)
-        return self._answer_offer(request, extend_attempt(int(pk), given["attempt"], self.person), HTTPStatus.OK)
+        return self._answer_offer(request, extend_attempt(int(pk), given["attempt"], self.user), HTTPStatus.OK)
 
     def _end(self, pk: str, command: Any, given: dict[str, Any]) -> Response:
         attempt = given.pop("attempt")
-        ended = end_attempt(int(pk), attempt, Command(command=command, **given), self.person)
+        ended = end_attempt(int(pk), attempt, Command(command=command, **given), self.user)
         return Response(EndedAttemptSerializer(ended).data, status=HTTPStatus.ACCEPTED)
 
     def _answer_offer(self, request: Request, offer: dict[str, Any], status: HTTPStatus) -> Response:
         secret = offer.pop("secret")
         base = request.build_absolute_uri(f"/capture/{secret}")
-        shown = {**offer, "openai_base_url": f"{base}/v1", "mcp_url": f"{base}/mcp", "api_key": secret}
+        shown = {
+            **offer,
+            "openai_base_url": f"{base}/v1",
+            "anthropic_base_url": base,
+            "mcp_url": f"{base}/mcp",
+            "api_key": secret,
+        }
         return Response(AttemptOfferSerializer(shown).data, status=status)

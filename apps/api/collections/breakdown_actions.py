@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from apps.api.collections.figure_serializers import AS_OF, FiguresSerializer
 from apps.api.framework.base_viewsets import TableViewSet, operation
-from apps.api.framework.operation_schemas import whole
+from apps.api.framework.operation_schemas import integer_schema
 from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import read_choice, read_whole
+from apps.api.framework.query_filters import read_choice, read_integer
 from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.rollouts.metrics.collection_comparison import Contrast, contrast_collections
 from apps.rollouts.metrics.label_figures import break_down
@@ -98,8 +98,10 @@ class FigureViewSet(TableViewSet):
         filter_backends=[],
         responses=ProfilePageSerializer,
         parameters=[
-            OpenApiParameter("after", whole(0, MAX_KEY), description="Only tasks with a higher id."),
-            OpenApiParameter("limit", whole(1, MAX_PROFILES), description="Tasks per page.", default=DEFAULT_PROFILES),
+            OpenApiParameter("after", integer_schema(0, MAX_KEY), description="Only tasks with a higher id."),
+            OpenApiParameter(
+                "limit", integer_schema(1, MAX_PROFILES), description="Tasks per page.", default=DEFAULT_PROFILES
+            ),
             OpenApiParameter("bucket", OpenApiTypes.STR, enum=list(BUCKETS)),
         ],
     )
@@ -108,8 +110,8 @@ class FigureViewSet(TableViewSet):
         bucket = None
         if "bucket" in request.query_params:
             bucket = read_choice(request, "bucket", BUCKETS, message="Unknown bucket {}. Choose one of {}.")
-        after = read_whole(request, "after") or 0
-        limit = read_whole(request, "limit", low=1, high=MAX_PROFILES) or DEFAULT_PROFILES
+        after = read_integer(request, "after") or 0
+        limit = read_integer(request, "limit", low=1, high=MAX_PROFILES) or DEFAULT_PROFILES
         profiles = profile_tasks(self.get_object(), after=after, limit=limit, bucket=bucket)
         following = profiles[-1].task if len(profiles) == limit else None
         return Response(ProfilePageSerializer({"results": profiles, "next_after": following}).data)
@@ -119,11 +121,13 @@ class FigureViewSet(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=ContrastSerializer,
-        parameters=[OpenApiParameter("with", whole(1, MAX_KEY), required=True, description="The other collection.")],
+        parameters=[
+            OpenApiParameter("with", integer_schema(1, MAX_KEY), required=True, description="The other collection.")
+        ],
     )
     def contrast(self, request: Request, pk: str) -> Response:
         """Compare this collection with another one of the same dataset, task by task."""
-        number = read_whole(request, "with", low=1)
+        number = read_integer(request, "with", low=1)
         if number is None:
             raise bad_query("with", f"`with` must be a whole number from 1 to {MAX_KEY}.")
         other = Collection.objects.select_related("dataset").filter(pk=number).first()

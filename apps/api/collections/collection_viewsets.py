@@ -76,7 +76,7 @@ class CollectionViewSet(
     }
 
     # Plans store their key: a repeated request returns the current collection, as long as it exists.
-    own_repeats = frozenset({"create", "clone"})
+    own_idempotency = frozenset({"create", "clone"})
     problems = {"contrast": {409}}
 
     def get_queryset(self) -> Any:
@@ -92,7 +92,7 @@ class CollectionViewSet(
 
         A worker does it; poll the URL of the response for progress.
         """
-        return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.person))
+        return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.user))
 
     @operation(request=ChosenSerializer, responses={202: CollectionDeletionSerializer})
     def delete_rollouts(self, request: Request, pk: str) -> Response:
@@ -101,7 +101,7 @@ class CollectionViewSet(
         A worker does it; poll the URL of the response for progress. The collection stays and updates its counters.
         """
         chosen = self.read_body(ChosenSerializer)
-        return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.person))
+        return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.user))
 
     @operation("get", responses=MetricsSerializer)
     def metrics(self, request: Request, pk: str) -> Response:

@@ -75,7 +75,7 @@ class ImportActions(TableViewSet):
         The body is one JSONL file, or a form with several files named `file`. 200 if the same files were imported
         before.
         """
-        options = read_options(request, IMPORT_OPTIONS, several=True)
+        options = read_options(request, IMPORT_OPTIONS, multiple=True)
         asked = ImportSerializer(data=options)
         try:
             asked.is_valid(raise_exception=True)
@@ -88,7 +88,7 @@ class ImportActions(TableViewSet):
             ) from wrong
         with open_files(request) as files:
             imported = import_rollouts(
-                ImportOrder(**asked.validated_data), files=[File(*each) for each in files], user=self.person
+                ImportOrder(**asked.validated_data), files=[File(*each) for each in files], user=self.user
             )
         status = HTTPStatus.CREATED if imported.created else HTTPStatus.OK
         return Response(ImportedSerializer(imported).data, status=status)

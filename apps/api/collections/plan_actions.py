@@ -60,7 +60,7 @@ class PlanningActions(TableViewSet):
         return self._plan(request, Plan(**self.read_body(PlanSerializer)))
 
     def _plan(self, request: Request, plan: Plan) -> Response:
-        collection = plan_collection(plan, user=self.person, idempotency_key=read_key(request) or None)
+        collection = plan_collection(plan, user=self.user, idempotency_key=read_key(request) or None)
         return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
 
     @operation(detail=False, request=PlanSerializer, responses=EstimateSerializer)

@@ -56,43 +56,43 @@ class SteeringActions(TableViewSet):
         collection = self.get_object()
         context = {"shown": CollectionDetailSerializer(collection).data, "moving": MOVING}
         limits = self.read_body(LimitsSerializer, partial=True, context=context)
-        changed = adjust_collection(collection=collection, changes=dict(limits), user=self.person)
+        changed = adjust_collection(collection=collection, changes=dict(limits), user=self.user)
         return Response(CollectionSerializer(changed).data)
 
     @operation(responses=CollectionSerializer)
     def pause(self, request: Request, pk: str) -> Response:
         """Pause: no more rollouts start, and running ones finish."""
-        return Response(CollectionSerializer(pause_collection(collection=self.get_object(), user=self.person)).data)
+        return Response(CollectionSerializer(pause_collection(collection=self.get_object(), user=self.user)).data)
 
     @operation(responses=CollectionSerializer)
     def resume(self, request: Request, pk: str) -> Response:
         """Resume a paused collection. If a limit paused it, raise the limit first."""
-        return Response(CollectionSerializer(resume_collection(collection=self.get_object(), user=self.person)).data)
+        return Response(CollectionSerializer(resume_collection(collection=self.get_object(), user=self.user)).data)
 
     @operation(request=RetrySerializer, responses=QueuedSerializer)
     def retry(self, request: Request, pk: str) -> Response:
         """Queue failed rollouts again, all or by error kind. Earlier attempts stay readable."""
         kinds = self.read_body(RetrySerializer).get("error_kinds", [])
-        queued = retry_failed(collection=self.get_object(), error_kinds=kinds, user=self.person)
+        queued = retry_failed(collection=self.get_object(), error_kinds=kinds, user=self.user)
         return Response(QueuedSerializer({"queued": queued}).data)
 
     @operation(responses=ResolvedSerializer)
     def resolve_flags(self, request: Request, pk: str) -> Response:
         """Confirm that the redactions of its ended rollouts were checked. Exports include these rollouts again."""
-        resolved = resolve_flags(collection=self.get_object(), user=self.person)
+        resolved = resolve_flags(collection=self.get_object(), user=self.user)
         return Response(ResolvedSerializer({"resolved": resolved}).data)
 
     @operation(responses=CollectionSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
         """Cancel queued rollouts at once, and running rollouts within two seconds."""
-        return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.person)).data)
+        return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.user)).data)
 
     @operation(responses=CollectionSerializer)
     def archive(self, request: Request, pk: str) -> Response:
         """Archive: hide the collection from lists. Nothing else changes."""
-        return Response(CollectionSerializer(archive_collection(collection=self.get_object(), user=self.person)).data)
+        return Response(CollectionSerializer(archive_collection(collection=self.get_object(), user=self.user)).data)
 
     @operation(responses=CollectionSerializer)
     def restore(self, request: Request, pk: str) -> Response:
         """Restore: show the collection in lists again."""
-        return Response(CollectionSerializer(restore_collection(collection=self.get_object(), user=self.person)).data)
+        return Response(CollectionSerializer(restore_collection(collection=self.get_object(), user=self.user)).data)

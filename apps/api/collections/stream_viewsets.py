@@ -199,7 +199,7 @@ class StreamViewSet(TableViewSet):
     queryset = Collection.objects.none()
     renderer_classes = [JSONRenderer, NdjsonRenderer]
     permissions = {"stream": Permission.COLLECT}
-    own_repeats = frozenset({"stream"})
+    own_idempotency = frozenset({"stream"})
 
     @extend_schema(
         request=StreamRequestSerializer,
@@ -224,9 +224,9 @@ class StreamViewSet(TableViewSet):
             grouped=grouped,
             seconds=float(seconds),
             keep=keep,
-            user=self.person,
+            user=self.user,
             may_return=bool(read_key(request)),
-            may_read=partial(still_may, self.person.pk, request.auth, Permission.COLLECT),
+            may_read=partial(still_may, self.user.pk, request.auth, Permission.COLLECT),
         )
         return StreamResponse(stream)
 
@@ -236,9 +236,9 @@ class StreamViewSet(TableViewSet):
         content = {
             name: value for name, value in dict(request.data).items() if name not in {"group", "keep", "seconds"}
         }
-        text = orjson.dumps(["stream", self.person.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
+        text = orjson.dumps(["stream", self.user.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
         digest = hashlib.sha256(text).hexdigest()
-        if earlier := find_planned(key or None, digest, self.person):
+        if earlier := find_planned(key or None, digest, self.user):
             return earlier
         fields["policy_model"] = self._policy_model(fields)
         version, task_ids = self._tasks(fields)
@@ -249,7 +249,7 @@ class StreamViewSet(TableViewSet):
             max_seconds=seconds,
             **fields,
         )
-        return plan_collection(plan, user=self.person, task_ids=task_ids, idempotency_key=key or None, asked=digest)
+        return plan_collection(plan, user=self.user, task_ids=task_ids, idempotency_key=key or None, asked=digest)
 
     def _policy_model(self, fields: dict[str, Any]) -> PolicyModel:
         endpoint = fields.pop("endpoint", None)
@@ -259,7 +259,7 @@ class StreamViewSet(TableViewSet):
         if not self.may(Permission.ENDPOINTS):
             raise PermissionDenied
         try:
-            return find_addressed(**endpoint, user=self.person)
+            return find_addressed(**endpoint, user=self.user)
         except ModelValidationError as wrong:
             raise serializers.ValidationError({"endpoint": wrong.message_dict}) from wrong
 
@@ -268,7 +268,7 @@ class StreamViewSet(TableViewSet):
         rows, environment, ids = (fields.pop(name, None) for name in ("rows", "environment", "task_ids"))
         if ids is None:
             try:
-                return accept_rows(environment=environment, rows=rows, user=self.person), None
+                return accept_rows(environment=environment, rows=rows, user=self.user), None
             except RowsRefused as wrong:
                 errors = [
                     {"pointer": f"/rows/{one['row']}{one['pointer']}", "code": one["code"], "message": one["message"]}

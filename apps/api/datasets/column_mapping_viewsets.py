@@ -41,8 +41,8 @@ class ColumnMappingViewSet(SlugViewSet, DestroyModelMixin):
     }
 
     def save(self, row: ColumnMapping, api_key: str | None) -> ColumnMapping:
-        return save_mapping(row, user=self.person)
+        return save_mapping(row, user=self.user)
 
     def perform_destroy(self, instance: ColumnMapping) -> None:
         """Delete a mapping. Uploads keep the mapping with which they were loaded."""
-        delete_mapping(mapping=instance, user=self.person)
+        delete_mapping(mapping=instance, user=self.user)

@@ -164,7 +164,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     problems = {"metrics": {409}}
 
     def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
-        made = create_dataset(**serializer.validated_data, user=self.person)
+        made = create_dataset(**serializer.validated_data, user=self.user)
         serializer.instance = self.get_queryset().get(pk=made.pk)
 
     @extend_schema(request=DatasetNamesSerializer, responses=DatasetSerializer)
@@ -173,7 +173,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         dataset = self.get_object()
         context = {"shown": DatasetSerializer(dataset).data, "moving": {"version_count", "latest_version"}}
         wanted = self.read_body(DatasetNamesSerializer, partial=True, context=context)
-        rename_dataset(dataset=dataset, **wanted, user=self.person)
+        rename_dataset(dataset=dataset, **wanted, user=self.user)
         return Response(DatasetSerializer(self.get_object()).data)
 
     @extend_schema(responses={202: DeletionSerializer})
@@ -182,7 +182,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
 
         A worker does it; poll the URL of the response for progress.
         """
-        return answer_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
+        return answer_deletion(queue_deletion(dataset=self.get_object(), user=self.user))
 
     @extend_schema(responses=UploadSerializer(many=True), filters=False)
     @action(detail=True, filterset_class=None, parser_classes=FILE_PARSERS)
@@ -213,7 +213,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
             choose_filename(filename)
         except ChoiceRefused as error:
             raise options.refuse(error.argument, str(error)) from None
-        given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
+        given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.user}
         dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:
             return answer_upload(upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given))
@@ -227,7 +227,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         given = self.read_body(PartsSerializer)
         filename, draft = given.pop("filename"), given.pop("draft")
         upload = create_upload(
-            dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.person
+            dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.user
         )
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
 
@@ -245,4 +245,4 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
             raise options.refuse("environment", f"Environment {wanted} does not exist.")
         given = DatasetSerializer(data={"slug": slug, "name": slug, "environment": wanted})
         given.is_valid(raise_exception=True)
-        return create_dataset(slug=slug, name=slug, environment=environment, user=self.person)
+        return create_dataset(slug=slug, name=slug, environment=environment, user=self.user)

@@ -118,11 +118,11 @@ class TaskViewSet(RowViewSet):
         """Change a task's split or tags, or retire it. Its row never changes."""
         task = self.get_object()
         wanted = self.read_body(MarkSerializer, context={"shown": TaskWithRowSerializer(task).data})
-        mark_tasks(task_ids=[task.pk], **wanted, user=self.person)
+        mark_tasks(task_ids=[task.pk], **wanted, user=self.user)
         return Response(TaskWithRowSerializer(self.get_object()).data)
 
     @operation(detail=False, request=MarkManySerializer, responses=MarkedSerializer)
     def mark(self, request: Request) -> Response:
         """Mark up to 1,000 tasks. Unknown tasks are ignored."""
         given = self.read_body(MarkManySerializer)
-        return Response({"marked": mark_tasks(task_ids=given.pop("tasks"), **given, user=self.person)})
+        return Response({"marked": mark_tasks(task_ids=given.pop("tasks"), **given, user=self.user)})

@@ -18,7 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_filters import SlugFilter, read_whole
+from apps.api.framework.query_filters import SlugFilter, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.api.framework.spec_serializers import spec_serializer
@@ -189,7 +189,7 @@ class UploadViewSet(DestroyModelMixin, RowViewSet):
         """Append one part of at most 8 MB. Sending the last part again changes nothing."""
         upload = self.get_object()
         message = "Give the number of bytes received before this part."
-        offset = read_whole(request, "offset", high=10**15 - 1, message=message)
+        offset = read_integer(request, "offset", high=10**15 - 1, message=message)
         if offset is None:
             raise bad_query("offset", message)
         upload = append_part(upload=upload, offset=offset, stream=open_part(request))
@@ -224,7 +224,7 @@ class UploadViewSet(DestroyModelMixin, RowViewSet):
 
     def perform_destroy(self, instance: Upload) -> None:
         """Discard an uploaded file that was not loaded."""
-        discard_upload(upload=instance, user=self.person)
+        discard_upload(upload=instance, user=self.user)
 
     @operation("get", responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     def rejected(self, request: Request, pk: str) -> HttpResponseBase:

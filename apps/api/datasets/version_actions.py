@@ -19,7 +19,7 @@ from apps.api.deletion_viewsets import DeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.file_answers import stream_rows
 from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_filters import read_choice, read_whole
+from apps.api.framework.query_filters import read_choice, read_integer
 from apps.gym.tasks.dataset_metrics import as_nemo_gym
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
@@ -71,7 +71,7 @@ class VersionActions(TableViewSet):
 
     def _other(self, version: DatasetVersion, request: Request) -> DatasetVersion:
         message = "Give the version to compare with. The base of this version was deleted or never existed."
-        wanted = read_whole(request, "from", high=10**9 - 1, message=message)
+        wanted = read_integer(request, "from", high=10**9 - 1, message=message)
         if wanted is not None:
             return self._version(wanted)
         if version.base is None or version.base.state != DatasetVersion.State.READY:
@@ -95,7 +95,7 @@ class VersionActions(TableViewSet):
     def delete_version(self, request: Request, slug: str, number: str) -> Response:
         """Delete one version with its tasks. A worker does it; poll the URL of the response for progress."""
         version = self._version(number)
-        return answer_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.person))
+        return answer_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.user))
 
     @operation(
         "get",
@@ -150,7 +150,7 @@ class VersionActions(TableViewSet):
         for task, before in pairs:
             task.before = before.pk if before else None
             task.fields_changed = changed_fields(before.row_json, task.row_json) if before else []
-        return self.get_paginated_response(self.in_part(ChangedTaskSerializer(page, many=True)).data)
+        return self.get_paginated_response(self.select_fields(ChangedTaskSerializer(page, many=True)).data)
 
     @operation(
         "get",

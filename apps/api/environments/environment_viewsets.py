@@ -105,7 +105,7 @@ class EnvironmentViewSet(SlugViewSet):
     }
 
     def save(self, row: Environment, api_key: str | None) -> Environment:
-        return save_environment(environment=row, api_key=api_key, user=self.person)
+        return save_environment(environment=row, api_key=api_key, user=self.user)
 
     @operation(responses=EnvironmentSerializer)
     def check(self, request: Request, slug: str) -> Response:
@@ -123,13 +123,13 @@ class EnvironmentViewSet(SlugViewSet):
             moves=given.get("moves", []),
             seed=given["seed"],
             verify=given["verify"],
-            user=self.person,
+            user=self.user,
         )
         return Response(show_played(played))
 
     @operation(responses=ProofSerializer)
     def run_cases(self, request: Request, slug: str) -> Response:
         """Run the test cases of the environment's verifier: attempts with a known reward."""
-        results = prove_environment(environment=self.get_object(), user=self.person)
+        results = prove_environment(environment=self.get_object(), user=self.user)
         proof = {"passed": all(result.passed for result in results), "cases": results}
         return Response(ProofSerializer(proof).data)

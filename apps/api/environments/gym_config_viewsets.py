@@ -74,5 +74,5 @@ class GymConfigViewSet(TableViewSet):
 
     def _register(self, request: Request, *, preview: bool) -> dict[str, Any]:
         asked = self.read_body(GymConfigSerializer)
-        registered = register_pasted(**{"addresses": {}, **asked}, preview=preview, user=self.person)
+        registered = register_pasted(**{"addresses": {}, **asked}, preview=preview, user=self.user)
         return RegisteredSerializer(registered).data

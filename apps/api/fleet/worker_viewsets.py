@@ -67,4 +67,4 @@ class WorkerViewSet(RowViewSet):
 
         An embedded worker returns with the next start.
         """
-        return Response(WorkerSerializer(drain_worker(worker=self.get_object(), user=self.person)).data)
+        return Response(WorkerSerializer(drain_worker(worker=self.get_object(), user=self.user)).data)

@@ -1,4 +1,4 @@
-"""Authentication: a bearer key of a program, or the session of a signed-in browser (with CSRF check)."""
+"""API key authentication. Browsers use their session instead, with a CSRF check."""
 
 from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -6,16 +6,16 @@ from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.request import Request
 
 from apps.accounts.api_keys import find_api_key
-from apps.accounts.client_address import client_address, tells_clients_apart
+from apps.accounts.client_address import client_address, sees_client_addresses
 from apps.accounts.models import ApiKey, User
 from apps.accounts.request_limits import ADDRESSES
 from apps.accounts.tallies import network_of
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer gw_<prefix>_<secret>`.
+    """Authenticate `Authorization: Bearer gw_<prefix>_<secret>`.
 
-    Read only from the header, which other sites cannot make a browser send, so no CSRF token is needed.
+    Requests with a key need no CSRF token, because other sites cannot make a browser send this header.
     """
 
     keyword = "Bearer"
@@ -25,10 +25,10 @@ class ApiKeyAuthentication(BaseAuthentication):
         if not words or words[0].lower() != self.keyword.lower().encode():
             return None
         if settings.SESSION_COOKIE_NAME in request.COOKIES:
-            # With both, it would be unclear which one counts and whether a CSRF token is required.
+            # With both, it would be ambiguous whether a CSRF token is required.
             raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
         address = client_address(request._request)
-        network, rate = network_of(address), settings.API_ADDRESS_RATE if tells_clients_apart() else 0
+        network, rate = network_of(address), settings.API_ADDRESS_RATE if sees_client_addresses() else 0
         if seconds := ADDRESSES.wait(network, rate):
             raise Throttled(seconds)
         api_key = find_api_key(words[1].decode("latin-1"), address=address) if len(words) == 2 else None

@@ -1,4 +1,4 @@
-"""Base classes of API views: a permission for each action, and no undeclared parameters."""
+"""Base classes of API views. Each action declares its permission and its query parameters."""
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import refuse_unknown_parameters
 from apps.policies.typed_texts import REDACTED
 
-# The characters of a SlugField. Other bytes could reach the database, which PostgreSQL rejects.
+# The characters of a SlugField. PostgreSQL would fail on some other bytes.
 SLUG = "[-a-zA-Z0-9_]+"
 FIELDS = "fields"
 _SCHEMA = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
@@ -34,9 +34,9 @@ _SCHEMA = {"operation_id", "request", "responses", "parameters", "filters", "exa
 def operation(
     method: Literal["get", "post", "put"] = "post", *, detail: bool = True, **options: Any
 ) -> Callable[[Any], Any]:
-    """Declare an action of a viewset with its part of the schema.
+    """Declare an action of a viewset with its OpenAPI schema.
 
-    `options` are passed to DRF's `action` and to `extend_schema`. Without `request`, a POST has no body.
+    `options` are passed to DRF's `action` or to `extend_schema`. A POST without `request` has no body.
     """
     schema = {name: options.pop(name) for name in _SCHEMA & options.keys()}
     if method == "post":
@@ -50,17 +50,18 @@ def operation(
 
 @method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
-    # Without TRACE: Django REST Framework would call an action of that name without its permission.
+    # Without TRACE: Django REST Framework would call an action named `trace` for it, skipping its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
     # Actions that return a page of rows; `filterset_class` filters only `list`.
     page_actions: ClassVar[frozenset[str]] = frozenset({"list"})
-    # POST operations that handle their Idempotency-Key themselves, or do not accept one.
-    own_repeats: ClassVar[frozenset[str]] = frozenset()
-    unrepeatable: ClassVar[frozenset[str]] = frozenset()
-    # POST operations whose responses have secrets. `replay` answers repeated requests.
+    # POST actions that handle the Idempotency-Key header themselves.
+    own_idempotency: ClassVar[frozenset[str]] = frozenset()
+    # POST actions that reject the Idempotency-Key header.
+    without_idempotency: ClassVar[frozenset[str]] = frozenset()
+    # POST actions whose responses have secrets. `replay` answers repeated requests.
     replayed: ClassVar[frozenset[str]] = frozenset()
     post: Handler
 
@@ -75,9 +76,9 @@ class TableViewSet(GenericViewSet[Any]):
             known |= set(self.filterset_class.base_filters)
         refuse_unknown_parameters(request, known)
 
-        if request.method == "POST" and hasattr(self, "post") and self.action not in self.own_repeats:
+        if request.method == "POST" and hasattr(self, "post") and self.action not in self.own_idempotency:
             replay = self.replay if self.action in self.replayed else None
-            self.post = once(self.post, repeatable=self.action not in self.unrepeatable, replay=replay)
+            self.post = once(self.post, repeatable=self.action not in self.without_idempotency, replay=replay)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)
@@ -96,11 +97,11 @@ class TableViewSet(GenericViewSet[Any]):
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> Any:
         serializer = super().get_serializer(*args, **kwargs)
-        return self.in_part(serializer) if self.has_fields(self.action) else serializer
+        return self.select_fields(serializer) if self.has_fields(self.action) else serializer
 
-    def in_part(self, serializer: Any) -> Any:
-        """Return a serializer with only the fields in `?fields=`."""
-        # Empty while the schema is generated.
+    def select_fields(self, serializer: Any) -> Any:
+        """Restrict the serializer to the fields in `?fields=`. Raise QueryProblem for unknown fields."""
+        # None while the schema is generated.
         request: Request | None = getattr(self, "request", None)
         given = request.query_params.get(FIELDS) if request is not None else None
         if given is None:
@@ -121,36 +122,35 @@ class TableViewSet(GenericViewSet[Any]):
         return serializer
 
     def read_body(self, kind: type[BaseSerializer[Any]], row: Any = None, **options: Any) -> dict[str, Any]:
-        """Return the validated fields of the body, which may change a row. Raise ValidationError."""
+        """Return the validated fields of the body. `row` is the row to change, if any. Raise ValidationError."""
         body = kind(row, data=self.request.data, **options)
         body.is_valid(raise_exception=True)
         return dict(body.validated_data)
 
     def answer_page(self, kind: type[BaseSerializer[Any]], rows: QuerySet[Any]) -> Response:
-        """Return one page of rows of another list."""
-        return self.get_paginated_response(self.in_part(kind(self.paginate_queryset(rows), many=True)).data)
+        """Return a page of rows other than those of the view's queryset."""
+        return self.get_paginated_response(self.select_fields(kind(self.paginate_queryset(rows), many=True)).data)
 
     @property
-    def person(self) -> User:
-        """Return the signed-in user; the permission class rejects all other requests."""
+    def user(self) -> User:
+        """Return the authenticated user. The permission class rejects all other requests."""
         user = self.request.user
         assert isinstance(user, User)
         return user
 
     def may(self, permission: Permission) -> bool:
-        """Return True if the user of this request also has this permission, by role and key scopes."""
+        """Return True if role and key scopes of this request grant the permission."""
         return caller_may(self.request.user, self.request.auth, permission)
 
 
 class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
-    # Rows by id.
     lookup_value_regex = "[0-9]+"
 
 
 class SlugViewSet(
     CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet, metaclass=ABCMeta
 ):
-    # Rows by slug. Create and change use the same operation, which validates the whole row.
+    # Creating and updating both call `save`, which validates the whole row.
     lookup_field = "slug"
     lookup_value_regex = SLUG
 

@@ -1,4 +1,4 @@
-"""One example of each request body, by its component in the schema. A test sends them all."""
+"""Examples of request bodies, by schema component. A test sends all of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reject unknown field names with a suggestion: a typing error must not be ignored."""
+"""Reject unknown field names, with a suggestion, so that typos are not silently ignored."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -21,9 +21,9 @@ def hint(name: str, known: Collection[str]) -> str:
 
 
 class DeclaredFields(Base):
-    # For serializers that read request bodies. Read-only fields may be sent back unchanged and are ignored. If
-    # different serializers read and change a row, `context["shown"]` is the current row: a read-only field that
-    # differs from it is rejected. `context["moving"]` names fields that change without a request.
+    # A mixin for serializers of request bodies. Clients may send read-only fields back; they are ignored. If another
+    # serializer renders the row, `context["shown"]` is the row as rendered: its fields must be unchanged, except those
+    # in `context["moving"]`, which change by themselves.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}
@@ -32,7 +32,7 @@ class DeclaredFields(Base):
         except serializers.ValidationError as wrong:
             if not isinstance(wrong.detail, dict):
                 raise
-            # Report all errors together.
+            # Report unknown and invalid fields together.
             errors = {**wrong.detail, **errors}
         if errors:
             raise serializers.ValidationError(errors)

@@ -1,4 +1,4 @@
-"""Responses with an ETag, including files that are written while they are read, which support no ranges."""
+"""Conditional responses (ETag, If-Match, If-None-Match), and streamed files, which do not support ranges."""
 
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -18,14 +18,14 @@ from apps.api.framework.problems import problem_response
 
 
 class NdjsonRenderer(JSONRenderer):
-    """Lets a client accept NDJSON; the lines are produced elsewhere."""
+    """Allow `Accept: application/x-ndjson`. The view writes the lines."""
 
     media_type = "application/x-ndjson"
     format = "ndjson"
 
 
 class CsvRenderer(JSONRenderer):
-    """Lets a client accept CSV; the lines are produced elsewhere."""
+    """Allow `Accept: text/csv`. The view writes the lines."""
 
     media_type = "text/csv"
     format = "csv"
@@ -38,39 +38,42 @@ TABLE_FILE: dict[str, Any] = {
 }
 """Schema of the responses of an operation that streams a table."""
 
-_REFUSALS = {
+_FAILED_PRECONDITIONS = {
     HTTPStatus.PRECONDITION_FAILED: ("precondition-failed", "The file changed: its `ETag` differs from `If-Match`."),
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: (
         "range",
         "The range is outside the file; `Content-Range` has its size.",
     ),
 }
-_KEPT = ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified", "Cache-Control", "X-Content-Type-Options")
+_KEPT_HEADERS = ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified", "Cache-Control", "X-Content-Type-Options")
 
 
-class _ConditionalAnswers(ConditionalGetMiddleware):
-    """Reject with a problem document, like everything below /api/."""
+class _ConditionalResponses(ConditionalGetMiddleware):
+    """Return failed preconditions as problem documents."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         answer: HttpResponseBase = super().process_response(request, response)
-        if answer.status_code not in _REFUSALS:
+        if answer.status_code not in _FAILED_PRECONDITIONS:
             return answer
-        kind, detail = _REFUSALS[HTTPStatus(answer.status_code)]
+        kind, detail = _FAILED_PRECONDITIONS[HTTPStatus(answer.status_code)]
         problem = problem_response(request, answer.status_code, kind, detail)
-        for name in _KEPT:
+        for name in _KEPT_HEADERS:
             if answer.has_header(name):
                 problem[name] = answer.headers[name]
         return problem
 
 
-conditional = decorator_from_middleware(_ConditionalAnswers)
+conditional = decorator_from_middleware(_ConditionalResponses)
 """Add an ETag to GET responses, and answer 304 to If-None-Match if nothing changed."""
 
 
 def stream_rows(
     request: Request, rows: AsyncIterator[bytes], *, etag: str, filename: str, content_type: str
 ) -> HttpResponseBase:
-    """Return an attachment for GET and HEAD. `etag` is quoted; `rows` is not started if the response has no body."""
+    """Return a streamed attachment for GET or HEAD.
+
+    `etag` includes the quotes. Without a body, `rows` is not started.
+    """
     given = request._request
     unchanged = get_conditional_response(given, etag=etag)
     response: HttpResponseBase
@@ -78,7 +81,7 @@ def stream_rows(
         response = unchanged
     elif given.method == "HEAD":
         response = HttpResponse(content_type=content_type)
-        # The number of bytes is unknown.
+        # The length is unknown.
         del response["Content-Length"]
     else:
         response = StreamingHttpResponse(rows, content_type=content_type)

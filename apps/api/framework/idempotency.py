@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is repeated because its response was lost has its effect only once."""
+"""The `Idempotency-Key` header: a retried POST has no second effect and gets the stored response."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from apps.accounts.idempotent_requests import (
     MAX_KEY_LENGTH,
     claim_key,
     find_key_problem,
-    give_up_key,
-    keep_answer,
+    release_key,
+    store_response,
 )
 from apps.accounts.models import User
 from apps.api.framework.problems import Problem
@@ -61,16 +61,16 @@ def once(handler: Handler, *, repeatable: bool, replay: Replay | None = None) ->
             raise _refuse(f"Responses of this endpoint are not stored, so it does not accept {HEADER}.")
         user = request.user
         assert isinstance(user, User)
-        kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
-        if kept.status is not None and replay is not None:
-            return replay(request, orjson.loads(kept.body))
-        if kept.status is not None:
-            headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
-            return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
+        claim = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
+        if claim.status is not None and replay is not None:
+            return replay(request, orjson.loads(claim.body))
+        if claim.status is not None:
+            headers = {REPLAYED: "true", **({"Location": claim.location} if claim.location else {})}
+            return HttpResponse(claim.body, status=claim.status, headers=headers, content_type="application/json")
         try:
             response = handler(request, *arguments, **names)
         except BaseException:
-            give_up_key(claim=kept)
+            release_key(claim=claim)
             raise
         stored = getattr(response, "kept" if replay else "data", None)
         if (
@@ -78,17 +78,19 @@ def once(handler: Handler, *, repeatable: bool, replay: Replay | None = None) ->
             or response.status_code >= HTTPStatus.BAD_REQUEST
             or (replay and stored is None)
         ):
-            give_up_key(claim=kept)
+            release_key(claim=claim)
             return response
         body = JSONRenderer().render(stored).decode()
-        keep_answer(claim=kept, status=response.status_code, body=body, location=response.headers.get("Location", ""))
+        store_response(
+            claim=claim, status=response.status_code, body=body, location=response.headers.get("Location", "")
+        )
         return response
 
     return answer
 
 
 def read_key(request: Request) -> str:
-    """Return the key, empty without the header. Raises a problem for an invalid key."""
+    """Return the key, or an empty string without the header. Raise Problem for an invalid key."""
     key: str | None = request.headers.get(HEADER)
     if key is not None and (problem := find_key_problem(key)):
         raise _refuse(f"This header {problem}")
@@ -102,7 +104,7 @@ def _refuse(message: str) -> Problem:
 
 
 def _fingerprint(request: Request, spools: ExitStack) -> str:
-    """Return a digest of URL, type and body. Equal forms have equal digests, whatever their boundary."""
+    """Return a SHA-256 of method, URL, media type and body. The boundary of a form does not affect it."""
     digest = hashlib.sha256()
     match = request.resolver_match
     takes_files = match is not None and match.view_name in settings.LARGE_BODY_ROUTES

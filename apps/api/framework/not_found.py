@@ -1,4 +1,4 @@
-"""Unknown URLs under /api/ return a problem, not a page."""
+"""Return a problem document for unknown URLs under /api/."""
 
 from typing import Any
 
@@ -10,10 +10,8 @@ from rest_framework.views import APIView
 from apps.accounts.permissions import Permission
 
 
-class NothingHereView(APIView):
+class UnknownPathView(APIView):
     permissions = dict.fromkeys(["get", "post", "put", "patch", "delete", "options"], Permission.PUBLIC)
-
-    # Open to everyone, because nothing happens.
     throttle_classes: list[type[BaseThrottle]] = []
     schema = None
 

@@ -55,7 +55,7 @@ class SchemaView(SpectacularAPIView):
 
 
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Add the components to which the operations refer."""
+    """Add the problem components that operations refer to."""
     result["components"]["schemas"]["Problem"] = PROBLEM_SCHEMA
     for name, example in REQUESTS.items():
         result["components"]["schemas"][name]["example"] = example

@@ -1,4 +1,4 @@
-"""Complete the operations of drf-spectacular: all problem responses by status, and the required permission."""
+"""Complete drf-spectacular's operations with their problem responses and the required permission."""
 
 from http import HTTPStatus
 from typing import Any
@@ -15,8 +15,7 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, KEY_SCHEMA
 from apps.api.framework.problems import PROBLEM_TYPE
 
-# Every operation may answer these, so each refers to them by one `default`: an unknown parameter, no key, a key without
-# the permission, an unsupported `Accept`, too many requests, an unreachable database, a full disk.
+# Every operation may return these. They are one `default` response in the schema.
 ALWAYS = (400, 401, 403, 406, 429, 503, 507)
 MEANINGS: dict[int, tuple[str, str, str]] = {
     400: ("BadRequest", "invalid", "A parameter or field is unknown, missing or invalid; see `errors`."),
@@ -53,13 +52,13 @@ KEY_PARAMETER: dict[str, Any] = {
 NOT_MODIFIED: dict[str, Any] = {"description": "Not modified: the `ETag` equals `If-None-Match`."}
 
 
-def whole(low: int, high: int) -> dict[str, Any]:
+def integer_schema(low: int, high: int) -> dict[str, Any]:
     """Return the schema of an integer query parameter."""
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def problem_responses() -> dict[str, Any]:
-    """Return the components to which the operations refer."""
+    """Return the response components that operations refer to, by name."""
     responses, examples = {"NotModified": NOT_MODIFIED}, {}
     for status, (name, _, description) in MEANINGS.items():
         if status in ALWAYS:
@@ -94,9 +93,9 @@ def _example_of(status: int) -> dict[str, Any]:
 
 
 class DescribedSchema(AutoSchema):
-    """Schema of an operation. A view may declare further statuses of an action: `problems = {"download": {410}}`.
+    """Schema of an operation. A view declares additional statuses by action: `problems = {"download": {410}}`.
 
-    An operation that does not read may always answer 409.
+    Operations other than GET may always return 409.
     """
 
     def get_operation(self, *arguments: Any) -> dict[str, Any] | None:
@@ -106,7 +105,7 @@ class DescribedSchema(AutoSchema):
         if operation["operationId"] in FILES:
             operation["requestBody"]["content"]["application/x-ndjson"]["example"] = FILES[operation["operationId"]]
         self._add_parameters(operation)
-        statuses = set(getattr(self.view, "problems", {}).get(self._asked(), ()))
+        statuses = set(getattr(self.view, "problems", {}).get(self._action_name(), ()))
         if "{" in self.path:
             statuses.add(404)
         if self.method != "GET":
@@ -122,7 +121,7 @@ class DescribedSchema(AutoSchema):
             operation["responses"][str(status)] = {"$ref": f"#/components/responses/{MEANINGS[status][0]}"}
         operation["responses"] = dict(sorted(operation["responses"].items()))
         operation["responses"]["default"] = {"$ref": "#/components/responses/Problem"}
-        permission = getattr(self.view, "permissions", {}).get(self._asked())
+        permission = getattr(self.view, "permissions", {}).get(self._action_name())
         if isinstance(permission, Permission):
             operation["x-permission"] = str(permission)
             operation["x-scopes"] = scopes_with(permission)
@@ -131,14 +130,14 @@ class DescribedSchema(AutoSchema):
         return operation
 
     def get_description(self) -> str:  # type: ignore[override]
-        """Return the docstring of `perform_create` or `perform_destroy` if a mixin provides the action itself."""
-        perform = getattr(self.view, f"perform_{self._asked()}", None)
+        """Return the docstring of the action, or of `perform_<action>` if a mixin provides the action."""
+        perform = getattr(self.view, f"perform_{self._action_name()}", None)
         return get_doc(perform) or str(super().get_description())
 
     def _add_parameters(self, operation: dict[str, Any]) -> None:
         has_fields = getattr(self.view, "has_fields", None)
         parameters = operation.setdefault("parameters", [])
-        if has_fields is not None and self.method == "GET" and has_fields(self._asked()):
+        if has_fields is not None and self.method == "GET" and has_fields(self._action_name()):
             parameters.append(FIELDS_PARAMETER)
         if self._is_repeatable():
             parameters.append(KEY_PARAMETER)
@@ -147,11 +146,13 @@ class DescribedSchema(AutoSchema):
 
     def _is_repeatable(self) -> bool:
         """Return True if responses of this operation are stored for its Idempotency-Key."""
-        others = getattr(self.view, "own_repeats", frozenset()) | getattr(self.view, "unrepeatable", frozenset())
-        return self.method == "POST" and self._asked() not in others
+        others = getattr(self.view, "own_idempotency", frozenset()) | getattr(
+            self.view, "without_idempotency", frozenset()
+        )
+        return self.method == "POST" and self._action_name() not in others
 
     def _get_filter_parameters(self) -> list[dict[str, Any]]:
-        """Return the filter parameters with the bounds of the filters."""
+        """Return the filter parameters, with minimum and maximum."""
         parameters: list[dict[str, Any]] = super()._get_filter_parameters()  # type: ignore[no-untyped-call]
         filters = getattr(getattr(self.view, "filterset_class", None), "base_filters", {})
         for parameter in parameters:
@@ -174,5 +175,5 @@ class DescribedSchema(AutoSchema):
             described["additionalProperties"] = False
         return described
 
-    def _asked(self) -> str:
+    def _action_name(self) -> str:
         return getattr(self.view, "action", None) or self.method.lower()

@@ -1,6 +1,6 @@
 """Keyset pagination: `?cursor=&limit=`.
 
-Pages do not shift when rows are added, and the last page costs the same as the first.
+Added rows do not shift pages, and the last page is as fast as the first.
 """
 
 import binascii
@@ -22,15 +22,16 @@ PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 MAX_KEY = 2**63 - 1
-_PLACE = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
-"""A cursor: the value of the last row of a page, if it has one, and the id of the row."""
+_CURSOR_POSITION = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
+"""Position in a list with another order: `value~id` of the last row of a page. `value` is empty for null."""
 _ORDERS = "Order of the rows, descending with `-`. Rows without a value come last; ids break ties."
 
 
 class KeysetPagination(BasePagination):
-    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` changes it.
+    """Paginate by primary key, newest first, unless the view's `ordering` or `?ordering=` says otherwise.
 
-    A view may list more orders in `orders`; `expect` tells whether rows with and without a value can exist.
+    A view may declare more orders in `orders`. Its `expect(request, order)` then returns two booleans: whether rows
+    with a value, and rows without one, can exist.
     """
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
@@ -44,9 +45,9 @@ class KeysetPagination(BasePagination):
         place = _decode_cursor(request.query_params.get("cursor", ""), ordering)
         self.url = request.build_absolute_uri()
         rows: list[Any]
-        beyond: int | str | None
+        last_key: int | str | None
         if ordering in {"id", "-id"}:
-            rows, beyond = _cut_by_id(queryset, ordering, place, limit)
+            rows, last_key = _page_by_id(queryset, ordering, place, limit)
         else:
             sort = view.orders[ordering.removeprefix("-")]
             with_values, without_values = view.expect(request, sort)
@@ -60,9 +61,9 @@ class KeysetPagination(BasePagination):
                 without_values=without_values,
                 size=limit,
             )
-            rows, beyond = page.rows, page.after or None
-        written = urlsafe_b64encode(orjson.dumps([ordering, beyond])).decode().rstrip("=")
-        self.next_cursor = None if beyond is None else written
+            rows, last_key = page.rows, page.after or None
+        written = urlsafe_b64encode(orjson.dumps([ordering, last_key])).decode().rstrip("=")
+        self.next_cursor = None if last_key is None else written
         return rows
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -108,16 +109,16 @@ def _orders_of(view: Any) -> list[str]:
     return [sign + name for name in names for sign in ("", "-")]
 
 
-def _cut_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
+def _page_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
     if place is not None:
         queryset = queryset.filter(**{"id__gt" if ordering == "id" else "id__lt": place})
-    # One extra row tells whether another page follows, without a COUNT.
+    # Read one extra row to detect a next page without COUNT.
     rows = list(queryset.order_by(ordering)[: limit + 1])
     return rows[:limit], rows[limit - 1].pk if len(rows) > limit else None
 
 
 def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
-    """Return the id of the last row of the previous page, or `value~id` for other orders."""
+    """Return the position of the last row of the previous page: an id, or `value~id`. Raise QueryProblem."""
     if not cursor:
         return None
     try:
@@ -128,6 +129,6 @@ def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
     match found:
         case [str(order), int(key)] if order == ordering in {"id", "-id"} and 0 <= key <= MAX_KEY:
             return key
-        case [str(order), str(place)] if order == ordering not in {"id", "-id"} and _PLACE.fullmatch(place):
+        case [str(order), str(place)] if order == ordering not in {"id", "-id"} and _CURSOR_POSITION.fullmatch(place):
             return place
     raise bad_query("cursor", "Invalid cursor for this list and order.")

@@ -1,4 +1,4 @@
-"""All errors of the API have one format: RFC 9457 `application/problem+json`."""
+"""Errors of the API, in one format: `application/problem+json` (RFC 9457)."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
 
 
 class Problem(exceptions.APIException):
-    """An error with its own status, kind and members; `kind` ends the `type` of the problem and never changes."""
+    """An error response. `kind` is the last part of the problem's `type` and part of the public API."""
 
     def __init__(self, status: int, kind: str, detail: str, **members: Any) -> None:
         super().__init__(detail, code=kind)
@@ -61,16 +61,16 @@ def problem_body(status: int, kind: str, detail: str, instance: str, **members: 
 
 
 def problem_response(request: HttpRequest, status: int, kind: str, detail: str) -> JsonResponse:
-    """Return a problem for errors outside the views of the API."""
+    """Return a problem document from code outside API views, such as middleware."""
     return JsonResponse(problem_body(status, kind, detail, request.path), status=status, content_type=PROBLEM_TYPE)
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Convert an exception to a problem document. None means a bug, which is not caught here."""
+    """Return an exception as a problem document (DRF's exception handler). None means a bug: DRF raises it again."""
     problem = _as_problem(error)
     if problem is None:
         return None
-    # Domain exceptions must leave open transactions of the request first.
+    # Roll back the request's transaction, as DRF does for its own exceptions.
     set_rollback()
     headers = {}
     if getattr(error, "auth_header", None):
@@ -78,15 +78,14 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     if getattr(error, "wait", None):
         headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
     request = context.get("request")
-    # Messages quote the request, which may contain credentials, and are logged and stored. Redact without a database
-    # query, because the database may be the problem.
-    said, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
-    body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **said)
+    # Messages quote the request, which may contain credentials. Redacting makes no query: the database may be down.
+    redacted, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
+    body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **redacted)
     return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
 
 
 def _as_problem(error: Exception) -> Problem | None:
-    for kind_of_error, describe in DESCRIBED.items():
+    for kind_of_error, describe in PROBLEM_OF_EXCEPTION.items():
         if isinstance(error, kind_of_error):
             return describe(error)
     return None
@@ -128,14 +127,14 @@ def _flatten_model_errors(error: ModelValidationError) -> Iterator[dict[str, str
     for field, errors in by_field.items():
         for one in errors:
             for message in one.messages:
-                # An operation that knows the position within a field reports it.
+                # The position within the field, if the error has one.
                 within = (one.params or {}).get("pointer", "")
                 pointer = "" if field in WHOLE_BODY else f"/{field}{within}"
                 yield {"pointer": pointer, "code": one.code or "invalid", "message": message}
 
 
-# In order: the first match is used. Unlisted exceptions are bugs and become a 500.
-DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
+# The first match is used. Other exceptions are bugs and become a 500.
+PROBLEM_OF_EXCEPTION: dict[type[Exception], Callable[[Any], Problem]] = {
     Problem: lambda error: error,
     exceptions.ValidationError: lambda error: _invalid(list(flatten_errors(error.get_full_details()))),
     ModelValidationError: lambda error: _invalid(list(_flatten_model_errors(error))),

@@ -1,7 +1,4 @@
-"""Query parameters: declared filters, and helpers for values that no filter reads.
-
-Unknown parameters are rejected with a suggestion.
-"""
+"""Filters and other query parameters. Unknown parameters are rejected with a suggestion."""
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
@@ -23,14 +20,14 @@ from apps.api.framework.problems import QueryProblem, bad_query, flatten_errors
 
 
 class IdFilter(django_filters.NumberFilter):
-    """Compares with the primary key of a related row."""
+    """A filter by the primary key of a related row."""
 
     def __init__(self, field_name: str, **options: Any) -> None:
         super().__init__(field_name=field_name, min_value=0, max_value=MAX_KEY, decimal_places=0, **options)
 
 
 class SlugFilter(django_filters.CharFilter):
-    """Compares with the slug of a related row."""
+    """A filter by the slug of a related row."""
 
     def __init__(self, noun: str) -> None:
         super().__init__(field_name=f"{noun}__slug")
@@ -47,8 +44,8 @@ def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilt
     )
 
 
-def plain(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given filters, with integers converted."""
+def with_integers(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return cleaned filters with Decimal values as integers."""
     return {name: int(value) if isinstance(value, Decimal) else value for name, value in cleaned.items()}
 
 
@@ -63,7 +60,7 @@ class FlagField(forms.Field):
 
 @extend_schema_field(OpenApiTypes.BOOL)
 class FlagFilter(django_filters.Filter):
-    """A filter by true or false that rejects other values; django-filter ignores them."""
+    """A Boolean filter. Unlike django-filter's, it rejects values other than `true` and `false`."""
 
     field_class = FlagField
 
@@ -72,7 +69,7 @@ class FlagFilter(django_filters.Filter):
 
 
 class DeclaredFilterBackend(DjangoFilterBackend):
-    """django-filter with our error format. Allows only declared filters."""
+    """Raise django-filter's errors as QueryProblem."""
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         try:
@@ -87,14 +84,14 @@ class DeclaredFilterBackend(DjangoFilterBackend):
 
 
 def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
-    """Reject unknown parameters: a typing error in a filter must not return all rows."""
+    """Raise QueryProblem for unknown parameters: a misspelled filter must not return all rows."""
     errors = []
     for name, values in request.query_params.lists():
         if name not in known:
             message = f"“{name}” is not a query parameter of this endpoint. {hint(name, known)}"
             errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
         elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
-            # A script with an empty variable must not get all rows either.
+            # Likewise an empty filter, for example from an unset variable in a script.
             message = "Give this only once." if len(values) > 1 else "This is empty. Give a value, or leave it out."
             errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
     if errors:
@@ -107,7 +104,10 @@ Choice = TypeVar("Choice", bound=str)
 def read_choice(
     request: Request, name: str, choices: Collection[Choice], *, default: str = "", message: str = ""
 ) -> Choice:
-    """Return one of the choices. Raise QueryProblem, whose message may contain the value and the choices as `{}`."""
+    """Return one of the choices, or raise QueryProblem.
+
+    `message` is formatted with the value and the choices (`{}`).
+    """
     value = request.query_params.get(name, default)
     for choice in choices:
         if choice == value:
@@ -115,8 +115,8 @@ def read_choice(
     raise bad_query(name, message.format(value, ", ".join(choices)) or f"Give {' or '.join(choices)}.")
 
 
-def read_whole(request: Request, name: str, *, low: int = 0, high: int = MAX_KEY, message: str = "") -> int | None:
-    """Return a whole number within its limits, None without the parameter. Raise QueryProblem."""
+def read_integer(request: Request, name: str, *, low: int = 0, high: int = MAX_KEY, message: str = "") -> int | None:
+    """Return an integer parameter from `low` to `high`, or None if it is missing. Raise QueryProblem."""
     text = request.query_params.get(name)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Create serializers from the records that operations return: dataclasses, msgspec structs and named tuples."""
+"""Create serializers from dataclasses, msgspec structs and named tuples."""
 
 import types
 from collections.abc import Callable
@@ -20,10 +20,10 @@ _FIELDS: dict[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
 
 
 def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type[Made]]:
-    """Return a class decorator that adds a field for each field of the record, with its help text.
+    """Return a class decorator that adds a serializer field for each field of the record. `helps` are help texts.
 
-    A field that the class declares replaces the record's field of the same name. Other declared fields come first. A
-    class attribute of None leaves the record's field out.
+    Fields declared on the class replace those of the record; a class attribute of None removes one. Declared fields
+    that the record lacks come first.
     """
 
     def decorate(serializer: type[Made]) -> type[Made]:
@@ -39,14 +39,14 @@ def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type
 
 
 def make_serializer(name: str, record: type, **helps: str) -> type[serializers.Serializer[Any]]:
-    """Return a serializer with only the fields of the record. `name` is its component in the schema."""
+    """Return a serializer class for a record. `name` becomes its schema component."""
     empty = types.new_class(f"{name}Serializer", (serializers.Serializer,))
     return record_serializer(record, **helps)(empty)
 
 
 @cache
 def _serializer_of(record: type) -> type[serializers.Serializer[Any]]:
-    """Return the serializer of a record in a field of another record, which is a component of its own."""
+    """Return the serializer of a nested record, cached so that it is one schema component."""
     return make_serializer(record.__name__, record)
 
 

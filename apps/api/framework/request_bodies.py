@@ -1,4 +1,4 @@
-"""Request bodies: JSON, and files, which are streamed and never held in memory."""
+"""Parse request bodies: JSON, and streamed files."""
 
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ READ_BYTES = 256 * 1024
 
 
 class BoundedJSONParser(JSONParser):
-    """The only parser of JSON bodies. Values that views cannot process or store are rejected here."""
+    """Parse JSON, rejecting values that cannot be processed or stored."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            # The charset is ignored: JSON is UTF-8, and some Python codecs do not decode to text.
+            # Ignore the charset: JSON is UTF-8, and some Python codecs do not return text.
             text = stream.read().decode()
         except UnicodeDecodeError as error:
             raise ParseError(f"JSON parse error - byte {error.start + 1} is not UTF-8.") from None
@@ -40,7 +40,7 @@ class BoundedJSONParser(JSONParser):
 
 
 def nest_error(path: Path, error: ErrorDetail) -> Any:
-    """Return the error nested like the body. Its JSON pointer is derived from the nesting."""
+    """Nest the error by its path in the body, from which its JSON Pointer is derived."""
     nested: Any = [error]
     for step in reversed(path):
         nested = {str(step): nested}
@@ -48,9 +48,9 @@ def nest_error(path: Path, error: ErrorDetail) -> Any:
 
 
 class UntouchedParser(BaseParser):
-    """Leaves the body to the view.
+    """Leave the body to the view.
 
-    Django REST Framework calls a parser on the first access to request.POST, which the CSRF check does.
+    DRF parses the body on the first access to `request.POST`, which happens in the CSRF check.
     """
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
@@ -68,13 +68,13 @@ RAW_TYPES = (
     "application/zstd",
     "application/octet-stream",
 )
-"""Accepted media types; the content decides."""
+"""Accepted media types of files. The actual format is detected from the content."""
 RAW_PARSERS: list[type[BaseParser]] = [type("FileParser", (UntouchedParser,), {"media_type": one}) for one in RAW_TYPES]
 FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
 
 
 def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
-    """Return the file of a request and its name: the form field `file`, or the body itself."""
+    """Return the uploaded file and its name: the form field `file`, or the body itself. Raise ValidationError."""
     refuse_large_body(request)
     media_type = _media_type(request)
     if is_form(request):
@@ -84,7 +84,7 @@ def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
         return files["file"], filename or files["file"].name
     if media_type not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
-    # DRF's `request.stream` is None for a chunked body without length.
+    # Not DRF's `request.stream`, which is None for a chunked body.
     return request._request, filename or f"rows{_ENDINGS.get(media_type, '')}"
 
 
@@ -93,7 +93,7 @@ _ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "applicatio
 
 @contextmanager
 def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
-    """Return names and files of a request with several files, each readable more than once."""
+    """Yield (name, file) for each uploaded file. The files are seekable."""
     with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as spool:
         if is_form(request):
             refuse_large_body(request)
@@ -124,13 +124,13 @@ def digest_form(request: Request) -> bytes:
 
 
 def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
-    """Return the SHA-256 of a file body. The body can be read again until the spools are closed."""
+    """Return the SHA-256 of a file body, which can be read again until `spools` is closed."""
     refuse_large_body(request)
     stream = request._request._stream
-    # The server already stored the body on disk and allows reading it again; WSGI does not.
+    # Our ASGI server spools bodies to disk, so they are seekable. Under WSGI they are not.
     spool: IO[bytes] | None = None
     if not (hasattr(stream, "seekable") and stream.seekable()):
-        # The owner of the stack closes it.
+        # `spools` closes it.
         spool = spools.enter_context(tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR))  # noqa: SIM115
     digest, size = hashlib.sha256(), 0
     while block := stream.read(READ_BYTES):
@@ -141,17 +141,17 @@ def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
         digest.update(block)
         if spool is not None:
             spool.write(block)
-    again: Any = stream if spool is None else spool
-    again.seek(0)
-    request._request._stream = again
+    replayable: Any = stream if spool is None else spool
+    replayable.seek(0)
+    request._request._stream = replayable
     return digest.digest()
 
 
 def open_part(request: Request) -> HttpRequest:
-    """Return the body of one part."""
+    """Return the request, whose body is one part of an upload, after checking its type and size."""
     if _media_type(request) not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
-    _refuse_large(request, settings.UPLOAD_PART_BYTES, "the largest part")
+    _refuse_large(request, settings.UPLOAD_PART_BYTES, "maximum size of a part")
     return request._request
 
 

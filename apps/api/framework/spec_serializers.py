@@ -1,4 +1,4 @@
-"""Make serializer fields from a spec (see apps/gym/specs.py)."""
+"""Create serializer fields and query parameters from a spec (see apps/gym/specs.py)."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,11 +13,9 @@ Made = TypeVar("Made", bound="serializers.Serializer[Any]")
 
 
 def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[[type[Made]], type[Made]]:
-    """Return a class decorator that adds a field for each option of the spec, or for the named ones.
+    """Return a class decorator that adds a field for each option of the spec, or only for `names`.
 
-    Fields of the class take precedence.
-
-    With `partial`, for changes, no field is required or has a default.
+    Fields declared on the class take precedence. With `partial`, for updates, no field is required or has a default.
     """
 
     def decorate(serializer: type[Made]) -> type[Made]:
@@ -30,7 +28,7 @@ def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[
 
 
 def make_parameter(field: SpecField) -> OpenApiParameter:
-    """Return an option as a query parameter. Lists and dicts are strings there."""
+    """Return an option as a query parameter. Lists and dicts become strings."""
     kind: Any = field.type if field.type in (bool, int, float) else str
     if field.is_row and _has_slug(field.type):
         kind = {"type": "string", "pattern": f"^{SLUG}$"}
@@ -45,11 +43,11 @@ def make_parameter(field: SpecField) -> OpenApiParameter:
 
 def _describe(field: SpecField, *, none: str = "null") -> str:
     option = field.option
-    told = f"{none}: {option.none}" if field.nullable and option.none else ""
-    said = option.help or option.label
-    if said.endswith("."):
-        return f"{said} {told[:1].upper()}{told[1:]}." if told else said
-    return "; ".join(filter(None, (said, told))) + "."
+    null_text = f"{none}: {option.none}" if field.nullable and option.none else ""
+    text = option.help or option.label
+    if text.endswith("."):
+        return f"{text} {null_text[:1].upper()}{null_text[1:]}." if null_text else text
+    return "; ".join(filter(None, (text, null_text))) + "."
 
 
 def _has_slug(model: Any) -> bool:

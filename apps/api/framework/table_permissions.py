@@ -1,4 +1,4 @@
-"""Permissions in the API: undeclared actions are rejected."""
+"""Check the permission of an API action. Actions without a declared permission are rejected."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ class TablePermission(BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         permissions: dict[str, Permission] = getattr(view, "permissions", {})
-        name = _asked_for(request, view)
+        name = _requested_action(request, view)
         if name is None:
-            # Return 405, but only to users who may know that the route exists.
+            # DRF returns 405 next, but only members may learn that the route exists.
             return caller_may(request.user, request.auth, Permission.MEMBER)
         permission = permissions.get(name)
         if permission is None:
@@ -25,19 +25,19 @@ class TablePermission(BasePermission):
             return False
         if caller_may(request.user, request.auth, permission):
             return True
-        self.code, self.message = "missing_scope", _say_missing(permission)
+        self.code, self.message = "missing_scope", _missing_scope_message(permission)
         return False
 
 
-def _say_missing(permission: Permission) -> str:
+def _missing_scope_message(permission: Permission) -> str:
     scopes = scopes_with(permission)
     if not scopes:
         return "API keys cannot do this. Sign in, or use a command."
     return f"The API key needs a scope for this: {' or '.join(scopes)}."
 
 
-def _asked_for(request: Request, view: Any) -> str | None:
-    """Return the action, or the method if a view has no actions; None for a method that the route lacks."""
+def _requested_action(request: Request, view: Any) -> str | None:
+    """Return the action, or the method for views without actions. None if the route does not support the method."""
     if hasattr(view, "action"):
         # Django REST Framework calls OPTIONS "metadata" on every route; no route here supports it.
         return None if view.action == "metadata" else view.action

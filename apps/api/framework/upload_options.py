@@ -1,4 +1,4 @@
-"""Options of an upload request: query parameters, or fields of the form with the file."""
+"""Options of an upload request, from query parameters or form fields."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -11,22 +11,22 @@ from apps.api.framework.declared_fields import hint
 from apps.api.framework.problems import bad_query
 from apps.api.framework.request_bodies import is_form, refuse_large_body
 
-# A browser form may include its CSRF token, which is already checked.
+# Browser forms may include their CSRF token, which is checked before.
 _CSRF_FIELD = "csrfmiddlewaretoken"
 
 
 class Options(dict[str, str]):
-    """Values by name. Errors point to the source of the value."""
+    """Upload options by name. Errors point to the form field or query parameter of the value."""
 
     def __init__(self, query: Mapping[str, str], fields: Mapping[str, str]) -> None:
         super().__init__({**query, **fields})
-        self._of_form = frozenset(fields)
+        self._form_fields = frozenset(fields)
 
     def pointer(self, name: str) -> str:
-        return f"/{name}" if name in self._of_form else f"?{name}"
+        return f"/{name}" if name in self._form_fields else f"?{name}"
 
     def refuse(self, name: str, message: str) -> Exception:
-        if name in self._of_form:
+        if name in self._form_fields:
             return ValidationError({name: message})
         return bad_query(name, message)
 
@@ -52,8 +52,8 @@ def _schema_of(parameter: OpenApiParameter) -> dict[str, Any]:
     return schema | ({"enum": list(parameter.enum)} if parameter.enum else {})
 
 
-def read_options(request: Request, known: Collection[str], *, several: bool = False) -> Options:
-    """Return the options of an upload request with one file, or `several`.
+def read_options(request: Request, known: Collection[str], *, multiple: bool = False) -> Options:
+    """Return the options of an upload request. `multiple` allows several files.
 
     Raise ValidationError for unknown or repeated form fields.
     """
@@ -71,7 +71,7 @@ def read_options(request: Request, known: Collection[str], *, several: bool = Fa
             errors[name] = ErrorDetail("Send it as a file, with a file name.", code="invalid")
         elif name != "file" and name in request.FILES:
             errors[name] = ErrorDetail("This is not a file. Send it as a text field.", code="invalid")
-        elif name == "file" and len(given) > 1 and not several:
+        elif name == "file" and len(given) > 1 and not multiple:
             errors[name] = ErrorDetail("Send one file at a time.", code="repeated")
         elif name != "file" and len(given) + (name in query) > 1:
             errors[name] = ErrorDetail("This is given more than once.", code="repeated")

@@ -17,7 +17,7 @@ from apps.agents.models import Agent
 from apps.api.fleet.scraping import AnyFormat
 from apps.environments.models import Environment
 from apps.gym.serving.served_environment import cookie_name
-from apps.gym.serving.served_request import Asked, plain_path
+from apps.gym.serving.served_request import IncomingRequest, plain_path
 from apps.policies.models import PolicyModel
 from apps.rollouts.serving.hosting import HOST, Connect
 from apps.rollouts.serving.served_connections import (
@@ -43,13 +43,13 @@ class GymView(APIView):
     def get(self, request: Request, path: str = "", **names: str) -> HttpResponse:
         name, stamp, connect, seconds = self.find(**names)
         whole = request._request
-        asked = Asked(
+        incoming = IncomingRequest(
             method=request.method or "GET",
             path=plain_path(path),
             body=whole.body,
             session=request.COOKIES.get(self.cookie(**names), ""),
         )
-        answer, cookie = HOST.answer(name=name, stamp=stamp, connect=connect, asked=asked, seconds=seconds)
+        answer, cookie = HOST.answer(name=name, stamp=stamp, connect=connect, incoming=incoming, seconds=seconds)
         reply = HttpResponse(
             answer.body, status=answer.status, content_type=answer.content_type, headers=answer.headers or None
         )

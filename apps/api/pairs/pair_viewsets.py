@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
 from apps.api.pairs.pair_serializers import (
     AskSerializer,
     DecidedSerializer,
@@ -31,8 +31,8 @@ from apps.api.reviews.queue_serializers import QueueSerializer
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
 from apps.pairs.pair_counts import count_pairs
 from apps.pairs.pair_decisions import decide_pairs
-from apps.pairs.pair_queues import ask_people
-from apps.pairs.pair_search import Flag, flag_pairs, leave_out_close
+from apps.pairs.pair_queues import create_pair_queue
+from apps.pairs.pair_search import Flag, flag_pairs, with_minimum_margin
 from apps.pairs.pair_sets import PairOrder, cancel_pair_set, check_collections, delete_pair_set, order_pairs
 from apps.pairs.provenance import read_opinions
 from apps.pairs.set_differences import compare_pair_sets
@@ -58,7 +58,7 @@ class PairFilter(django_filters.FilterSet):
     same_answer = FlagFilter("same_answer")
 
     def wide(self, pairs: Any, name: str, value: Decimal) -> Any:
-        return leave_out_close(pairs, float(value))
+        return with_minimum_margin(pairs, float(value))
 
     def flagged(self, pairs: Any, name: Flag, value: bool | None) -> Any:
         return pairs if value is None else flag_pairs(pairs, name, value=value)
@@ -87,7 +87,7 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
 
         Small collections are paired at once; large ones by a worker, and `state` is `ready` when it has finished.
         """
-        pair_set = order_pairs(PairOrder(**self.read_body(PairRuleSerializer)), user=self.person)
+        pair_set = order_pairs(PairOrder(**self.read_body(PairRuleSerializer)), user=self.user)
         return Response(PairSetSerializer(pair_set).data, status=HTTPStatus.CREATED)
 
     @operation(detail=False, request=PairPreviewRuleSerializer, responses=PairPreviewSerializer)
@@ -108,17 +108,17 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
 
         Verdicts count in the next version of the set.
         """
-        queue = ask_people(pair_set=self.get_object(), **self.read_body(AskSerializer), user=self.person)
+        queue = create_pair_queue(pair_set=self.get_object(), **self.read_body(AskSerializer), user=self.user)
         return Response(QueueSerializer(queue).data, status=HTTPStatus.CREATED)
 
     @operation(responses=PairSetSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
         """Cancel building the set."""
-        return Response(PairSetSerializer(cancel_pair_set(pair_set=self.get_object(), user=self.person)).data)
+        return Response(PairSetSerializer(cancel_pair_set(pair_set=self.get_object(), user=self.user)).data)
 
     def perform_destroy(self, instance: PairSet) -> None:
         """Delete the set with its pairs."""
-        delete_pair_set(pair_set=instance, user=self.person)
+        delete_pair_set(pair_set=instance, user=self.user)
 
     @operation(
         "get",
@@ -127,7 +127,7 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
     )
     def changes(self, request: Request, pk: str) -> Response:
         """Return what changed since the previous or an earlier version."""
-        since = read_whole(request, "since", high=10**9 - 1, message="Give the number of a version.")
+        since = read_integer(request, "since", high=10**9 - 1, message="Give the number of a version.")
         return Response(PairSetChangesSerializer(compare_pair_sets(self.get_object(), since=since)).data)
 
 
@@ -151,7 +151,7 @@ class PairViewSet(RowViewSet):
         """Accept or reject a pair, or undo the decision."""
         verdict = self.read_body(PairVerdictSerializer)
         pair: PreferencePair = self.get_object()
-        decide_pairs(pairs=[pair], **verdict, user=self.person)
+        decide_pairs(pairs=[pair], **verdict, user=self.user)
         pair.refresh_from_db()
         return Response(PairSerializer(pair).data)
 
@@ -164,7 +164,7 @@ class PairViewSet(RowViewSet):
     )
     def decide_many(self, request: Request) -> Response:
         """Decide many pairs at once."""
-        return Response({"changed": decide_pairs(**self.read_body(PairVerdictsSerializer), user=self.person)})
+        return Response({"changed": decide_pairs(**self.read_body(PairVerdictsSerializer), user=self.user)})
 
     @operation("get", filterset_class=None, responses=DecisionSerializer(many=True))
     def decisions(self, request: Request, pk: str) -> Response:

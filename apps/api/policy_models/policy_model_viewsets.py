@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import read_whole
+from apps.api.framework.query_filters import read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
@@ -172,7 +172,7 @@ class PolicyModelViewSet(SlugViewSet):
     query_parameters = {"versions": frozenset({"collection"})}
 
     def save(self, row: PolicyModel, api_key: str | None) -> PolicyModel:
-        return save_policy_model(policy_model=row, api_key=api_key, user=self.person)
+        return save_policy_model(policy_model=row, api_key=api_key, user=self.user)
 
     @operation(
         "get",
@@ -193,7 +193,7 @@ class PolicyModelViewSet(SlugViewSet):
     def try_it(self, request: Request, slug: str) -> Response:
         """Send one prompt now and return the reply as a trace, which is not stored. Waits a minute at most."""
         policy_model = self.get_object()
-        trial = try_model(policy_model=policy_model, user=self.person, **self.read_body(TrySerializer))
+        trial = try_model(policy_model=policy_model, user=self.user, **self.read_body(TrySerializer))
         events = [
             {"seq": seq, "kind": event_kind(event), "event": orjson.loads(encode_event(event))}
             for seq, event in enumerate(trial.events)
@@ -208,7 +208,7 @@ class PolicyModelViewSet(SlugViewSet):
 
 def _read_collection(request: Request, policy_model: PolicyModel) -> Collection | None:
     message = f"The model {policy_model.slug} has no such collection."
-    number = read_whole(request, "collection", message=message)
+    number = read_integer(request, "collection", message=message)
     if number is None:
         return None
     found = Collection.objects.filter(policy_model=policy_model, pk=number).first()

@@ -57,15 +57,15 @@ class CommentViewSet(CreateModelMixin, RowViewSet):
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:
-        serializer.instance = add_comment(**serializer.validated_data, author=self.person)
+        serializer.instance = add_comment(**serializer.validated_data, author=self.user)
 
     @operation(responses=CommentSerializer)
     def resolve(self, request: Request, pk: str) -> Response:
         """Resolve the thread of this comment. Returns the first comment of the thread."""
-        return Response(CommentSerializer(resolve_comment(comment=self.get_object(), user=self.person)).data)
+        return Response(CommentSerializer(resolve_comment(comment=self.get_object(), user=self.user)).data)
 
     @operation(responses=CommentSerializer)
     def reopen(self, request: Request, pk: str) -> Response:
         """Reopen a resolved thread."""
-        comment = resolve_comment(comment=self.get_object(), user=self.person, resolved=False)
+        comment = resolve_comment(comment=self.get_object(), user=self.user, resolved=False)
         return Response(CommentSerializer(comment).data)

@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, RewardOverride
 from apps.reviews.reviews.flags import raise_flag, withdraw_flag
@@ -54,12 +54,12 @@ class FlagViewSet(CreateModelMixin, RowViewSet):
 
     def perform_create(self, serializer: serializers.BaseSerializer[Flag]) -> None:
         """Flag a rollout or one of its steps. Each of your flags is stored once."""
-        serializer.instance = raise_flag(**serializer.validated_data, author=self.person)
+        serializer.instance = raise_flag(**serializer.validated_data, author=self.user)
 
     @operation(responses=FlagSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
         """Withdraw your own flag, or any flag if you lead queues. It stays as history."""
-        return Response(FlagSerializer(withdraw_flag(flag=self.get_object(), user=self.person)).data)
+        return Response(FlagSerializer(withdraw_flag(flag=self.get_object(), user=self.user)).data)
 
 
 class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[RewardOverride]):
@@ -105,7 +105,7 @@ class RewardOverrideViewSet(CreateModelMixin, RowViewSet):
 
     def perform_create(self, serializer: serializers.BaseSerializer[RewardOverride]) -> None:
         """Override the reward of a rollout. The verifier's reward and earlier overrides are kept."""
-        serializer.instance = override_reward(**serializer.validated_data, author=self.person)
+        serializer.instance = override_reward(**serializer.validated_data, author=self.user)
 
     @operation(responses=RewardOverrideSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
@@ -113,7 +113,7 @@ class RewardOverrideViewSet(CreateModelMixin, RowViewSet):
 
         The override stays as history. 409 if it is not active any more, for example because it was replaced.
         """
-        ended = withdraw_override(override=self.get_object(), user=self.person)
+        ended = withdraw_override(override=self.get_object(), user=self.user)
         return Response(RewardOverrideSerializer(ended).data)
 
 
@@ -152,7 +152,7 @@ class VerdictViewSet(TableViewSet):
     def show(self, request: Request) -> Response:
         """Return the outcome of each compared pair of rollouts in the collection: adjudicated, or by majority."""
         message = "Give the number of a collection."
-        number = read_whole(request, "collection", message=message) or 0
+        number = read_integer(request, "collection", message=message) or 0
         collection = Collection.objects.present().filter(pk=number).first()
         if collection is None:
             raise bad_query("collection", message)

@@ -14,7 +14,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, read_choice, read_format, task_number
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_choice, read_format, task_number, with_integers
 from apps.api.reviews.queue_serializers import (
     QueueChangeSerializer,
     QueueFiguresSerializer,
@@ -32,7 +32,7 @@ from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queues.item_leases import claim_item
 from apps.reviews.queues.item_states import State
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.queues.queue_filters import narrow_items
+from apps.reviews.queues.queue_filters import filter_items
 from apps.reviews.queues.queue_items import ItemSource, fill_queue
 from apps.reviews.queues.waiting_items import read_waiting
 from apps.reviews.reviews.review_answers import Answer
@@ -67,7 +67,7 @@ class QueueItemFilter(django_filters.FilterSet):
     is_repeated = FlagFilter("is_repeated", label="Items that reviewers see twice.")
 
     def filter_queryset(self, queryset: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
-        return narrow_items(queryset, plain(self.form.cleaned_data))
+        return filter_items(queryset, with_integers(self.form.cleaned_data))
 
 
 class QueueViewSet(DestroyModelMixin, RowViewSet):
@@ -95,7 +95,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         queues: QuerySet[Queue] = super().get_queryset()
         if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return queues
-        return queues.filter(pk__in=Queue.objects.open().for_reviewer(self.person.pk).values("pk"))
+        return queues.filter(pk__in=Queue.objects.open().for_reviewer(self.user.pk).values("pk"))
 
     @extend_schema(request=QueuePlanSerializer, responses={201: QueueSerializer})
     def create(self, request: Request) -> Response:
@@ -108,7 +108,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         source = ItemSource(**{name: wanted.pop(name) for name in spec_fields(ItemSource) if name in wanted})
         queue = Queue(**wanted)
         items = fill_queue(queue, source)
-        made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.person)
+        made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.user)
         return self._answer(made, HTTPStatus.CREATED)
 
     @operation(
@@ -124,7 +124,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
 
         Queues in which you have an open item come first, then queues that list you as a reviewer.
         """
-        return Response(WaitingSerializer(read_waiting(self.person), many=True).data)
+        return Response(WaitingSerializer(read_waiting(self.user), many=True).data)
 
     @extend_schema(request=QueueChangeSerializer, responses=QueueSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
@@ -133,26 +133,26 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         context = {"shown": self._answer(queue).data, "moving": {"is_open", "item_count"}}
         changes = self.read_body(QueueChangeSerializer, partial=True, context=context)
         reviewers = changes.pop("reviewers", None)
-        queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.person)
+        queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.user)
         return self._answer(queue)
 
     def perform_destroy(self, instance: Queue) -> None:
         """Delete a queue without submitted reviews. Otherwise close it."""
-        delete_queue(queue=instance, user=self.person)
+        delete_queue(queue=instance, user=self.user)
 
     @operation(responses=QueueSerializer)
     def close(self, request: Request, pk: str) -> Response:
         """Close the queue: no more items are assigned."""
-        return self._answer(close_queue(queue=self.get_object(), user=self.person))
+        return self._answer(close_queue(queue=self.get_object(), user=self.user))
 
     @operation(responses=QueueSerializer)
     def open(self, request: Request, pk: str) -> Response:
-        return self._answer(open_queue(queue=self.get_object(), user=self.person))
+        return self._answer(open_queue(queue=self.get_object(), user=self.user))
 
     @operation(responses={200: ReviewSerializer, 204: None})
     def claim(self, request: Request, pk: str) -> Response:
         """Claim the item that you hold, or the next one, reserved until `leased_until`. 204 if nothing is left."""
-        review = claim_item(queue=self.get_object(), user=self.person)
+        review = claim_item(queue=self.get_object(), user=self.user)
         if review is None:
             return Response(status=HTTPStatus.NO_CONTENT)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
@@ -164,7 +164,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         If another reviewer has the skipped item, the review is `lapsed` and can still be submitted.
         """
         wanted = self.read_body(UndoSerializer).get("review")
-        review = undo_review(queue=self.get_object(), user=self.person, wanted=wanted)
+        review = undo_review(queue=self.get_object(), user=self.user, wanted=wanted)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
 
     @operation(
@@ -201,7 +201,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         rows = one_by_one(write(reviews))
         response = stream_rows(request, rows, etag=etag, filename=filename, content_type=content_type)
         if response.streaming:
-            record_export(user=self.person, reviews=reviews, format=name, target=f"queue {queue.pk}")
+            record_export(user=self.user, reviews=reviews, format=name, target=f"queue {queue.pk}")
         return response
 
     def _answer(self, queue: Queue, status: int = HTTPStatus.OK) -> Response:
@@ -221,7 +221,7 @@ class QueueItemViewSet(RowViewSet):
         said = self.read_body(AdjudicationSerializer)
         token, saw_votes = said.pop("token"), said.pop("saw_votes")
         review = adjudicate_item(
-            item=self.get_object(), user=self.person, answer=Answer(**said), token=token, saw_votes=saw_votes
+            item=self.get_object(), user=self.user, answer=Answer(**said), token=token, saw_votes=saw_votes
         )
         body = ReviewSerializer(review, context=self.get_serializer_context()).data
         return Response(body, status=HTTPStatus.CREATED)

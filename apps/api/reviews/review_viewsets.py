@@ -14,7 +14,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission, caller_may
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, plain, read_format, task_number
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_format, task_number, with_integers
 from apps.api.reviews.review_serializers import (
     DraftSerializer,
     ReviewSerializer,
@@ -26,7 +26,7 @@ from apps.api.reviews.review_serializers import (
 from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.models import Review
 from apps.reviews.queues.item_leases import renew_lease, skip_item
-from apps.reviews.queues.queue_filters import KINDS, narrow_reviews
+from apps.reviews.queues.queue_filters import KINDS, filter_reviews
 from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
 from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
@@ -59,7 +59,7 @@ class ReviewFilter(django_filters.FilterSet):
 
     def filter_queryset(self, queryset: QuerySet[Review]) -> QuerySet[Review]:
         reads_all = caller_may(self.request.user, self.request.auth, Permission.READ)
-        return narrow_reviews(queryset, plain(self.form.cleaned_data), reads_all=reads_all)
+        return filter_reviews(queryset, with_integers(self.form.cleaned_data), reads_all=reads_all)
 
 
 class ReviewViewSet(RowViewSet):
@@ -82,7 +82,7 @@ class ReviewViewSet(RowViewSet):
         reviews: QuerySet[Review] = super().get_queryset()
         if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return reviews
-        return reviews.filter(reviewer=self.person)
+        return reviews.filter(reviewer=self.user)
 
     @operation("get", detail=False, pagination_class=None, renderer_classes=TABLE_RENDERERS, filters=True, **TABLE_FILE)
     def export(self, request: Request) -> HttpResponseBase:
@@ -95,27 +95,27 @@ class ReviewViewSet(RowViewSet):
         rows = one_by_one(write(reviews))
         response = stream_rows(request, rows, etag=etag, filename=f"reviews.{name}", content_type=content_type)
         if response.streaming:
-            record_export(user=self.person, reviews=reviews, format=name, filters=request.query_params.dict())
+            record_export(user=self.user, reviews=reviews, format=name, filters=request.query_params.dict())
         return response
 
     @extend_schema(request=ScoreSerializer, responses={201: ReviewSerializer})
     def create(self, request: Request) -> Response:
         """Score a rollout, or one of its steps, by a rubric outside of any queue. Your last scores count."""
-        review = score_rollout(**self.read_body(ScoreSerializer), reviewer=self.person)
+        review = score_rollout(**self.read_body(ScoreSerializer), reviewer=self.user)
         return self._answer(review, HTTPStatus.CREATED)
 
     @operation(request=DraftSerializer, responses=ReviewSerializer)
     def renew(self, request: Request, pk: str) -> Response:
         """Extend the reservation and save the draft. `shown` is null here; use GET."""
         body = self.read_body(DraftSerializer)
-        return self._answer(renew_lease(review=self.get_object(), user=self.person, draft=body.get("draft")))
+        return self._answer(renew_lease(review=self.get_object(), user=self.user, draft=body.get("draft")))
 
     @operation(request=SubmissionSerializer, responses=SubmittedSerializer)
     def submit(self, request: Request, pk: str) -> Response:
         """Submit a review. Idempotent by `token`, so a request whose response was lost can be repeated."""
         said = self.read_body(SubmissionSerializer)
         claims, token = said.pop("claim"), said.pop("token")
-        given: dict[str, Any] = {"user": self.person, "token": token, "answer": Answer(**said)}
+        given: dict[str, Any] = {"user": self.user, "token": token, "answer": Answer(**said)}
         following: Review | None = None
         if claims:
             review, following = submit_and_claim(review=self.get_object(), **given)
@@ -127,7 +127,7 @@ class ReviewViewSet(RowViewSet):
     @operation(request=SkipSerializer, responses=ReviewSerializer)
     def skip(self, request: Request, pk: str) -> Response:
         """Skip the item and leave it to other reviewers."""
-        return self._answer(skip_item(review=self.get_object(), user=self.person, **self.read_body(SkipSerializer)))
+        return self._answer(skip_item(review=self.get_object(), user=self.user, **self.read_body(SkipSerializer)))
 
     def _answer(self, review: Review, status: int = HTTPStatus.OK) -> Response:
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data, status=status)

@@ -37,8 +37,8 @@ class RubricViewSet(DestroyModelMixin, SlugViewSet):
     }
 
     def save(self, row: Rubric, api_key: str | None) -> Rubric:
-        row.created_by = row.created_by if row.pk else self.person
-        return save_rubric(rubric=row, user=self.person)
+        row.created_by = row.created_by if row.pk else self.user
+        return save_rubric(rubric=row, user=self.user)
 
     def perform_destroy(self, instance: Any) -> None:
-        delete_rubric(rubric=instance, user=self.person)
+        delete_rubric(rubric=instance, user=self.user)

@@ -114,7 +114,7 @@ class ReverificationViewSet(RowViewSet):
 
         A worker does it; no reward changes until the reverification is applied.
         """
-        queued = queue_reverification(ReverificationOrder(**self.read_body(WishSerializer)), user=self.person)
+        queued = queue_reverification(ReverificationOrder(**self.read_body(WishSerializer)), user=self.user)
         return Response(ReverificationSerializer(queued).data, status=HTTPStatus.CREATED)
 
     @operation("get", responses=ComparisonSerializer)
@@ -130,11 +130,11 @@ class ReverificationViewSet(RowViewSet):
     @operation(responses=ReverificationSerializer)
     def apply(self, request: Request, pk: str) -> Response:
         """Write the new rewards to the rollouts. A worker does it. Rollouts that changed meanwhile are skipped."""
-        applied = apply_reverification(reverification=self.get_object(), user=self.person)
+        applied = apply_reverification(reverification=self.get_object(), user=self.user)
         return Response(ReverificationSerializer(applied).data)
 
     @operation(responses=ReverificationSerializer)
     def cancel(self, request: Request, pk: str) -> Response:
         """Cancel a reverification that is not applied yet."""
-        cancelled = cancel_reverification(reverification=self.get_object(), user=self.person)
+        cancelled = cancel_reverification(reverification=self.get_object(), user=self.user)
         return Response(ReverificationSerializer(cancelled).data)

@@ -14,10 +14,10 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.deletion_viewsets import CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import RowViewSet, operation
-from apps.api.framework.operation_schemas import whole
+from apps.api.framework.operation_schemas import integer_schema
 from apps.api.framework.pagination import KeysetPagination
 from apps.api.framework.problems import QueryProblem
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_whole
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.rollouts.segment_actions import RolloutTokensSerializer, read_tokens
 from apps.gym.traces.items import dump_json
@@ -26,7 +26,7 @@ from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import FilterRefused, Term, Text
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
-from apps.rollouts.search.filters.query_time_limit import bound_time
+from apps.rollouts.search.filters.query_time_limit import limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import SORTS, Sort, expect_values
 from apps.rollouts.steering.controls import resolve_flag
@@ -43,7 +43,7 @@ ORDERS = {
     "cost": SORTS["cost"],
 }
 """Sort orders by the field names of the API. `tokens` is the sum of input and output tokens."""
-ATTEMPT = OpenApiParameter("attempt", whole(0, MAX_NUMBER), description="Attempt. Default: the latest.")
+ATTEMPT = OpenApiParameter("attempt", integer_schema(0, MAX_NUMBER), description="Attempt. Default: the latest.")
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
@@ -153,7 +153,7 @@ class RolloutPagination(KeysetPagination):
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         parsed = parse_filter(request.query_params.get("q", ""))
         self.unindexed = count_unindexed() if parsed.asks_for("text") else None
-        with bound_time(parsed, always=True):
+        with limit_query_time(parsed, always=True):
             return super().paginate_queryset(queryset, request, view)
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -208,27 +208,27 @@ class RolloutViewSet(RowViewSet):
         A worker does it; poll the URL of the response for progress.
         """
         rollout = self.get_object()
-        deletion = queue_rollout_deletion(collection=rollout.collection, chosen={"ids": [rollout.pk]}, user=self.person)
+        deletion = queue_rollout_deletion(collection=rollout.collection, chosen={"ids": [rollout.pk]}, user=self.user)
         return answer_deletion(deletion)
 
     @operation(responses=RolloutSerializer)
     def resolve_flag(self, request: Request, pk: str) -> Response:
         """Resolve the credential flag: exports include the rollout again."""
-        return Response(RolloutSerializer(resolve_flag(rollout=self.get_object(), user=self.person)).data)
+        return Response(RolloutSerializer(resolve_flag(rollout=self.get_object(), user=self.user)).data)
 
     @operation(
         "get",
         responses=TraceSerializer,
         parameters=[
             ATTEMPT,
-            OpenApiParameter("after", whole(0, MAX_NUMBER), description="Only the events after this `seq`."),
+            OpenApiParameter("after", integer_schema(0, MAX_NUMBER), description="Only the events after this `seq`."),
         ],
     )
     def trace(self, request: Request, pk: str) -> HttpResponse:
         """Return the events of one attempt in order. While it runs, new events appear within moments."""
         rollout = self.get_object()
         attempt = _read_attempt(request, rollout)
-        after = read_whole(request, "after", high=MAX_NUMBER, message=_FROM_ZERO)
+        after = read_integer(request, "after", high=MAX_NUMBER, message=_FROM_ZERO)
         rows = rollout.events.filter(attempt=attempt, seq__gt=-1 if after is None else after).order_by("seq")
         events = rows.values_list("seq", "kind", "payload")
         # Payloads are stored JSON. Joining them keeps all numbers and keys unchanged, without decoding.
@@ -253,5 +253,5 @@ class RolloutViewSet(RowViewSet):
 
 
 def _read_attempt(request: Request, rollout: Rollout) -> int:
-    given = read_whole(request, "attempt", high=MAX_NUMBER, message=_FROM_ZERO)
+    given = read_integer(request, "attempt", high=MAX_NUMBER, message=_FROM_ZERO)
     return rollout.attempt if given is None else given

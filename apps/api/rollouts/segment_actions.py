@@ -7,7 +7,9 @@ from rest_framework import serializers
 
 from apps.api.framework.record_serializers import record_serializer
 from apps.gym.traces.events import ModelCall, decode_event
-from apps.gym.traces.segments import Break, TokenFigures, check_prefixes, join_calls
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import check_graph, join_graph
+from apps.gym.traces.segments import Break, TokenFigures
 from apps.gym.traces.tokens import count_tokens
 from apps.rollouts.models import Rollout
 
@@ -66,20 +68,16 @@ class RolloutTokensSerializer(serializers.Serializer[Any]):
 def read_tokens(rollout: Rollout, attempt: int) -> dict[str, Any]:
     """Return the fields of RolloutTokensSerializer. Raise TokensUnreadable."""
     rows = rollout.events.filter(attempt=attempt, kind="model_call").order_by("seq")
-    calls, stored = [], []
-    for call, (seq, payload, tokens) in enumerate(rows.values_list("seq", "payload", "tokens"), start=1):
-        event = decode_event(payload, tokens)
-        assert isinstance(event, ModelCall)
-        calls.append(_call(call, seq, event))
-        stored.append(event.tokens)
+    read = list(rows.values_list("seq", "payload", "tokens"))
+    graph = TraceGraph([decode_event(payload, tokens) for _, payload, tokens in read], [seq for seq, *_ in read])
     return {
         "rollout": rollout.pk,
         "attempt": attempt,
-        "figures": msgspec.to_builtins(check_prefixes(stored)),
-        "calls": calls,
+        "figures": msgspec.to_builtins(check_graph(graph)),
+        "calls": [_call(call, graph.seq_of[call], event) for call, event in graph.calls.items()],
         "segments": [
-            {name: part if name == "calls" else part.tolist() for name, part in segment._asdict().items()}
-            for segment in join_calls(stored)
+            {name: part if name == "calls" else part.tolist() for name, part in one.segment._asdict().items()}
+            for one in join_graph(graph)
         ],
     }
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from apps.dashboard.charts.axes import Axis, reward_range
 from apps.rollouts.metrics.collection_figures import LengthBar
-from apps.rollouts.metrics.page_figures import Scattered
+from apps.rollouts.metrics.page_figures import ScatterPoint
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 8.0, 156.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    rollout: Scattered
+    rollout: ScatterPoint
     x: float
     y: float
     tone: str
@@ -34,7 +34,7 @@ class Scatter:
         return len(self.points) < self.whole
 
 
-def draw_scatter(rollouts: Sequence[Scattered], lengths: Sequence[LengthBar], *, whole: int) -> Scatter:
+def draw_scatter(rollouts: Sequence[ScatterPoint], lengths: Sequence[LengthBar], *, whole: int) -> Scatter:
     """Draw the scatter plot. `whole` is the number of rollouts with a reward."""
     rewards = [each.reward for each in rollouts] or [0.0, 1.0]
     longest = max([each.output_tokens for each in rollouts] + [bar.high for bar in lengths], default=0)

@@ -8,7 +8,7 @@ from django import forms
 from apps.dashboard.forms.fields import MarksField
 from apps.dashboard.forms.spec_fields import make_field
 from apps.exports.export_filters import Filters
-from apps.exports.held_out_splits import named_split
+from apps.exports.held_out_splits import split_label
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PreferencePair
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
@@ -23,7 +23,7 @@ def split_field(there: Mapping[str, int]) -> forms.Field:
     if len(there) > BOXES:
         return MarksField(label=label, help_text="Names separated by commas; empty: all splits")
     choices = [
-        (split, f"{named_split(split)} · {count:,} task{'' if count == 1 else 's'}") for split, count in there.items()
+        (split, f"{split_label(split)} · {count:,} task{'' if count == 1 else 's'}") for split, count in there.items()
     ]
     return forms.MultipleChoiceField(
         choices=choices,

@@ -13,7 +13,7 @@ from apps.dashboard.forms.fields import never_optional
 from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
-from apps.exports.held_out_splits import count_splits, usual_splits
+from apps.exports.held_out_splits import count_splits, default_splits
 from apps.exports.models import Encoding
 from apps.gym.exporters.protocol import Format, Options
 from apps.gym.redaction.shortening import cut
@@ -98,7 +98,7 @@ class ExportForm(forms.Form):
         own, given = str(self.chosen.pk), self.data if self.is_bound else self.initial
         field = self.fields["splits"] = split_field(there)
         self.fields["splits_of"] = forms.CharField(required=False, widget=forms.HiddenInput)
-        usual = usual_splits(self.format, there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
+        usual = default_splits(self.format, there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
         marked = list(there) if usual == [] and field.required else usual or []
         self.initial.update(splits=marked, splits_of=own)
         if self.is_bound and "splits" not in self.data and self.data.get("splits_of") != own:

@@ -8,7 +8,7 @@ from apps.dashboard.forms.fields import never_optional
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
-from apps.pairs.pair_queues import MOST, USUAL
+from apps.pairs.pair_queues import DEFAULT_PAIRS, MOST
 from apps.pairs.pair_sets import PairOrder
 from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
@@ -52,7 +52,7 @@ class MarkedForm(DecisionForm):
 
 
 class AskForm(forms.Form):
-    """Field names are the arguments of ask_people; empty fields have defaults."""
+    """Field names are the arguments of create_pair_queue; empty fields have defaults."""
 
     name = forms.CharField(required=False, max_length=150)
     limit = forms.IntegerField(label="Maximum pairs", required=False, min_value=1, max_value=MOST)
@@ -63,5 +63,5 @@ class AskForm(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
 
 
-ASK = {"usual": USUAL, "most": MOST, "overlap": MAX_OVERLAP}
+ASK = {"usual": DEFAULT_PAIRS, "most": MOST, "overlap": MAX_OVERLAP}
 """Limits shown on the page of a pair set."""

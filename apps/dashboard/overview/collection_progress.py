@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.chrome.number_formats import count_words
-from apps.rollouts.metrics.cached_figures import Kept
+from apps.rollouts.metrics.cached_figures import CachedFigures
 from apps.rollouts.metrics.page_figures import PageFigures, count_running
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.holds import Holds, explain_missing_worker, explain_pause, find_holds
@@ -130,7 +130,7 @@ def mark_changes(collection: Collection, running: int) -> str:
     return " ".join(map(str, (*parts, collection.rewarded, collection.reward_sum, running)))
 
 
-def read_progress(collection: Collection, kept: Kept[PageFigures]) -> Progress:
+def read_progress(collection: Collection, kept: CachedFigures[PageFigures]) -> Progress:
     """Return the progress with the figures of `read_figures`, or with the current counters if there are none yet."""
     figures = kept.figures
     running = count_running(collection) if figures is None else figures.running

@@ -8,13 +8,13 @@ from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.overview.error_causes import say_why
-from apps.rollouts.metrics.cached_figures import Kept
+from apps.rollouts.metrics.cached_figures import CachedFigures
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.page_figures import PageFigures
 from apps.rollouts.models import Collection
 
 
-def read_results(collection: Collection, kept: Kept[PageFigures]) -> dict[str, Any] | None:
+def read_results(collection: Collection, kept: CachedFigures[PageFigures]) -> dict[str, Any] | None:
     """Return the figures of `read_figures` as charts; None if they were never measured.
 
     Uses lists of pairs instead of dicts, because a template would take a key named `items` for the method.

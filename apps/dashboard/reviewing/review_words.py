@@ -7,7 +7,7 @@ from django.db.models import Prefetch, QuerySet
 
 from apps.gym.pairs.verdicts import CONFIDENCE
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
-from apps.reviews.queues.item_states import find_states, holds_place, with_held
+from apps.reviews.queues.item_states import find_states, occupies_slot, with_held
 from apps.rollouts.models import Rollout
 
 LABELS = "ABCDEF"
@@ -21,7 +21,7 @@ _UNREAD = (
 )
 
 
-def say_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
+def describe_review(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
     """Return the verdict in words, with rollouts in the order of the page and scores in the order of the rubric."""
     labels = dict(zip(rollouts, LABELS, strict=False))
     if review.choice:
@@ -76,7 +76,7 @@ def tell_item(item: QueueItem, *, queue: Queue) -> dict[str, Any]:
     ids = [each.pk for _, each in rollouts]
     reviews = list(item.reviews.all())
     begun = {Review.Status.OPEN, Review.Status.LAPSED}
-    held = sum(holds_place(each) for each in reviews)
+    held = sum(occupies_slot(each) for each in reviews)
     return {
         "item": item,
         "states": find_states(item, overlap=queue.overlap, held=held, present=len(rollouts)),
@@ -93,7 +93,7 @@ def _score(value: Any) -> str:
 def _said(review: Review, rollouts: Sequence[int], rubric: Rubric | None) -> str:
     """Return the verdict in words; empty for open and withdrawn reviews."""
     told = review.status in {Review.Status.SUBMITTED, Review.Status.REPLACED}
-    return say_verdict(review, rollouts, rubric) if told else ""
+    return describe_review(review, rollouts, rubric) if told else ""
 
 
 def _sure(review: Review) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.label_figures import Share
-from apps.rollouts.metrics.page_figures import Scattered
+from apps.rollouts.metrics.page_figures import ScatterPoint
 
 
 class Table(NamedTuple):
@@ -125,5 +125,5 @@ def _component(found: ComponentFigures | None) -> Sequence[object]:
     return [found.count, found.mean, found.std, found.median, *(found.confidence or (None, None))]
 
 
-def tabulate_points(points: Sequence[Scattered]) -> Table:
+def tabulate_points(points: Sequence[ScatterPoint]) -> Table:
     return Table(("rollout", "reward", "output_tokens"), points)

@@ -6,7 +6,7 @@ from django.http import QueryDict
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
 PATIENCE = 2.0
 """Time limit in seconds to find the neighbours of a trace."""
@@ -28,7 +28,7 @@ def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
     rows = there.narrow(Rollout.objects.only("id", "reward", "finished_at"))
     cursor = there.cursor(rollout)
     try:
-        with bound_time(there.parsed, seconds=PATIENCE):
+        with limit_query_time(there.parsed, seconds=PATIENCE):
             page = there.cut(rows, cursor, size=1)
             previous = _before(there, rows, rollout, cursor)
     except FilterTooSlow:

@@ -1,1 +1,1 @@
-"""View models of a trace: event rows in, frozen view models out. Nothing is dropped or truncated silently."""
+"""View models of a trace, built from its events. No event is dropped or truncated silently."""

@@ -1,4 +1,4 @@
-"""Texts of a trace: their format, their visible part, and the URL of the full text."""
+"""Texts of a trace: format, visible part, and URL of the full text."""
 
 import json
 import re
@@ -11,7 +11,7 @@ FOLD_LINES = 60
 CUT_CHARACTERS = 32_000
 """Maximum characters of a text on the page; the full text is linked."""
 LARGEST_IN_PAGE = 1_000_000
-"""A longer text is offered as a file only."""
+"""Longer texts are only available as a file."""
 _PREVIEW_CHARACTERS = 600
 _PREVIEW_LINES = 8
 _DIFF = re.compile(r"^(diff --git |--- [^\n]+\n\+\+\+ |@@ -\d+(,\d+)? \+\d+(,\d+)? @@)", re.MULTILINE)
@@ -19,10 +19,10 @@ _DIFF = re.compile(r"^(diff --git |--- [^\n]+\n\+\+\+ |@@ -\d+(,\d+)? \+\d+(,\d+
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A full text, of which the first `limit` characters are shown initially.
+    """A text, of which the first `limit` characters are shown initially.
 
-    `form` is text, markdown, json, ansi or diff. `seq` and `part` locate the text; `part` is empty if the text is not
-    stored by itself.
+    `form` is text, markdown, json, ansi or diff. `seq` and `part` locate the text in the trace; `part` is empty if the
+    text is not stored separately.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Body:
     @property
     def is_folded(self) -> bool:
         long = self.is_cut or len(self.text) > FOLD_CHARACTERS or self.lines > FOLD_LINES
-        return long or (self.is_json and self.laid_out.count("\n") >= FOLD_LINES)
+        return long or (self.is_json and self.indented.count("\n") >= FOLD_LINES)
 
     @property
     def fits_in_page(self) -> bool:
@@ -70,15 +70,15 @@ class Body:
         return len(self.shown.encode(errors="replace"))
 
     @property
-    def laid_out(self) -> str:
-        """Return the text for a page without scripts, with JSON indented and its values unchanged."""
-        return lay_out(self.text) if self.is_json else self.text
+    def indented(self) -> str:
+        """Return the text for display without JavaScript. JSON is indented, its values are unchanged."""
+        return indent_text(self.text) if self.is_json else self.text
 
     @property
     def preview(self) -> str:
         """Return the first lines, for the summary of a folded text."""
         start = self.text[:_PREVIEW_CHARACTERS]
-        return "\n".join((lay_out(start) if self.is_json else start).split("\n")[:_PREVIEW_LINES])
+        return "\n".join((indent_text(start) if self.is_json else start).split("\n")[:_PREVIEW_LINES])
 
     def at(self, seq: int, part: str) -> "Body":
         return replace(self, seq=seq, part=part)
@@ -93,9 +93,9 @@ def json_body(value: object) -> Body:
 
 
 def read_output(text: str) -> Body:
-    """Return the body of a tool's or program's output, unchanged.
+    """Return the body of a tool's or program's output.
 
-    JSON is indented without parsing its numbers, because writing them again may change them.
+    JSON is recognized but not parsed and written again, which could change its numbers.
     """
     if isinstance(parse_json(text), dict | list):
         return Body(text, "json")
@@ -105,13 +105,13 @@ def read_output(text: str) -> Body:
 
 
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+)""")
-_LARGEST_LAID_OUT = 200_000
-_DEEPEST = 40
+_MAX_INDENTED = 200_000
+_MAX_DEPTH = 40
 
 
-def lay_out(text: str) -> str:
+def indent_text(text: str) -> str:
     """Indent JSON text, which may be truncated. Numbers and names are unchanged; escaped letters are decoded."""
-    if len(text) > _LARGEST_LAID_OUT:
+    if len(text) > _MAX_INDENTED:
         return text
     parts: list[str] = []
     depth, last, end = 0, "", 0
@@ -120,26 +120,26 @@ def lay_out(text: str) -> str:
         closes = part in ("}", "]")
         depth -= closes and depth > 0
         if parts and last + part not in ("{}", "[]") and (closes or last in ("{", "[", ",")):
-            parts.append("\n" + "  " * min(depth, _DEEPEST))
-        parts.append(": " if part == ":" else _plain(part))
+            parts.append("\n" + "  " * min(depth, _MAX_DEPTH))
+        parts.append(": " if part == ":" else _decode_letters(part))
         depth += part in ("{", "[")
         last = part
     return "".join(parts) + text[end:].lstrip()
 
 
-def _plain(part: str) -> str:
+def _decode_letters(part: str) -> str:
     if not part.startswith('"') or "\\u" not in part:
         return part
     try:
         plain = json.dumps(json.loads(part), ensure_ascii=False)
         plain.encode()
-    except ValueError:  # a lone surrogate stays escaped
+    except ValueError:  # lone surrogates stay escaped
         return part
     return plain
 
 
 def parse_json(text: str) -> object:
-    """Return the value of JSON text; None if it is invalid."""
+    """Return the parsed JSON, or None if it is invalid."""
     try:
         return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):

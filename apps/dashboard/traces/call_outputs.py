@@ -1,4 +1,4 @@
-"""Match outputs to calls: an output answers the next unanswered call with its call id."""
+"""Match tool outputs to calls: an output belongs to the first earlier call with its id that has none yet."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from apps.gym.traces.events import ToolResult, TraceUnion
 from apps.gym.traces.items import Item, item_type
 
 Position = tuple[int, int]
-"""Index of the event among those read, and of the item in it."""
+"""Index of the event in the list, and of the item in the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One stored event; `event` is None if its kind or shape is unknown. `tokens` is the head of the packed tokens."""
+    """A stored event. `event` is None if its kind or shape is unknown. `tokens` is the header of the packed tokens."""
 
     seq: int
     kind: str
@@ -26,24 +26,24 @@ class Read:
 
 class Pairing:
     def __init__(self, reads: list[Read]) -> None:
-        self._waiting: dict[str, deque[tuple[Position, Output]]] = defaultdict(deque)
-        self._taken: set[Position] = set()
+        self._unmatched: dict[str, deque[tuple[Position, Output]]] = defaultdict(deque)
+        self._matched: set[Position] = set()
         for index, read in enumerate(reads):
             for position, call_id, output in _outputs(index, read):
-                self._waiting[call_id].append((position, output))
+                self._unmatched[call_id].append((position, output))
 
     def result_of(self, call_id: str, position: Position) -> Output | None:
-        waiting = self._waiting[call_id]
-        while waiting and waiting[0][0] < position:
-            waiting.popleft()
-        if not waiting:
+        unmatched = self._unmatched[call_id]
+        while unmatched and unmatched[0][0] < position:
+            unmatched.popleft()
+        if not unmatched:
             return None
-        taken, output = waiting.popleft()
-        self._taken.add(taken)
+        matched, output = unmatched.popleft()
+        self._matched.add(matched)
         return output
 
     def is_shown(self, position: Position) -> bool:
-        return position in self._taken
+        return position in self._matched
 
 
 def tool_output(seq: int, event: ToolResult) -> Output:

@@ -1,22 +1,24 @@
-"""Captured tokens of an attempt: which calls have them, where sequences break, and the ids of one call."""
+"""Captured tokens of an attempt: which calls have them, where the sequence breaks, and the token ids of one call."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.dashboard.traces.trace_reading import events_of
+from apps.dashboard.traces.trace_reading import events_of, read_graph
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import GraphTokens, check_graph, join_graph
 from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
-from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape, unpack_tokens
+from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, of_graph, read_shape, unpack_tokens
 from apps.rollouts.models import Rollout
 
 PAGE = 1_000
 _STEPS = (-0.05, -0.3, -1.0, -2.5, -5.0)
-"""Lower bounds of logprobs per colour; less likely tokens have the last colour."""
+"""Lower bounds of the logprobs of each colour. Less likely tokens have the last colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model call. `shape` is None if nothing was captured; `segment` counts from 1."""
+    """A model call. `shape` is None if no tokens were captured. `segment` counts from 1."""
 
     number: int
     seq: int
@@ -27,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`logprob` is None for prompt tokens: only generated tokens are trained on."""
+    """A token. `logprob` is None for prompt tokens, which are not trained on."""
 
     place: int
     id: int
@@ -45,7 +47,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A part of one call's tokens: prompt, then generation."""
+    """A page of one call's tokens: the prompt, then the generation."""
 
     call: Call
     tokens: list[Token]
@@ -67,7 +69,7 @@ class Strip:
 
     @property
     def mean_logprob(self) -> float | None:
-        """Return the mean logprob of the shown generated tokens."""
+        """Return the mean logprob of the generated tokens on this page."""
         sampled = [token.logprob for token in self.tokens if token.logprob is not None]
         return sum(sampled) / len(sampled) if sampled else None
 
@@ -81,11 +83,14 @@ class Captured:
 
 
 def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, first: int | None = None) -> Captured:
-    """Return the calls of the attempt, and the tokens of call `call`, else of the first one with tokens.
+    """Return the calls of the attempt, and a page of the tokens of `call`, by default the first call with tokens.
 
-    By default the tokens start after the prefix shared with the previous call.
+    Without `first`, the page starts after the prefix shared with the previous call.
     """
-    rows = list(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", "tokens"))
+    events = events_of(rollout, attempt).filter(kind="model_call")
+    rows = list(events.values_list("seq", "tokens"))
+    if any(of_graph(tokens) for _, tokens in rows):
+        return _read_graph(read_graph(events, "tokens"), call, first)
     stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
     try:
         figures = check_prefixes(stored)
@@ -94,6 +99,26 @@ def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, fi
         strip = _strip(chosen, _unpack(stored, chosen.number), first) if chosen else None
     except TokensUnreadable as why:
         return Captured([Call(number, seq) for number, (seq, _) in enumerate(rows, start=1)], problem=str(why))
+    return Captured(calls, figures, strip)
+
+
+def _read_graph(graph: TraceGraph, call: int | None, first: int | None) -> Captured:
+    """Return the calls of a graph by number. A superseded retry is in no segment, so its segment is 0."""
+    try:
+        figures = check_graph(graph)
+        breaks = {each.call: each for each in figures.breaks}
+        joined = enumerate(join_graph(graph), start=1)
+        segments = {one.call: number for number, found in joined for one in found.sampled}
+        calls = [
+            Call(number, graph.seq_of[number], read_shape(event.tokens), segments.get(number, 0), breaks.get(number))
+            if event.tokens is not None
+            else Call(number, graph.seq_of[number])
+            for number, event in graph.calls.items()
+        ]
+        chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
+        strip = _strip(chosen, GraphTokens(graph).capture(chosen.number), first) if chosen else None
+    except TokensUnreadable as why:
+        return Captured([Call(number, seq) for number, seq in graph.seq_of.items()], problem=str(why))
     return Captured(calls, figures, strip)
 
 
@@ -110,7 +135,7 @@ def _calls(seqs: Sequence[int], stored: Sequence[bytes | None], figures: TokenFi
 
 
 def _unpack(stored: Sequence[bytes | None], number: int) -> TokenCapture:
-    """Return the conversation of one call: each call stores only its new items."""
+    """Return the full capture of one call. Each call stores only its new tokens."""
     before = b""
     capture: TokenCapture | None = None
     for packed in stored[:number]:

@@ -1,4 +1,4 @@
-"""Build cards from the events of an attempt, or from a part that begins with a turn."""
+"""Build the cards of an attempt, or of a part of it that begins with a turn."""
 
 from collections.abc import Iterable
 
@@ -20,16 +20,18 @@ from apps.gym.traces.events import (
     event_kind,
     event_tokens,
 )
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import check_graph
 from apps.gym.traces.items import Item
 from apps.gym.traces.segments import check_prefixes
 from apps.gym.traces.tokens import TokensUnreadable
 
 Row = tuple[int, str, str, bytes | None]
-"""`seq`, `kind`, `payload` and the head of the packed tokens."""
+"""`seq`, `kind`, `payload`, and the header of the packed tokens."""
 
 
 def build_trace(rows: Iterable[Row]) -> Trace:
-    """Return the cards of these rows, in order. Results are matched to calls among these rows only."""
+    """Return the cards of these rows, in order. Calls and results are matched only within the rows."""
     reads = [Read(seq, kind, payload, decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing, cards = Pairing(reads), list[Card]()
     before: list[Item] = []
@@ -50,23 +52,35 @@ def show_events(events: Iterable[TraceUnion]) -> Trace:
 
 
 def show_one(seq: int, event: TraceUnion) -> Card:
-    """Return the card of a single event: a call without its result, or a result without its call."""
+    """Return the card of a single event: a call is shown without its result, and a result without its call."""
     (card,) = build_trace([(seq, event_kind(event), encode_event(event), None)]).cards
     return card
 
 
 def read_capture(calls: Iterable[tuple[int, bytes | None]]) -> Capture | None:
-    """Return the capture, given (seq, head of the packed tokens) of every model call; None without readable tokens."""
+    """Return the capture, or None if there are no readable tokens.
+
+    `calls` has (seq, header of the packed tokens) of each model call.
+    """
     found = list(calls)
     try:
         figures = check_prefixes([tokens for _, tokens in found])
     except TokensUnreadable:
-        return None  # the card of the call says why
-    return Capture(figures, tuple(seq for seq, _ in found)) if figures.captured else None
+        return None  # the card of the call shows the problem
+    return Capture(figures, {call: seq for call, (seq, _) in enumerate(found, start=1)}) if figures.captured else None
+
+
+def read_graph_capture(graph: TraceGraph) -> Capture | None:
+    """Return the capture of a graph, whose calls need only the head of their tokens."""
+    try:
+        figures = check_graph(graph)
+    except TokensUnreadable:
+        return None
+    return Capture(figures, graph.seq_of) if figures.captured else None
 
 
 def decode(payload: str) -> TraceUnion | None:
-    """Return the event; None if its kind or shape is unknown."""
+    """Return the decoded event, or None if its kind or shape is unknown."""
     try:
         return decode_event(payload)
     except (msgspec.MsgspecError, RecursionError):
@@ -79,7 +93,7 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card 
         block = Block("json", "event", read_output(read.payload).at(read.seq, "event"))
         return Card(read.seq, read.kind, read.kind, (block,), flags=tuple(find_flags(None, (), [])))
     if isinstance(event, ToolResult):
-        return None if pairing.is_shown((index, 0)) else _lone_result(read, event)
+        return None if pairing.is_shown((index, 0)) else _result_without_call(read, event)
     title, facts, blocks = read_content(read.seq, index, event, pairing, read.tokens)
     verified = event if isinstance(event, Verification) else None
     return Card(
@@ -97,7 +111,7 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card 
     )
 
 
-def _lone_result(read: Read, event: ToolResult) -> Card:
+def _result_without_call(read: Read, event: ToolResult) -> Card:
     output = tool_output(read.seq, event)
     block = Block("output", f"{event.name} → result", output.body, mark=event.error or NOT_ASKED)
     flags = tuple(find_flags(event, (block,), []))

@@ -1,4 +1,4 @@
-"""All texts of an event, by position."""
+"""Find the texts of an event by part."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from apps.gym.traces.items import Item, item_type
 
 
 def bodies_of(event: TraceUnion, seq: int) -> Iterator[Body]:
-    """Yield the texts of an event's card in order, without results that are in other events."""
+    """Yield the texts of an event's card, in order. Results stored in other events are left out."""
     for block in show_one(seq, event).blocks:
         yield block.body
         if block.result is not None and block.result.body.seq == seq:
@@ -24,7 +24,7 @@ def names_in(event: TraceUnion) -> Iterator[str]:
 
 
 def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
-    """Return the stored text; arguments and outputs are not indented."""
+    """Return a text of the event as stored: arguments and outputs are not indented."""
     found = next((body for body in bodies_of(event, seq) if body.part == part), None)
     if found is None or not found.is_json:
         return found
@@ -33,7 +33,7 @@ def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
 
 
 def _stored_text(event: TraceUnion, part: str) -> str | None:
-    """Return the stored text of a part; JSON stored as text is returned as stored."""
+    """Return the stored text of a part. JSON that was stored as text is unchanged."""
     if isinstance(event, ToolResult):
         return event.output
     if not part.isdigit():

@@ -1,4 +1,4 @@
-"""View models of a trace: a card per event, with blocks, and calls with their results."""
+"""View models of a trace: one card per event, made of blocks. Calls include their results."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -8,13 +8,13 @@ from apps.gym.traces.segments import Break, TokenFigures
 
 Fact = tuple[str, str]
 MOST_TOOLS = 8
-"""Number of tools of a session up to which they are shown unfolded."""
+"""Sessions with more tools show them folded."""
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Output of a tool. `seq` is its own event; None if it came inside another event's items."""
+    """A tool output. `seq` is its own event, or None if it is an item of another event."""
 
     body: Body
     seq: int | None = None
@@ -25,7 +25,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image stored in the trace. `part` is its place, `address` a `data:` URL."""
+    """An image stored in the trace. `part` locates it in the event; `address` is a `data:` URL."""
 
     seq: int
     part: str
@@ -36,7 +36,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One item or part: `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (JSON behind a title)."""
+    """A part of a card.
+
+    `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (collapsed JSON with a title).
+    """
 
     kind: str
     title: str
@@ -47,7 +50,7 @@ class Block:
 
     @property
     def role(self) -> str:
-        """Return the role of the author, if it is a known one."""
+        """Return the role of the author, or an empty string if it is unknown."""
         return self.title if self.title in _ROLES else ""
 
 
@@ -61,7 +64,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One event. `kind` is the event's tag, as stored."""
+    """A card: one event of the trace. `kind` is the stored kind of the event."""
 
     seq: int
     kind: str
@@ -77,12 +80,12 @@ class Card:
 
     @property
     def last_seq(self) -> int:
-        """Return the number of the last event in the card: its own, or that of a result in it."""
+        """Return the highest event number in the card: its own, or that of a result."""
         return max([self.seq, *(block.result.seq or 0 for block in self.blocks if block.result)])
 
     @property
     def groups(self) -> list[tuple[Block, ...]]:
-        """Return blocks in groups: calls of one turn are shown side by side, other blocks alone."""
+        """Return the blocks in groups: the calls of a turn form one group, every other block its own."""
         groups: list[tuple[Block, ...]] = []
         for is_call, blocks in groupby(self.blocks, key=lambda block: block.kind == "call"):
             run = tuple(blocks)
@@ -91,11 +94,11 @@ class Card:
 
     @property
     def listed(self) -> tuple[Block, ...]:
-        """Return the tools of a session if there are so many that they are folded, else nothing."""
+        """Return the tools of a session if they are folded, else an empty list."""
         return self.blocks if self.kind == "session" and len(self.blocks) > MOST_TOOLS else ()
 
     @property
-    def is_trouble(self) -> bool:
+    def has_problem(self) -> bool:
         return any(flag.tone == "bad" for flag in self.flags)
 
     @property
@@ -105,10 +108,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Result of the prefix check of the captured tokens. `seqs` are the events of the model calls."""
+    """Result of the prefix check of the captured tokens. `seqs` are the events of the model calls, by their number."""
 
     figures: TokenFigures
-    seqs: tuple[int, ...]
+    seqs: dict[int, int]
 
     @property
     def first_break(self) -> Break | None:
@@ -116,7 +119,7 @@ class Capture:
 
     @property
     def first_break_seq(self) -> int | None:
-        return self.seqs[self.first_break.call - 1] if self.first_break else None
+        return self.seqs[self.first_break.call] if self.first_break else None
 
     @property
     def more_breaks(self) -> int:
@@ -125,17 +128,17 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`last_seq` is the number of the last event; -1 without events."""
+    """All cards of a trace. `last_seq` is the number of the last event, or -1 if there are none."""
 
     cards: tuple[Card, ...]
     last_seq: int = -1
 
     @property
     def opening(self) -> tuple[Card, ...]:
-        """Return the cards of session and prompt."""
+        """Return the cards of the session and the prompt."""
         return tuple(card for card in self.cards if card.kind == "prompt")
 
     @property
     def attempt(self) -> tuple[Card, ...]:
-        """Return the cards of the attempt itself and its verification."""
+        """Return the remaining cards: the attempt and its verification."""
         return tuple(card for card in self.cards if not card.is_opening)

@@ -1,6 +1,6 @@
-"""Split a long trace into chunks that the page loads on scrolling.
+"""Split a long trace into chunks that the page loads while scrolling.
 
-A chunk begins with a step, so calls stay with their results.
+Chunks begin at steps, so that calls stay together with their results.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ CHUNK_STEPS = 50
 CHUNKS_A_PAGE = 4
 """Chunks per page of the outline."""
 CHUNK_CHARACTERS = 240_000
-"""Maximum characters of text in one chunk; beyond that, only the beginnings of texts are shown."""
+"""Maximum characters of text in a chunk. If it has more, the remaining texts are shortened."""
 _SHORT = 1_200
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events `first` to `last`, of which `steps` are not results of calls."""
+    """Events `first` to `last`. `steps` counts those that are not results of calls."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class Span:
 
 
 def split_events(kinds: Iterable[tuple[int, str]], size: int = CHUNK_STEPS) -> list[Span]:
-    """Split `(seq, kind)` in order into spans of about `size` steps. A small rest is added to the last span."""
+    """Split (seq, kind) rows into spans of about `size` steps. A small remainder is added to the last span."""
     spans: list[Span] = []
     first = last = -1
     steps = 0
@@ -49,7 +49,7 @@ def split_events(kinds: Iterable[tuple[int, str]], size: int = CHUNK_STEPS) -> l
 
 
 def pages_of(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans joined into pages of the outline."""
+    """Merge the spans into pages of the outline."""
     groups = [spans[start : start + CHUNKS_A_PAGE] for start in range(0, len(spans), CHUNKS_A_PAGE)]
     return [Span(group[0].first, group[-1].last, sum(each.steps for each in group)) for group in groups]
 
@@ -59,7 +59,7 @@ def span_of(spans: Sequence[Span], seq: int) -> Span | None:
 
 
 def shorten(cards: Iterable[Card], budget: int = CHUNK_CHARACTERS) -> tuple[Card, ...]:
-    """Return the same cards with about `budget` characters of text in total; later texts are shortened."""
+    """Return the cards with about `budget` characters of text in total. Texts beyond the budget are shortened."""
     shortened = []
     for card in cards:
         blocks = []

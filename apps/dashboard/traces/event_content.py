@@ -1,4 +1,4 @@
-"""Title, facts and blocks of one event, from its conversation items; unknown kinds become JSON."""
+"""Build title, facts and blocks of an event. Unknown kinds are shown as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +8,7 @@ from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
 from apps.dashboard.traces.cards import Block, Fact
 from apps.dashboard.traces.images import find_image
 from apps.gym.traces.events import (
+    AgentEnd,
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -20,12 +21,12 @@ from apps.gym.traces.items import Item, item_type, text_of
 from apps.gym.traces.tokens import TokensUnreadable, count_tokens
 from apps.gym.wires.protocol import lacks_usage
 
-Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
+Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | AgentEnd | ErrorRaised
 Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 
 
 def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: bytes | None = None) -> Content:
-    """Return the content of an event. `index` is its position among the events read."""
+    """Return the content of an event. `index` is its position in the list of events."""
     match event:
         case SessionOpened():
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
@@ -35,6 +36,8 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
             return title, (), _blocks(seq, index, event.items, pairing)
         case ModelCall():
             blocks = _blocks(seq, index, event.items, pairing)
+            if event.items_in:
+                blocks = (_fold("new input items", event.items_in, seq), *blocks)
             if event.sampling:
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
             return "Model call", tuple(_call_facts(event, tokens)), blocks
@@ -42,9 +45,21 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
             return "Judge call", tuple(_judge_facts(event)), tuple(_judge_blocks(seq, event))
         case Verification():
             return _verification(seq, event)
-        case ErrorRaised():
-            body = Body(event.message, "text", seq, "message")
-            return "Error", (("kind", event.kind),), (Block("text", "message", body),)
+        case AgentEnd() | ErrorRaised():
+            return _ending(seq, event)
+
+
+def _ending(seq: int, event: AgentEnd | ErrorRaised) -> Content:
+    if isinstance(event, ErrorRaised):
+        body = Body(event.message, "text", seq, "message")
+        return "Error", (("kind", event.kind),), (Block("text", "message", body),)
+    named = [("kind", event.kind), ("call", str(event.call or ""))]
+    texts = (("answer", event.answer, "markdown"), ("message", event.message, "text"))
+    blocks = tuple(Block("text", name, Body(text, form, seq, name)) for name, text, form in texts if text)
+    if event.artifacts:
+        blocks = (*blocks, _fold("artifacts", event.artifacts, seq))
+    title = "Agent finished" if event.command == "finish" else "Agent failed"
+    return title, tuple(fact for fact in named if fact[1]), blocks
 
 
 def _verification(seq: int, event: Verification) -> Content:
@@ -58,7 +73,7 @@ def _verification(seq: int, event: Verification) -> Content:
 
 
 def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:
-    """Yield the verdict, then the judge's prompt and reply as folds."""
+    """Yield the verdict, then the prompt and reply of the judge, collapsed."""
     if event.verdict:
         yield Block("json", "verdict", json_body(event.verdict).at(seq, "verdict"))
     if event.problem:
@@ -147,10 +162,30 @@ def _arguments(arguments: object) -> tuple[Body, str]:
 
 def _call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
     yield from _reply_facts(event)
+    yield from _place_facts(event)
     yield "input items", str(event.seen)
     if event.retries:
         yield "retries", str(event.retries)
     yield from _token_facts(event, tokens)
+
+
+def _place_facts(event: ModelCall) -> Iterator[Fact]:
+    """Yield the place of a captured call in its graph."""
+    if not event.call:
+        return
+    yield "call", str(event.call)
+    yield "lineage", str(event.lineage)
+    if event.parent:
+        yield "continues call", str(event.parent) + (" (ambiguous)" if event.ambiguous else "")
+    elif event.root_reason:
+        yield "starts", event.root_reason
+    for label, number in (("spawned by call", event.spawned_by), ("retry of call", event.retry_of)):
+        if number:
+            yield label, str(number)
+    if not event.served:
+        yield "served", "no"
+    for note in event.notes:
+        yield "note", note
 
 
 def _judge_facts(event: JudgeCall) -> Iterator[Fact]:

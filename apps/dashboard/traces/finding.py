@@ -1,4 +1,4 @@
-"""Find words in all texts of an attempt, whether or not the page has loaded them."""
+"""Search all texts of an attempt, including those that the page has not loaded."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ AROUND = 60
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A match in event `seq`, between `before` and `after`.
+    """A match in event `seq`, with the text `before` and `after` it.
 
-    `part` is the text of the event with the match; empty if it has no URL, for example the name of a tool.
+    `part` locates the text in the event. It is empty for texts without a URL, for example tool names.
     """
 
     seq: int
@@ -36,7 +36,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`total` matches; `hits` are the first of them."""
+    """The number of matches (`total`) and the first of them (`hits`)."""
 
     words: str
     hits: list[Hit]
@@ -49,7 +49,7 @@ class Found:
 
 
 def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
-    """Return the matches, ignoring case and accents like the search of tables. Empty words match nothing."""
+    """Return the matches. Like the search in tables, it ignores case and accents. An empty query matches nothing."""
     hits: list[Hit] = []
     total, steps = 0, set[int]()
     wanted = _fold(words)
@@ -57,7 +57,7 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
         return Found(words, [], 0, 0)
     rows = events_of(rollout, attempt).values_list("seq", "kind", "payload")
     for seq, kind, payload in read_by_key(rows, by="seq", size=200):
-        if _cannot_have(payload, wanted):
+        if _cannot_match(payload, wanted):
             continue
         for part, text in _texts(decode(payload), seq, payload):
             folded = _fold(text)
@@ -72,8 +72,11 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
     return Found(words, hits, total, len(steps))
 
 
-def _cannot_have(payload: str, wanted: str) -> bool:
-    """Return True if the payload cannot match. JSON has letters and digits literally, except for escapes."""
+def _cannot_match(payload: str, wanted: str) -> bool:
+    """Return True if the payload cannot match, to skip decoding it.
+
+    JSON contains letters and digits literally, except for escapes.
+    """
     is_plain = wanted.isascii() and wanted.replace(" ", "").isalnum() and payload.isascii()
     return is_plain and "\\u" not in payload and wanted not in payload.lower()
 
@@ -86,18 +89,18 @@ def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[tuple[s
     for name in names_in(event):
         yield "", name
     for body in bodies_of(event, seq):
-        yield body.part, body.laid_out
+        yield body.part, body.indented
 
 
 def _places(text: str, folded: str, wanted: str, *, seq: int, part: str, label: str) -> Iterator[Hit]:
-    # The position in the text for each letter of the folded text.
+    # Maps each letter of the folded text to its position in the original.
     origin: Sequence[int] = range(len(text))
     if not text.isascii():
         origin = [place for place, letter in enumerate(text) for _ in _fold_letter(letter)]
     at = folded.find(wanted)
     while at >= 0:
         end = at + len(wanted)
-        # A combining accent belongs to the previous letter.
+        # Combining accents belong to the previous letter.
         start = origin[at]
         stop = max(start + 1, origin[end] if end < len(origin) else len(text))
         before = " ".join(text[max(0, start - AROUND) : start].split("\n"))
@@ -106,7 +109,7 @@ def _places(text: str, folded: str, wanted: str, *, seq: int, part: str, label: 
 
 
 def _fold(text: str) -> str:
-    """Fold each letter separately, so that positions can be mapped back to the text."""
+    """Fold letter by letter, so that positions map back to the original text."""
     return text.lower() if text.isascii() else "".join(map(_fold_letter, text))
 
 

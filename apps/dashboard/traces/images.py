@@ -1,4 +1,4 @@
-"""Images in a trace. Only bytes stored in the trace are shown, and only in formats that cannot run scripts."""
+"""Show images stored in a trace. Remote images, and formats that may run scripts, are not shown."""
 
 import base64
 import binascii
@@ -16,12 +16,12 @@ MAGIC = {
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
-"""Image formats and their first bytes. Excludes SVG, which may contain scripts."""
+"""Image formats by their first bytes. SVG is excluded because it may contain scripts."""
 _DATA = re.compile(r"data:(image/[a-z]+);base64,", re.ASCII)
 
 
 def find_image(value: object, seq: int, part: str) -> Image | None:
-    """Return the image in a part of a message; None for other parts and for remote images."""
+    """Return the image in a part of a message, or None for other parts and remote images."""
     address = _address(value)
     match = _DATA.match(address)
     if match is None or match[1] not in MAGIC:
@@ -30,7 +30,7 @@ def find_image(value: object, seq: int, part: str) -> Image | None:
 
 
 def read_image(event: TraceUnion, part: str) -> tuple[str, bytes] | None:
-    """Return content type and bytes; None if the part is no image or its bytes do not match its type."""
+    """Return (content type, bytes), or None if the part is not an image or the bytes do not match the type."""
     address = _address(dict(_parts(event)).get(part))
     match = _DATA.match(address)
     if match is None or match[1] not in MAGIC:

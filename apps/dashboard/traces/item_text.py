@@ -1,4 +1,4 @@
-"""Prepare one conversation item for reading. Unknown kinds are shown as JSON, never dropped."""
+"""Prepare a conversation item for display. Unknown kinds are shown as JSON."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def indent_json(value: Any) -> str:
 
 
 def _parsed(value: Any) -> Any:
-    """Return the value of JSON text; other values and invalid JSON unchanged."""
+    """Return parsed JSON. Other values and invalid JSON are returned unchanged."""
     try:
         return orjson.loads(value) if isinstance(value, str) else value
     except orjson.JSONDecodeError:
@@ -23,13 +23,13 @@ def _parsed(value: Any) -> Any:
 
 
 def _readable(content: Any) -> bool:
-    """Return True if `text_of` has the whole message. Messages with images or unknown parts are shown as JSON."""
+    """Return True if `text_of` returns the whole message. Messages with images or unknown parts are shown as JSON."""
     parts = content if isinstance(content, list) else []
     return all(isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS for part in parts)
 
 
 def view_item(item: dict[str, Any]) -> dict[str, str]:
-    """Return kind, label, name and note of the item. Either `text` or `json` (already indented) has the body."""
+    """Return kind, label, name and note of the item, and its body as either `text` or indented `json`."""
     kind, call_id = item_type(item), str(item.get("call_id") or "")
     match kind:
         case "message":

@@ -1,4 +1,4 @@
-"""The outline of a trace: a line per step, from its card."""
+"""Build the outline of a trace: one line per step."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,16 +16,17 @@ KINDS = {
     "environment_turn": "env",
     "judge_call": "judge",
     "verification": "verify",
+    "agent_end": "end",
     "error": "error",
 }
 
 
 Line = dict[str, Any]
-"""A line: its `card`, label, names of called tools, start of the text of the step, duration, and if it has comments."""
+"""A line: card, label, names of called tools, start of the text, duration, and whether it has comments."""
 
 
 def outline(cards: Iterable[Card], commented: frozenset[int] = frozenset()) -> list[Line]:
-    """Return the lines of the outline. `commented` are the events with comments."""
+    """Return the lines of the outline. `commented` are the numbers of events with comments."""
     return [_line(card, commented) for card in cards]
 
 
@@ -35,23 +36,23 @@ def _line(card: Card, commented: frozenset[int]) -> Line:
         "card": card,
         "label": KINDS.get(card.kind, card.kind),
         "tools": tuple(block.title for block in card.blocks if block.kind == "call"),
-        "said": _said(card.blocks),
+        "said": _step_text(card.blocks),
         "duration": card.duration + seconds,
         "is_commented": any(card.seq <= seq <= card.last_seq for seq in commented),
     }
 
 
-def _said(blocks: Iterable[Block]) -> str:
-    """Return the text for a step: its last text, else the arguments of its call, else its reasoning."""
+def _step_text(blocks: Iterable[Block]) -> str:
+    """Return the text for a step: its last text, else the arguments of a call, else the reasoning."""
     given = [block for block in blocks if block.kind != "fold"]
     for kinds in (("text",), ("call",), ("output", "reasoning", "json", "image")):
         for block in reversed(given):
             if block.kind in kinds and block.body.text:
-                return " ".join(_gist(block).split())[:_CHARACTERS]
+                return " ".join(_first_argument(block).split())[:_CHARACTERS]
     return ""
 
 
-def _gist(block: Block) -> str:
+def _first_argument(block: Block) -> str:
     """Return the first text argument of a call, for example a command, path or query."""
     if block.kind == "call" and len(block.body.text) < _LONGEST_CALL:
         values = parse_json(block.body.text)

@@ -1,4 +1,4 @@
-"""Export a rollout as JSON of everything stored, or as a self-contained HTML page without scripts."""
+"""Export a rollout as complete JSON, or as a self-contained HTML page without scripts."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ _EVENTS_AT_ONCE = 100
 
 
 def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
-    """Yield JSON of every stored field and event, in batches of a hundred events."""
+    """Yield JSON chunks with every stored field and event."""
     row = {field.attname: getattr(rollout, field.attname) for field in Rollout._meta.concrete_fields}
     yield b'{"rollout":' + orjson.dumps(row) + b',"attempt":' + str(attempt).encode() + b',"events":['
     after, comma = -1, b""
@@ -30,9 +30,9 @@ def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
 
 
 def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
-    """Yield HTML of every step in full.
+    """Yield HTML chunks with every step in full.
 
-    Its content security policy allows only its own styles, by checksum, and images of the trace.
+    The content security policy of the file allows only its own styles, by hash, and images in the trace.
     """
     style = _style()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -47,6 +47,6 @@ def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
 
 
 def _style() -> str:
-    """Return our stylesheets as one text."""
+    """Return all stylesheets of the page, concatenated."""
     paths = [finders.find(name) for name in _STYLES]
     return "\n".join(Path(path).read_text() for path in paths if path)

@@ -8,31 +8,32 @@ from django.db.models import Q
 
 from apps.gym.traces.alignment import Row, Step, align, count_common, is_common, steps_of
 from apps.gym.traces.events import decode_event
+from apps.gym.traces.graph import is_captured
 from apps.gym.traces.word_differences import Part, compare_words
 from apps.rollouts.models import Rollout, TraceEvent
 
 FEWEST, MOST = 2, 6
 STEPS = 300
-"""Maximum steps of each rollout to compare; the work grows with the square."""
+"""Maximum steps of each rollout that are compared. The cost grows quadratically."""
 EVENTS = 2 * STEPS
 SHOWN = 4_000
-"""Maximum characters of a step; hidden text is linked."""
+"""Maximum characters shown of a step. Longer texts link to the full step."""
 LEAD = 200
 """Characters shown before the first difference of long texts."""
 COMPARED = 200_000
-"""Maximum characters per page that are compared by word; later text is shown without comparison."""
+"""Maximum characters per page that are compared by word. Text beyond that is shown without comparison."""
 
 
 class CannotCompare(Exception):
-    """Raised if these rollouts cannot be compared. The message says why."""
+    """Raised if these rollouts cannot be compared. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Step number `place` of one rollout.
 
-    `parts` are its words; `new` or `removed` words differ from the first rollout. The first `before` characters are
-    equal in all rollouts and hidden, and so are the `hidden` characters after the parts.
+    `parts` are its words; words that differ from the first rollout are marked `new` or `removed`. The first `before`
+    characters, equal in all rollouts, and the `hidden` characters after the parts are not shown.
     """
 
     step: Step
@@ -48,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of the table: its number and cells; a single cell if all are equal."""
+    """A row of the table: a step number and one cell per rollout, or a single cell if all are equal."""
 
     number: int
     kind: str
@@ -61,7 +62,7 @@ class Line:
 class Outcome:
     """A property of each rollout as text; numbers also have the difference from the first rollout.
 
-    `best` and `worst` are positions; empty if all are equal or none is better.
+    `best` and `worst` are indexes into `values`, empty if all values are equal or none is better.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Outcome:
 
     @property
     def cells(self) -> list[tuple[float | str | None, float | None, str]]:
-        """Return (value, difference from the first, best or worst) of each rollout."""
+        """Return (value, difference from the first, "best" or "worst") for each rollout."""
         first = self.values[0]
         cells = []
         for place, value in enumerate(self.values):
@@ -104,7 +105,7 @@ class Comparison:
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
     """Return the rollouts in the order of the ids.
 
-    Raise CannotCompare for too few, too many or unknown ids, or different tasks.
+    Raise CannotCompare for too few, too many or unknown ids, or rollouts of different tasks.
     """
     wanted = list(dict.fromkeys(ids))
     if not FEWEST <= len(wanted) <= MOST:
@@ -149,9 +150,9 @@ def compare_steps(columns: Sequence[Sequence[Step]]) -> tuple[list[Line], list[L
 
 
 def find_start(texts: Sequence[str]) -> int:
-    """Return the start of the visible text.
+    """Return the character at which the visible text starts.
 
-    It is shortly before the first difference, if the visible text would otherwise be equal.
+    This is 0, or shortly before the first difference if the texts would otherwise look equal.
     """
     one, other = min(texts, default=""), max(texts, default="")
     if one == other:
@@ -164,10 +165,13 @@ def find_start(texts: Sequence[str]) -> int:
 
 
 def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
-    """Return the steps of the latest attempt, and the number of events left out after them."""
+    """Return the first steps of the latest attempt, and the number of events left out after them."""
     events = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     rows = list(events.values_list("seq", "payload")[: EVENTS + 1])
-    steps = steps_of([(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]])
+    read = [(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]]
+    if is_captured(event for _, event in read):
+        return _read_main_steps(rollout)
+    steps = steps_of(read)
     whole = len(rows) <= EVENTS and len(steps) <= STEPS
     if whole:
         return steps, 0
@@ -175,8 +179,16 @@ def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
     return kept, events.filter(seq__gt=kept[-1].seq).count() if kept else 0
 
 
+def _read_main_steps(rollout: Rollout) -> tuple[list[Step], int]:
+    """Return the steps of the main path of a captured attempt, and the number of its events left out after them."""
+    graph = rollout.graph()
+    line = graph.numbered_line(graph.main_leaf)
+    steps = steps_of(line)
+    return steps[:STEPS], len({step.seq for step in steps[STEPS:]})
+
+
 class _Budget:
-    """How many characters may still be compared by words."""
+    """The number of characters that may still be compared by word."""
 
     def __init__(self) -> None:
         self.left = COMPARED
@@ -190,7 +202,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def _without_escapes(row: Row) -> Row:
-    """Return the texts without terminal colours, unless only these differ."""
+    """Return the texts without ANSI escapes, unless they differ only in these."""
     plain: Row = tuple(step and step._replace(text=_ESCAPE.sub("", step.text)) for step in row)
     return plain if is_common(plain) == is_common(row) else row
 
@@ -206,7 +218,7 @@ def _line(number: int, row: Row, places: Sequence[int], budget: _Budget) -> Line
         budget.compare(texts[0], text) if place and text is not None and texts[0] is not None else None
         for place, text in enumerate(texts)
     ]
-    # With two rollouts, each shows its additional words; with more, the first is the reference.
+    # With two rollouts, both sides mark their extra words. With more, all are compared to the first.
     if len(row) == 2 and compared[1] is not None:
         compared[0] = compared[1]
     cells = [

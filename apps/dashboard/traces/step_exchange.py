@@ -1,4 +1,4 @@
-"""One step by itself: its figures, and for a model call the request and response as sent over HTTP."""
+"""A single step: its figures, and for a model call the HTTP request and response."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.card_building import decode
 from apps.dashboard.traces.card_parts import find_body
 from apps.dashboard.traces.cards import Card
-from apps.dashboard.traces.trace_reading import events_of, read_turn
+from apps.dashboard.traces.trace_reading import events_of, read_graph, read_turn
 from apps.gym.errors import GymError
 from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, Tool
@@ -17,7 +17,7 @@ from apps.policies.policy_clients import rebuild_request
 from apps.rollouts.models import Rollout
 
 _COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached"}
-_SAYING = ("prompt", "model_call", "tool_result", "environment_turn")
+_TEXT_EVENTS = ("prompt", "model_call", "tool_result", "environment_turn")
 
 
 Figure = tuple[str, float | str, str]
@@ -25,9 +25,9 @@ Figure = tuple[str, float | str, str]
 
 
 def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -> dict[str, Any] | None:
-    """Return the context of the step: card, figures, stored event, neighbours, and for a model call its exchange.
+    """Return the template context of a step, or None if the attempt has no such event.
 
-    None if the attempt has no such event. Without `whole`, only card, figures and event are read.
+    It has card, figures and event; with `whole` also the neighbours and, for a model call, the exchange.
     """
     found = events_of(rollout, attempt).filter(seq=seq).values_list("kind", "payload").first()
     if found is None:
@@ -38,12 +38,12 @@ def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -
     step = {"seq": seq, "card": card, "figures": _figures(rollout, event, card), "stored": stored}
     if not whole:
         return step
-    beside = {"previous": _beside(rollout, attempt, seq, -1), "next": _beside(rollout, attempt, seq, 1)}
+    beside = {"previous": _neighbour(rollout, attempt, seq, -1), "next": _neighbour(rollout, attempt, seq, 1)}
     return {**step, **_exchange(rollout, attempt, seq, event), **beside}
 
 
 def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | None:
-    """Return the full text that a page shows in part, by position."""
+    """Return a text in full, by its part."""
     payload = events_of(rollout, attempt).filter(seq=seq).values_list("payload", flat=True).first()
     if payload is None:
         return None
@@ -56,21 +56,26 @@ def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | Non
 
 
 def _exchange(rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None) -> dict[str, Any]:
-    """Return path, request and response of a model call, and why the request cannot be sent; empty for others."""
+    """Return path, request and response of a model call, and why the request cannot be sent. Empty for other events."""
     if not isinstance(event, ModelCall):
         return {}
-    items, tools = _conversation(rollout, attempt, seq, event.seen)
+    items, tools = (
+        _captured_request(rollout, attempt, seq) if event.call else _conversation(rollout, attempt, seq, event.seen)
+    )
     ask = Ask(items=items, tools=tools, sampling=event.sampling)
     path, problem = "", ""
     try:
         path, sent = rebuild_request(policy_model=rollout.collection.policy_model, ask=ask)
     except GymError as why:
         sent, problem = {"input": items, "tools": tools, **event.sampling}, str(why)
-    bodies = {"request": json_body(sent).at(seq, "request"), "response": json_body(_answer(event)).at(seq, "response")}
+    bodies = {
+        "request": json_body(sent).at(seq, "request"),
+        "response": json_body(_response_body(event)).at(seq, "response"),
+    }
     return {"path": path, "problem": problem, **bodies}
 
 
-def _answer(event: ModelCall) -> dict[str, Any]:
+def _response_body(event: ModelCall) -> dict[str, Any]:
     return {
         "id": event.response_id,
         "model": event.model,
@@ -84,13 +89,22 @@ def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[
     """Return the first `seen` items of the conversation, and the tools of the session."""
     events = events_of(rollout, attempt).filter(seq__lt=seq)
     items: list[Item] = []
-    for _, payload in read_by_key(events.filter(kind__in=_SAYING).values_list("seq", "payload"), by="seq", size=200):
+    for _, payload in read_by_key(
+        events.filter(kind__in=_TEXT_EVENTS).values_list("seq", "payload"), by="seq", size=200
+    ):
         event = decode(payload)
         if event is not None:
             items += event.new_items()
     session = events.filter(kind="session").order_by("-seq").values_list("payload", flat=True).first()
     opened = decode(session) if session else None
     return items[:seen], opened.tools if isinstance(opened, SessionOpened) else []
+
+
+def _captured_request(rollout: Rollout, attempt: int, seq: int) -> tuple[list[Item], list[Tool]]:
+    """Return the items of a captured call's request, and the tools that it offered."""
+    graph = read_graph(events_of(rollout, attempt).filter(seq__lte=seq))
+    call = next(number for number, place in graph.seq_of.items() if place == seq)
+    return graph.request(call), graph.tools(call)
 
 
 def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> list[Figure]:
@@ -118,7 +132,7 @@ def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> l
 
 
 def _prices(rollout: Rollout, event: ModelCall | JudgeCall) -> float:
-    """Return USD at current prices of the policy model; for a judge call, of the model with its name."""
+    """Return the cost in USD at current prices of the policy model, or for a judge call of the model with its name."""
     model: PolicyModel | None = rollout.collection.policy_model
     if isinstance(event, JudgeCall):
         model = PolicyModel.objects.filter(slug=event.judge).first()
@@ -126,7 +140,7 @@ def _prices(rollout: Rollout, event: ModelCall | JudgeCall) -> float:
     return cost
 
 
-def _beside(rollout: Rollout, attempt: int, seq: int, way: int) -> int | None:
+def _neighbour(rollout: Rollout, attempt: int, seq: int, way: int) -> int | None:
     events = events_of(rollout, attempt)
     rows = events.filter(seq__gt=seq) if way > 0 else events.filter(seq__lt=seq).order_by("-seq")
     return rows.values_list("seq", flat=True).first()

@@ -16,7 +16,7 @@ def calls_of(event: TraceUnion | None) -> list[Item]:
 
 
 def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list[Item]) -> Iterator[Flag]:
-    """`before` are the calls of the turn before this one."""
+    """Return the flags of a step. `before` are the calls of the previous turn."""
     if event is None:
         yield Flag("unknown kind")
     if isinstance(event, ErrorRaised):
@@ -43,8 +43,10 @@ def _call_flags(event: ModelCall, before: list[Item]) -> Iterator[Flag]:
         yield Flag("empty reply", "bad")
     if event.retries:
         yield Flag("retried" if event.retries == 1 else f"retried {event.retries} times")
-    said = {(str(each.get("name")), str(each.get("arguments"))) for each in before}
-    if any((str(each.get("name")), str(each.get("arguments"))) in said for each in function_calls(event.items)):
+    earlier_calls = {(str(each.get("name")), str(each.get("arguments"))) for each in before}
+    if any(
+        (str(each.get("name")), str(each.get("arguments"))) in earlier_calls for each in function_calls(event.items)
+    ):
         yield Flag("repeated call")
 
 

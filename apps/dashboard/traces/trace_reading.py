@@ -1,23 +1,25 @@
-"""Read the events of one attempt: the list of events, and spans with their cards."""
+"""Read the events and cards of one attempt, in chunks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
-from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture
+from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture, read_graph_capture
 from apps.dashboard.traces.cards import Capture, Card, Trace
 from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
 from apps.dashboard.traces.outline import Line, outline
-from apps.gym.traces.events import ErrorRaised
-from apps.gym.traces.tokens import HEADER_BYTES
+from apps.gym.traces.events import ErrorRaised, decode_event
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.tokens import HEADER_BYTES, of_graph
 from apps.rollouts.models import Rollout, TraceEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Part of a trace. `cards` is None if the page loads it later."""
+    """A chunk of a trace. `cards` is None if the page loads it later."""
 
     span: Span
     cards: tuple[Card, ...] | None = None
@@ -31,7 +33,7 @@ class OutlinePage:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Initial content of a trace page: all parts, some of them with cards."""
+    """Initial content of a trace page: all chunks, some of them with cards."""
 
     chunks: list[Chunk]
     pages: list[OutlinePage]
@@ -48,7 +50,7 @@ def events_of(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:
 
 
 def rows_of(events: QuerySet[TraceEvent]) -> Iterable[Row]:
-    """Yield rows with only the head of the packed tokens, which has their number."""
+    """Yield event rows, with only the header of the packed tokens, which contains their number."""
     head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
     return events.values_list("seq", "kind", "payload", head)
 
@@ -66,9 +68,9 @@ def read_cards(rollout: Rollout, attempt: int, span: Span) -> tuple[Card, ...]:
 
 
 def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_end: bool = False) -> Opened:
-    """Return the trace with the cards of the chunk with `step`, else the first; with `at_end`, also of the last.
+    """Return the trace with the cards of the chunk of `step`, by default the first chunk.
 
-    Other chunks have no cards.
+    `at_end` also loads the last chunk. Other chunks have no cards.
     """
     spans = read_spans(rollout, attempt)
     if not spans:
@@ -93,18 +95,18 @@ def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_en
 
 
 def open_chunk(rollout: Rollout, attempt: int, first: int) -> Chunk | None:
-    """Return the chunk that holds this event."""
+    """Return the chunk with this event."""
     span = span_of(read_spans(rollout, attempt), first)
     return Chunk(span, shorten(read_cards(rollout, attempt, span))) if span else None
 
 
 def find_next(rollout: Rollout, attempt: int, chunk: Chunk) -> int | None:
-    """Return the first event after this chunk."""
+    """Return the number of the first event after this chunk."""
     return events_of(rollout, attempt).filter(seq__gt=chunk.span.last).values_list("seq", flat=True).first()
 
 
 def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | None:
-    """Return the page of the outline that holds this event."""
+    """Return the page of the outline with this event."""
     span = span_of(pages_of(read_spans(rollout, attempt)), first)
     if span is None:
         return None
@@ -112,14 +114,14 @@ def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | No
 
 
 def find_commented(rollout: Rollout, attempt: int) -> frozenset[int]:
-    """Return the events with comments. All comments are about the latest attempt."""
+    """Return the numbers of events with comments. Comments refer to the latest attempt."""
     if attempt != rollout.attempt:
         return frozenset()
     return frozenset(seq for seq in rollout.comments.values_list("seq", flat=True) if seq is not None)
 
 
 def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
-    """Return the cards of the turn with this event, so that each call has its results."""
+    """Return the cards of the turn with this event, so that calls have their results."""
     events = events_of(rollout, attempt)
     begins = events.filter(seq__lte=seq).exclude(kind="tool_result").order_by("-seq").values_list("seq", flat=True)
     first = next(iter(begins[:1]), seq)
@@ -131,11 +133,21 @@ def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
 
 def find_capture(rollout: Rollout, attempt: int) -> Capture | None:
     head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
-    return read_capture(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", head))
+    calls = events_of(rollout, attempt).filter(kind="model_call")
+    heads = list(calls.values_list("seq", head))
+    if any(of_graph(tokens) for _, tokens in heads):
+        return read_graph_capture(read_graph(calls, head))
+    return read_capture(heads)
+
+
+def read_graph(events: QuerySet[TraceEvent], *tokens: Any) -> TraceGraph:
+    """Return the graph of these events, with the packed tokens in the column `tokens` if given."""
+    read = [(seq, decode_event(*row)) for seq, *row in events.values_list("seq", "payload", *tokens)]
+    return TraceGraph([event for _, event in read], [seq for seq, _ in read])
 
 
 def place_of_error(rollout: Rollout, attempt: int) -> int | None:
-    """The event that says why the rollout failed; None when no event does, as when a worker is lost."""
+    """Return the number of the event with the error; None if no event has it, for example after a lost worker."""
     errors = events_of(rollout, attempt).filter(kind="error").order_by("-seq")
     for seq, payload in errors.values_list("seq", "payload"):
         event = decode(payload)

@@ -1,7 +1,7 @@
 """Send calls to one endpoint in order of arrival, no faster than it allows.
 
-A gate costs almost nothing until the endpoint first throttles a call. From then on each call waits for a start time,
-which `rate_control` assigns across all processes. The clocks of time limits stop while a call waits.
+A gate costs almost nothing until the endpoint first throttles a call. From then on, each call waits for a start time,
+which `rate_control` assigns across all processes. Time limits are suspended while a call waits.
 """
 
 import asyncio
@@ -20,16 +20,13 @@ from apps.gym.calls.refusals import is_throttled, read_retry_after
 from apps.gym.calls.time_limits import stopped_clocks
 
 PATIENCE = 120.0
-"""Maximum seconds that calls wait while the endpoint accepts none.
-
-Then they fail, so that they do not occupy worker seats.
-"""
+"""Maximum seconds that calls wait while the endpoint accepts none. Then they fail, to free their worker seats."""
 BATCH_SECONDS = 0.02
-"""Seconds to collect throttle replies before reporting: they arrive in bursts."""
+"""Seconds to collect throttle replies, which arrive in bursts, before reporting."""
 SPACING = 0.8
 """Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
 LONGEST_DELAY = 0.2
-"""Maximum seconds by which a start may be late; the interval at the current rate if that is longer.
+"""Maximum seconds by which a start may be late, or the interval at the current rate if that is longer.
 
 Later starts are dropped and requested again.
 """
@@ -44,7 +41,7 @@ class EndpointPaused(Exception):
 
 
 class Gate:
-    """The calls of this process to one endpoint. Not thread-safe: use it, and set `limited`, from one event loop."""
+    """The calls of this process to one endpoint. Not thread-safe: use it from a single event loop."""
 
     def __init__(self, on_limited: Callable[["Gate"], None]) -> None:
         self.limited = False
@@ -65,14 +62,14 @@ class Gate:
         self._interval = 0.0
         self._paused_until = 0.0
         self._trying_since = 0.0
-        self._news = asyncio.Event()
+        self._activity = asyncio.Event()
 
     async def send(
-        self, send: Callable[[], Awaitable[OutboundReply]], tell: Callable[[OutboundReply], str]
+        self, send: Callable[[], Awaitable[OutboundReply]], read_message: Callable[[OutboundReply], str]
     ) -> OutboundReply:
-        """Return the first reply that is not throttled.
+        """Send a call, and repeat it until its reply is not throttled. Return that reply.
 
-        `tell` receives each throttle reply and returns its message. Raises EndpointPaused and the errors of `send`.
+        `read_message` extracts the message of a throttle reply. Raise EndpointPaused and the errors of `send`.
         """
         while True:
             if self.limited:
@@ -91,18 +88,18 @@ class Gate:
             if reply.status not in (429, 503) or not is_throttled(reply):
                 self._accepted += 1
                 return reply
-            self._take_throttle(sent, read_retry_after(reply), tell(reply))
-            del reply  # The reply may be large and the next wait long.
+            self._take_throttle(sent, read_retry_after(reply), read_message(reply))
+            del reply  # Free the reply, which may be large, before a long wait.
 
     @property
     def claimable(self) -> int:
-        """Return how many rollouts to claim for this endpoint, based on the calls that it will accept soon."""
+        """Return how many rollouts to claim for this endpoint, from the calls that it is expected to accept soon."""
         if self._paused_until > time.monotonic():
             return 0
         return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _LEAST_CLAIM - len(self._waiting))
 
     def limit(self) -> None:
-        """Make calls wait for starts, after this or another process was throttled."""
+        """Start limiting calls, after this or another process was throttled."""
         if not self.limited:
             self.limited = True
             self._rate = 0.0
@@ -111,7 +108,7 @@ class Gate:
     # -- reports and grants (see apps/rollouts/engine/throttling.py) ---------------------------------------------------
 
     def report(self) -> Report:
-        """Return what happened since the last report."""
+        """Return the observations since the last report."""
         now = time.monotonic()
         report = Report(
             sent=[now - at for at in self._sent if now - at < IDLE_SECONDS],
@@ -127,33 +124,33 @@ class Gate:
         return report
 
     def apply(self, grant: Grant) -> None:
-        """Let waiting calls start as granted."""
+        """Schedule waiting calls at the granted start times."""
         now, loop = time.monotonic(), asyncio.get_running_loop()
         self._cap, self._rate, self._paused_until = grant.cap, grant.rate, now + grant.paused_for
-        # Trial calls are single calls: each may start as soon as it is granted.
+        # Trial calls are granted one at a time, so each may start at once.
         self._interval = 0.0 if grant.is_trying else 1 / grant.rate
         if not grant.limited:
-            self._lift()
+            self._end_limit()
             return
         self._trying_since = (self._trying_since or now) if grant.is_trying else 0.0
         if grant.paused_for > PATIENCE or (grant.is_trying and now - self._trying_since > PATIENCE):
             self._trying_since = 0.0
-            self._give_up()
+            self._fail_waiting()
         self._use_starts()
         for start in grant.starts:
             number = next(self._numbers)
             self._starts[number] = loop.call_later(start, self._start, number, now + start)
 
-    async def wait_for_news(self, seconds: float) -> None:
+    async def wait_for_activity(self, seconds: float) -> None:
         """Wait until there is something to report, for at most `seconds`."""
         if not (self._waiting or self._in_flight):
             seconds = max(seconds, IDLE_SECONDS / 2)
-        seconds *= random.uniform(0.6, 1.0)  # otherwise the worker that asks first takes all starts of a slow endpoint
+        seconds *= random.uniform(0.6, 1.0)  # otherwise the first worker would take all starts of a slow endpoint
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._activity.wait()
                 await asyncio.sleep(BATCH_SECONDS)
-        self._news.clear()
+        self._activity.clear()
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +161,7 @@ class Gate:
         start = asyncio.get_running_loop().create_future()
         self._waiting.append(start)
         if len(self._waiting) == 1:
-            self._news.set()
+            self._activity.set()
         try:
             await start
         except asyncio.CancelledError:
@@ -176,7 +173,7 @@ class Gate:
             raise
 
     def _start(self, number: int, due: float) -> None:
-        # A busy event loop runs several timers late at once; a burst of calls would be throttled.
+        # A busy event loop runs several late timers at once, and a burst of calls would be throttled.
         now = time.monotonic()
         early = self._started_at + SPACING * self._interval - now
         if early > TOLERANCE:
@@ -184,7 +181,7 @@ class Gate:
             return
         del self._starts[number]
         if self._interval and now - due > max(LONGEST_DELAY, self._interval):
-            self._news.set()
+            self._activity.set()
             return
         self._started_at = now
         if self._cap is not None and self._in_flight >= self._cap:
@@ -213,9 +210,9 @@ class Gate:
             self._paused_until = max(self._paused_until, time.monotonic() + retry_after)
         self._drop_starts()
         self.limit()
-        self._news.set()
+        self._activity.set()
 
-    def _lift(self) -> None:
+    def _end_limit(self) -> None:
         self.limited = False
         self._drop_starts()
         while self._waiting:
@@ -227,7 +224,7 @@ class Gate:
         self._starts.clear()
         self._unused = 0
 
-    def _give_up(self) -> None:
+    def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()
         for start in waiting:
             if not start.done():

@@ -1,7 +1,7 @@
-"""A thin HTTP/1.1 client: keep-alive connections over asyncio, replies parsed by httptools.
+"""A minimal HTTP/1.1 client: keep-alive connections over asyncio, with replies parsed by httptools.
 
-It sends one request at a time on a connection, and follows no redirects. A call costs less than half as much CPU as one
-with aiohttp (`make bench BENCH=calls`).
+Each connection carries one request at a time. Redirects are not followed. A call takes less than half the CPU time of
+aiohttp (`make bench BENCH=calls`).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ DNS_TTL = 10.0
 """Seconds for which the addresses of a name are cached."""
 _NAMES = 2048
 _SECOND_ADDRESS = 0.25
-"""Seconds until the next address of a name is tried too (RFC 8305)."""
+"""Seconds until the next address of a name is tried in parallel (RFC 8305)."""
 
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -34,7 +34,7 @@ class ConnectTimedOut(TimeoutError):
 
 
 class HttpClient:
-    """A pool of connections. `resolve` returns the addresses of a name that may be called."""
+    """A connection pool. `resolve` returns the addresses that may be called for a name."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -47,10 +47,10 @@ class HttpClient:
     async def send(
         self, method: str, url: URL, *, headers: Mapping[str, str], body: bytes | None, connect_timeout: float
     ) -> Reply:
-        """Send a request. Return its reply once it is complete, or has more than SMALL bytes.
+        """Send a request. Return its reply when it is complete or larger than SMALL bytes.
 
-        `connect_timeout` is in seconds. Raises ConnectTimedOut, OSError for a connection that fails or a reply that is
-        not HTTP, and whatever `resolve` raises.
+        `connect_timeout` is in seconds. Raise ConnectTimedOut, OSError if the connection fails or the reply is not
+        HTTP, and the errors of `resolve`.
         """
         origin, prefix = _describe(method, url)
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
@@ -66,7 +66,7 @@ class HttpClient:
             connection.abort()
         for _, found in self._found.values():
             found.cancel()
-        await asyncio.sleep(0)  # connections close at the next turn of the loop
+        await asyncio.sleep(0)  # connections close in the next iteration of the loop
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
         idle = self._idle.get(origin, [])
@@ -134,7 +134,7 @@ class HttpClient:
             task = asyncio.ensure_future(self._resolve(host, port))
             task.add_done_callback(_read_error)
             self._found[host, port] = now + DNS_TTL, task
-        # Shielded, because several connections wait for the same answer.
+        # Shielded, because other connections may wait for the same lookup.
         return await asyncio.shield(task)
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -145,26 +145,26 @@ class HttpClient:
 
 
 def _read_error(task: "asyncio.Future[list[str]]") -> None:
-    """Retrieve the error, so that asyncio does not log it as unhandled if all callers timed out."""
+    """Retrieve the exception, so that asyncio does not log it as unhandled if all callers timed out."""
     if not task.cancelled():
         task.exception()
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
-    """Return the addresses that the system knows for a host."""
+    """Return the addresses of a host from the system resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 async def unpack(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """Yield a body without its content encoding, in pieces of at most 256 KiB. Raises OSError."""
+    """Decompress a body. Yield pieces of at most 256 KiB. Raise OSError."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise OSError(f"The reply has an unknown content encoding: {cut(encoding, 40)}.")
     inflate = None
     async for chunk in chunks:
         packed = chunk
         while packed:
-            # A gzip body may have several members. 32 makes zlib read both kinds of header.
+            # A gzip body may have several members. `32` accepts gzip and zlib headers.
             if inflate is None or inflate.eof:
                 inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS + 32)
             try:
@@ -178,20 +178,20 @@ async def unpack(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[b
 
 @lru_cache(2048)
 def _describe(method: str, url: URL) -> tuple[Origin, bytes]:
-    """Return the origin of a URL, and the beginning of its requests."""
+    """Return the origin of a URL, and the constant beginning of its requests."""
     assert url.raw_host is not None and url.port is not None
     origin = Origin(url.scheme, url.raw_host, url.port)
     return origin, f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n".encode()
 
 
-# Compression costs both sides more time than it saves on a local network.
+# No `Accept-Encoding`: on a local network, compression costs more time than it saves.
 _DEFAULTS = {"User-Agent": "GymWeb", "Accept": "*/*", "Accept-Encoding": "identity"}
 _DEFAULT_LINES = {name.lower(): f"{name}: {value}\r\n" for name, value in _DEFAULTS.items()}
 
 
 @lru_cache(4096)
 def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Return the headers of a request. Raises ValueError for a header that cannot be sent."""
+    """Encode the headers of a request. Raise ValueError for headers that must not be set."""
     given = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if given.count("\n") != len(headers) or given.count("\r") != len(headers):
         raise ValueError("A header must not contain a line break.")

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection of a client: it writes a request, and httptools parses the reply.
+"""One HTTP/1.1 client connection: write a request, and parse the reply with httptools.
 
-A small reply is read whole. A larger one applies back-pressure: reading pauses until the caller takes what has arrived.
+Small replies are read whole. For larger ones, reading pauses until the caller has taken the received part.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from multidict import CIMultiDict
 
 from apps.gym.calls.memory_budget import KIB, MIB, SMALL
 
-# Less than the 5 s after which uvicorn (vLLM and most resource servers) closes an idle connection. Otherwise a call may
-# be sent into a closing connection.
+# Less than the keep-alive of uvicorn (5 s), which vLLM and most resource servers use. Otherwise a call could be sent on
+# a connection that is being closed.
 KEEP_ALIVE = 4.0
 MAX_HEAD = 64 * KIB
-"""Maximum bytes of headers, of trailers, and of the framing between two parts of a body."""
+"""Maximum bytes of headers, of trailers, and of the framing between two chunks of a body."""
 PIECE = 256 * KIB
-"""Bytes of a body that are written or inflated at once."""
+"""Bytes of a body that are written or decompressed at a time."""
 
 
 class Origin(NamedTuple):
@@ -31,7 +31,7 @@ class Origin(NamedTuple):
 
 
 class Pool(Protocol):
-    """Callbacks of a connection."""
+    """Callbacks of a connection to its pool."""
 
     def keep(self, connection: "Connection") -> None:
         """Keep a connection for the next request."""
@@ -45,9 +45,9 @@ reply_listener: ContextVar[Callable[[bytes], None] | None] = ContextVar("reply_l
 
 
 class Reply:
-    """The reply to one request. Names in `headers` are case-insensitive.
+    """The reply to one request. Header names are case-insensitive.
 
-    `length` is the declared size of the body in bytes, or None. `encoding` is its content encoding, if any.
+    `length` is the declared size of the body in bytes, or None. `encoding` is its content encoding.
     """
 
     def __init__(self, connection: "Connection") -> None:
@@ -61,12 +61,12 @@ class Reply:
         self._buffered = 0
         self._listener = reply_listener.get()
 
-    def is_here(self, *, most: int) -> bool:
-        """Return True if the whole body has arrived, is not encoded, and has at most SMALL and `most` bytes."""
+    def is_small(self, *, most: int) -> bool:
+        """Return True if the whole body has been received uncompressed and has at most SMALL and `most` bytes."""
         return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, most)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as sent. Raises OSError if it ends early."""
+        """Yield the body as received. Raise OSError if it ends early."""
         while True:
             if self._chunks:
                 yield self.take()
@@ -81,7 +81,7 @@ class Reply:
             self._connection.abort()
 
     def add(self, chunk: bytes) -> bool:
-        """Keep a part of the body. Return True if the reader must take it before more is received."""
+        """Append a received part. Return True if reading must pause until it is taken."""
         self._chunks.append(chunk)
         self._buffered += len(chunk)
         if self._listener is not None and self.status == 200 and not self.encoding:
@@ -89,7 +89,7 @@ class Reply:
         return self._buffered > SMALL
 
     def take(self) -> bytes:
-        """Return the part of the body that has arrived and was not taken."""
+        """Return the received part that was not taken yet."""
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._idle_since = 0.0
 
     async def ask(self, head: bytes, body: bytes | None) -> Reply:
-        """Send a request, and return its reply once it is complete, or has more than SMALL bytes."""
+        """Send a request. Return its reply when it is complete or larger than SMALL bytes."""
         reply = self._reply = Reply(self)
         self._began = self._ends_with_connection = False
         self._unread = 0
@@ -121,13 +121,13 @@ class Connection(asyncio.Protocol):
             while not reply.is_complete and not self._is_reading_paused:
                 await self._wait()
         except BaseException:
-            # The connection of a complete reply may already serve another request.
+            # After a complete reply, the connection may already serve another request.
             reply.abort()
             raise
         return reply
 
     async def _write(self, head: bytes, body: bytes) -> None:
-        """Write a large body in pieces, because one write would block the loop. Stop when a reply begins."""
+        """Write a large body in pieces, because a single write would block the loop. Stop if a reply begins."""
         self._is_sent = False
         self._transport.write(head)
         for start in range(0, len(body), PIECE):
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self._is_sent = True
 
     async def read_more(self) -> None:
-        """Wait until more of the body has arrived, or its end."""
+        """Wait for more of the body, or its end."""
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._transport.resume_reading()
@@ -173,12 +173,12 @@ class Connection(asyncio.Protocol):
     # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not subclasses of asyncio's.
+        # uvloop's transports do not inherit from asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._reply is None:
-            # No request was sent.
+            # Data without a request.
             self._transport.abort()
             return
         self._unread += len(data)
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._reply is None:
-            # A second reply to one request.
+            # A second reply to the same request.
             self._transport.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
 
 
 def plain_error(error: Exception | None, otherwise: str = "") -> OSError:
-    """Return an error with the system's own message, without addresses."""
+    """Return an OSError with the message of the system, without addresses."""
     if isinstance(error, ssl.SSLError):
         return OSError(f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
     if isinstance(error, OSError) and error.errno and error.errno > 0:

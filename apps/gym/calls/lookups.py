@@ -1,7 +1,6 @@
-"""Resolve the host name when a URL is saved, so that users see a rejection immediately.
+"""Check the host of a URL when it is saved, so that users see a rejection immediately.
 
-The check at each connection is authoritative, because a name may resolve differently by then. A name that does not
-resolve in time may therefore be saved.
+The check at each connection is decisive, because DNS may change. A name that does not resolve in time can be saved.
 """
 
 import queue
@@ -14,7 +13,7 @@ LOOKUP_SECONDS = 2.0
 
 
 def check_saved_url(policy: OutboundPolicy, url: str) -> None:
-    """Raise OutboundRefused if the URL can never be called, or if all addresses of its host are forbidden."""
+    """Raise OutboundRefused if the URL is never allowed, or if all addresses of its host are forbidden."""
     host, port = policy.host_of(url)
     policy.check_found(url, look_up(host, port))
 
@@ -22,7 +21,7 @@ def check_saved_url(policy: OutboundPolicy, url: str) -> None:
 def look_up(host: str, port: int, *, seconds: float = LOOKUP_SECONDS) -> list[str]:
     """Return the addresses of a host, or an empty list if it does not resolve within `seconds`."""
     answers: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
-    # In a thread: the system's own time limit may be 30 seconds, and its lookup cannot be cancelled.
+    # In a thread: the system resolver may take 30 seconds and cannot be cancelled.
     threading.Thread(target=lambda: answers.put(_ask_system(host, port)), name="lookup", daemon=True).start()
     try:
         return answers.get(timeout=seconds)

@@ -1,7 +1,7 @@
-"""Limit the memory of replies: a call reserves memory before it reads a reply, and waits while too little is free.
+"""Limit the memory of replies: calls reserve memory before reading a reply, and wait if too little is free.
 
-A reply counts READING times its size while it is read and decoded. The part that a rollout keeps counts RETAINED times
-its size until the rollout ends. Events waiting to be stored count again. Sizes are in bytes.
+A reply counts READING times its size while it is read and decoded. The part that the rollout keeps counts RETAINED
+times its size until the rollout ends. Events waiting to be stored count in addition. All sizes are in bytes.
 """
 
 import asyncio
@@ -21,27 +21,27 @@ KIB = 1024
 MIB = 1024 * KIB
 DEFAULT_LIMIT = 512 * MIB
 READING = 6
-"""Factor for an ASCII reply: its body, its text, and four copies while its event is encoded and searched."""
+"""Factor for an ASCII reply: its body, its text, and four temporary copies while its event is encoded and searched."""
 RETAINED = 3
-"""Factor for the part that is kept: the conversation, the request that sends it, and a temporary copy of either."""
+"""Factor for the retained part: the conversation, the request that sends it, and a temporary copy of one of them."""
 SMALL = 64 * KIB
-"""Replies up to this size never wait: 256 of them together are 16 MB."""
+"""Replies up to this size never wait: 256 of them take 16 MB."""
 PATIENCE_SECONDS = 60.0
-"""After this long without a grant, the oldest rollout may exceed the budget, so that calls cannot deadlock."""
+"""Seconds without a grant after which the oldest rollout may exceed the budget, to prevent deadlocks."""
 
 
 _WIDEST = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
-"""Match characters beyond U+FFFF, for example emoji, in UTF-8 or escaped."""
+"""Matches characters beyond U+FFFF, such as emoji, in UTF-8 or escaped."""
 
 
 class MemoryExceeded(Exception):
-    """Raised when one rollout would hold more than the whole budget."""
+    """Raised if a single rollout would need more than the whole budget."""
 
 
 class MemoryBudget:
-    """The memory that one event loop may use for replies.
+    """The memory budget for replies of one event loop.
 
-    `used` can exceed `limit`, because small replies and stored events are counted without waiting.
+    `used` can exceed `limit`, because small replies and events are counted without waiting.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -69,12 +69,12 @@ class MemoryBudget:
         return len(self._waiting)
 
     def open_account(self) -> "Account":
-        """Return an account for a single call, which keeps nothing of its reply."""
+        """Return an account for a single call whose reply is not retained."""
         return Account(self, next(self._numbers))
 
     @contextmanager
     def account(self) -> Iterator["Account"]:
-        """Open the account of one rollout for all calls in this context, and close it at the end."""
+        """Open an account for one rollout: all calls in this context use it. Release its memory at the end."""
         account = self.open_account()
         account.is_kept = True
         token = _current.set(account)
@@ -88,15 +88,15 @@ class MemoryBudget:
         """Count memory that is already in use, without waiting."""
         self.used += size
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self.used -= size
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)
 
     async def reserve(self, account: "Account", size: int) -> None:
-        """Wait until `size` more bytes are free. The clocks of time limits stop meanwhile.
+        """Wait until `size` more bytes are free. Time limits are suspended meanwhile.
 
-        Raises MemoryExceeded if the account would hold more than the whole budget.
+        Raise MemoryExceeded if the account would exceed the whole budget.
         """
         if account.held + size > self.limit:
             raise MemoryExceeded
@@ -131,7 +131,10 @@ class MemoryBudget:
             raise
 
     def _grant(self) -> None:
-        """Grant the oldest accounts that fit. If only waiting rollouts hold memory, grant one anyway."""
+        """Grant requests that fit, oldest account first.
+
+        If all memory is held by waiting rollouts, grant one anyway.
+        """
         while self._waiting:
             size = self._waiting[0][2].size
             if self.used + size > self.limit and self.used > self._held_idle():
@@ -139,7 +142,7 @@ class MemoryBudget:
             self._grant_first()
 
     def _held_idle(self) -> int:
-        """Return the bytes held by rollouts that wait for memory or for their turn at an endpoint."""
+        """Return the bytes held by rollouts that wait for memory or for an endpoint."""
         return sum(account.held for account in {wait.account for _, _, wait in self._waiting} | self._parked.keys())
 
     def park(self, account: "Account") -> None:
@@ -160,7 +163,7 @@ class MemoryBudget:
 
 
 class Account:
-    """The memory held by one rollout. A decoded reply counts as pending until its event is counted."""
+    """The memory held by one rollout. A decoded reply is pending until its event is counted."""
 
     def __init__(self, budget: MemoryBudget, number: int) -> None:
         self.budget = budget
@@ -172,31 +175,31 @@ class Account:
         self.is_kept = False
 
     def retain(self, size: int) -> None:
-        """Count an event of `size` bytes. It includes everything read before it."""
+        """Count a stored event of `size` bytes, which includes all replies read before."""
         self.events += 1
         change = RETAINED * size - self._pending
         self._kept += RETAINED * size
         self._pending = 0
         self.held += change
-        self.budget.give_back(-change)
+        self.budget.release(-change)
 
     def drop(self, reserved: int, size: int = 0) -> None:
-        """Release the reservation of a reply, except `size` bytes that stay until an event includes them."""
+        """Release the reservation of a reply, except for `size` bytes that an event will include."""
         pending = RETAINED * size if self.is_kept else 0
         self._pending += pending
         self.held += pending - reserved
         self.budget.freed += reserved
-        self.budget.give_back(reserved - pending)
+        self.budget.release(reserved - pending)
 
     def close(self) -> None:
         """Release everything except reservations of replies that are still referenced."""
         kept, self._kept, self._pending, self.is_kept = self._kept + self._pending, 0, 0, False
         self.held -= kept
-        self.budget.give_back(kept)
+        self.budget.release(kept)
 
 
 class Hold:
-    """Memory reserved for one reply. It is released when the last reference to this object is dropped."""
+    """Memory reserved for one reply, released when this object is garbage-collected."""
 
     __slots__ = ("_account", "_events", "_loop", "_reserved", "_thread", "size")
 
@@ -209,9 +212,9 @@ class Hold:
         self.size = 0
 
     async def cover(self, size: int, *, ahead: int = 0) -> None:
-        """Reserve memory for a reply of `size` bytes, or for up to `ahead` bytes if the budget allows.
+        """Reserve memory for a reply of `size` bytes, or up to `ahead` bytes if the budget allows.
 
-        Raises MemoryExceeded.
+        Raise MemoryExceeded.
         """
         account = self._account
         most = (account.budget.limit - account.held + self._reserved) // READING
@@ -221,14 +224,14 @@ class Hold:
             await account.budget.reserve(account, more)
         else:
             account.held += more
-            account.budget.give_back(-more)
+            account.budget.release(-more)
         self._reserved += more
         self.size = size
 
     def __del__(self) -> None:
-        # An event that was counted since then already includes the reply.
+        # Events counted since then already include the reply.
         size = self.size if self._account.events == self._events else 0
-        with suppress(RuntimeError):  # raised if the loop is closed, when the budget no longer matters
+        with suppress(RuntimeError):  # raised if the loop is closed; then the budget does not matter
             if threading.get_ident() == self._thread:
                 self._account.drop(self._reserved, size)
                 return
@@ -245,7 +248,7 @@ _current: ContextVar[Account | None] = ContextVar("memory_account", default=None
 
 
 def text_width(body: bytes) -> int:
-    """Return how many bytes one character of the body may take in memory. One wide character widens its whole text."""
+    """Return the bytes per character of the decoded body: a single wide character widens the whole string."""
     if body.isascii() and b"\\u" not in body:
         return 1
     return 4 if _WIDEST.search(body) else 2
@@ -253,7 +256,7 @@ def text_width(body: bytes) -> int:
 
 @contextmanager
 def parked() -> Iterator[None]:
-    """Mark the current rollout as waiting for an endpoint, so that other rollouts do not wait for its memory."""
+    """Mark the current rollout as waiting for an endpoint: other rollouts then do not wait for its memory."""
     account = _current.get()
     if account is None:
         yield

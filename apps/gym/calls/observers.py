@@ -1,4 +1,4 @@
-"""Report the outcome of each call attempt, so that calls can be counted and failing endpoints detected."""
+"""Report the outcome of each try of a call, to count calls and detect failing endpoints."""
 
 from typing import Literal, Protocol
 

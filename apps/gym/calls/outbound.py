@@ -1,6 +1,6 @@
-"""All outbound HTTP: every call to a model or a resource server goes through this module.
+"""All outbound HTTP: every call to a model or resource server goes through this module.
 
-Only addresses that apps.gym.calls.outbound_policy allows are called, and replies are read within a memory budget.
+It enforces the allow-list (outbound_policy.py) and the memory budget for replies.
 """
 
 import io
@@ -16,15 +16,15 @@ from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_a
 from apps.gym.calls.time_limits import TimeLimit
 
 _MAX_REDIRECTS = 3
-_KNOWN_URLS = 2048  # size of the cache of checked URLs
+_KNOWN_URLS = 2048  # cache size for checked URLs
 
 
 class OutboundRedirectRefused(OutboundRefused):
-    """Raised when an allowed URL redirects to a forbidden one. The server caused this, not the caller."""
+    """Raised if an allowed URL redirects to a forbidden one. This is an error of the server, not of the caller."""
 
 
 class OutboundFailed(Exception):
-    """Raised when a call got no reply. Retrying may help, unless the reply is too large."""
+    """Raised if a call got no reply. Retrying may help."""
 
 
 class OutboundTimedOut(OutboundFailed):
@@ -32,7 +32,7 @@ class OutboundTimedOut(OutboundFailed):
 
 
 class OutboundTooLarge(OutboundFailed):
-    """Raised when the reply is larger than `limit` bytes. Retrying does not help."""
+    """Raised if the reply is larger than `limit` bytes. Retrying does not help."""
 
     def __init__(self, message: str, limit: int) -> None:
         super().__init__(message)
@@ -40,11 +40,9 @@ class OutboundTooLarge(OutboundFailed):
 
 
 class OutboundReply(msgspec.Struct, frozen=True):
-    """A reply with any status.
+    """A reply with any status. `cookies` are the cookies that it sets, by name.
 
-    `cookies` are the cookies that it set, by name.
-
-    `memory` is the reservation of a large reply, held until its last reference is dropped.
+    `memory` is the reservation of a large reply; it is released when its last reference is dropped.
     """
 
     status: int
@@ -55,7 +53,7 @@ class OutboundReply(msgspec.Struct, frozen=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """The seconds of a whole call and of connecting, and the bytes of its reply."""
+    """Limits of a call: seconds in total and for connecting, bytes of the reply."""
 
     total: float
     connect: float
@@ -63,12 +61,10 @@ class _Limits(msgspec.Struct, frozen=True):
 
 
 class Outbound:
-    """A connection pool, opened in the event loop of its first call.
+    """A connection pool that enforces policy and memory budget. It opens on the event loop of its first call.
 
-    Follows at most three redirects, checking each.
-
-    `resolve` replaces the system's name resolution; its results are checked too. `memory` is the budget for all
-    replies.
+    Follows up to three redirects and checks each. `resolve` replaces the system resolver; its results are checked too.
+    `memory` is the budget for all replies.
     """
 
     def __init__(
@@ -96,12 +92,10 @@ class Outbound:
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
     ) -> OutboundReply:
-        """Send one request and return its reply, whatever its status.
+        """Send a request and return its reply, whatever its status.
 
-        `timeout` is in seconds for each hop including its body, without the time that a large reply waits for memory.
-
-        Raises OutboundRefused (OutboundRedirectRefused for a forbidden redirect), OutboundFailed, OutboundTimedOut or
-        OutboundTooLarge.
+        `timeout` is in seconds for each hop including the body, without waits for memory. Raise OutboundRefused,
+        OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
         """
         target = self._urls.get(url) or self._remember(url)
         limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
@@ -138,7 +132,7 @@ class Outbound:
         return self._client
 
     async def _find(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host that the policy allows. Raises OutboundRefused if all are forbidden."""
+        """Return the allowed addresses of a host. Raise OutboundRefused if there are none."""
         found = await self._resolve(host, port)
         addresses = [(one, as_address(one)) for one in found]
         allowed = [one for one, address in addresses if address and self.policy.allows(host, address, port)]
@@ -164,7 +158,7 @@ class Outbound:
             async with TimeLimit(limits.total):
                 reply = await client.send(method, url, headers=headers, body=body, connect_timeout=limits.connect)
                 hold = None
-                if reply.is_here(most=limits.size):
+                if reply.is_small(most=limits.size):
                     content = reply.take()
                 else:
                     try:
@@ -184,8 +178,8 @@ class Outbound:
         return OutboundReply(reply.status, given, content, cookies_set, hold)
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
-        """Return the body. A large body is read only as far as memory is reserved, so its server has to wait."""
-        length = None if reply.encoding else reply.length  # for a compressed body, it is the compressed length
+        """Read the body. A large body is read only as far as memory is reserved; meanwhile its server has to wait."""
+        length = None if reply.encoding else reply.length  # of the compressed body, if it is compressed
         if length is not None and length > max_bytes:
             raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
         body, size, hold = io.BytesIO(), 0, None
@@ -270,5 +264,5 @@ def _set_cookies(lines: Sequence[str]) -> dict[str, str]:
 
 
 def _where(url: URL) -> str:
-    """Return the URL without its query, which may hold secrets."""
+    """Return the URL without its query, which may contain secrets."""
     return str(url.with_query(None).with_fragment(None))

@@ -37,7 +37,7 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-"""Headers that only the HTTP client may set: a second one enables request smuggling."""
+"""Headers that only the HTTP client may set: duplicates enable request smuggling."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -49,7 +49,7 @@ _METADATA = frozenset(
         "169.254.170.2",  # AWS ECS credentials
         "169.254.170.23",  # AWS EKS credentials
         "100.100.100.200",  # Alibaba Cloud
-        "168.63.129.16",  # Azure's wire server, which has a public address
+        "168.63.129.16",  # Azure WireServer, which has a public address
         "192.0.0.192",  # Oracle Cloud
         "fd00:ec2::254",
         "fd00:ec2::23",
@@ -87,11 +87,11 @@ _LOOPBACK = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/12
 
 
 class OutboundRefused(Exception):
-    """Raised when this installation must not call the URL. Retrying does not help."""
+    """Raised if the policy forbids the URL. Retrying does not help."""
 
 
 class OutboundPolicy:
-    """The outbound rules of the module docstring. Raises ValueError for an invalid entry of `allow`."""
+    """The rules in the module docstring. Raise ValueError for an invalid entry of `allow`."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
         self._names: set[tuple[str, int | None]] = set()
@@ -122,20 +122,20 @@ class OutboundPolicy:
             self._networks += [(network, port) for network in _LOOPBACK]
 
     def check_url(self, url: str) -> None:
-        """Raise OutboundRefused for a URL that can never be called. A name is checked again when it is resolved."""
+        """Raise OutboundRefused if the URL is never allowed. Names are checked again when they are resolved."""
         self.parse(url)
 
     def host_of(self, url: str) -> tuple[str, int]:
-        """Return host and port of a URL, checked without resolving the name. Raises OutboundRefused."""
+        """Return host and port of a URL after checks that need no DNS. Raise OutboundRefused."""
         if any(letter.isspace() or not letter.isprintable() for letter in url):
-            # URL parsers drop line ends and keep spaces: the shown URL would differ from the called one.
+            # URL parsers drop line ends and keep spaces, so the URL shown could differ from the one called.
             raise OutboundRefused(f"{_cut(url)} contains white space or a control character.")
         parsed = self.parse(url)
         assert parsed.raw_host is not None and parsed.port is not None
         return parsed.raw_host, parsed.port
 
     def check_found(self, url: str, found: Sequence[str]) -> None:
-        """Raise OutboundRefused if the host of the URL has addresses (`found`) and none of them may be called."""
+        """Raise OutboundRefused if the host has addresses (`found`) but none of them is allowed."""
         host, port = self.host_of(url)
         addresses = [address for one in found if (address := as_address(one)) is not None]
         if addresses and not any(self.allows(host, address, port) for address in addresses):
@@ -160,15 +160,15 @@ class OutboundPolicy:
             if not self.allows(host, address, port):
                 raise self.refusal(host, port, [address])
         elif ":" in host or host.replace(".", "").isdigit():
-            # Short forms of addresses (127.1, 2130706433) would reach the socket without being resolved.
+            # Short forms of addresses (127.1, 2130706433) would connect without being resolved.
             raise OutboundRefused(f"{host!r} is not a well-formed address.")
         elif _is_loopback_name(host) and not any(self.allows(host, one, port) for one in _LOOPBACK_ADDRESSES):
-            # The resolver would refuse it too, but this tells the user when the URL is saved.
+            # The resolver would reject it too, but users should see this when they save the URL.
             raise self.refusal(host, port)
         return parsed.with_fragment(None)
 
     def allows(self, host: str, address: Address, port: int) -> bool:
-        """Return True if a connection to `address`, to which `host` resolved, is allowed."""
+        """Return True if `host` may be called at this address and port."""
         is_listed = not self._addresses.isdisjoint({(address, None), (address, port)})
         if _is_metadata(address):
             return is_listed
@@ -181,9 +181,9 @@ class OutboundPolicy:
         )
 
     def refusal(self, host: str, port: int, found: Sequence[Address] = ()) -> OutboundRefused:
-        """Return the error for a refused host. `found` are its addresses, if known."""
-        # Without brackets, the port of an IPv6 address would be parsed as part of the address, and the entry would
-        # allow all ports.
+        """Return the exception for a forbidden host. `found` are its addresses, if known."""
+        # Suggest IPv6 addresses in brackets. Otherwise the port would be parsed as part of the address, and the entry
+        # would allow all ports.
         host = f"[{host}]" if ":" in host else host
         if any(_is_metadata(address) for address in found):
             return OutboundRefused(
@@ -214,7 +214,7 @@ def as_address(host: str) -> Address | None:
 
 
 def _split_port(entry: str) -> tuple[str, int | None]:
-    """Split `host`, `host:port`, `[v6]:port` or a bare v6 address, which itself contains colons."""
+    """Split `host`, `host:port`, `[v6]:port`, or a bare IPv6 address, which contains colons."""
     host, colon, port = entry.rpartition(":")
     if not colon or (":" in host and not host.endswith("]")):
         return entry, None
@@ -233,5 +233,5 @@ def _is_loopback_name(host: str) -> bool:
 
 
 def _cut(url: str) -> str:
-    """Return a URL that could not be parsed, shortened and without a possible password."""
+    """Return an unparsable URL for a message: shortened, and without credentials."""
     return repr(cut(url, 80) if "@" not in url else "the given text")

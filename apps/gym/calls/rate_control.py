@@ -1,9 +1,11 @@
-"""Find the request rate and concurrency that an endpoint allows, from its throttle replies alone.
+"""Determine the request rate and concurrency that an endpoint allows, from its throttle replies alone.
 
-The rate follows additive increase and multiplicative decrease, like TCP CUBIC. After a throttle reply, the ceiling is
-the recent rate of calls that were not throttled. The rate starts below the ceiling, returns to it, stays there for a
-while, and then probes above it. Requests are spaced evenly: an endpoint with a one-second window must not receive six
-requests when it allows five. All times are seconds on the caller's clock.
+The rate follows additive increase and multiplicative decrease, similar to TCP CUBIC. After a throttle reply, the
+ceiling is set to the recent rate of accepted calls. The rate restarts below the ceiling, recovers to a plateau just
+below it, stays there for a while, and then probes above it.
+
+Requests are evenly spaced: an endpoint that allows five requests per one-second window must not receive six. All times
+are in seconds on the caller's clock.
 """
 
 import math
@@ -21,15 +23,15 @@ SAME = 0.15
 MOST_IN_VAIN = 4
 REGAIN = 1.5
 MORE_CALLS = 2.0
-"""Undo decreases that do not help: multiply the ceiling by REGAIN after more than MOST_IN_VAIN decreases in a row.
+"""Undo decreases that do not help: after more than MOST_IN_VAIN of them in a row, multiply the ceiling by REGAIN.
 
 A decrease helps if it allows MORE_CALLS times as many calls between two throttle replies. Without this rule, an
-endpoint that throttles occasionally at any rate would slow down forever.
+endpoint that throttles occasionally at any rate would become ever slower.
 """
 QUICK_DECREASE = 0.9
-"""Lower bound of the factor of a further decrease, after two throttle replies in quick succession."""
+"""Lower bound of the factor of a second decrease in quick succession."""
 QUICK_HOLD = 4.0
-"""Seconds at the plateau after such a further decrease, which may have set the ceiling too low."""
+"""Seconds at the plateau after a second decrease in quick succession, which may have set the ceiling too low."""
 CONFIRMING = 0.9
 """A ceiling below this fraction of the previous one is still falling."""
 TRIAL_HOLD = 0.5
@@ -54,14 +56,11 @@ TOLERANCE = 0.05
 """Maximum error of a call's age, in seconds."""
 FIRST_PAUSE = 0.25
 LONGEST_BACKOFF = 5.0
-"""Range of the pause in seconds if the endpoint names none. It doubles while no call is accepted."""
+"""Range of the pause in seconds if the endpoint does not request one. It doubles until a call is accepted."""
 TRIAL_SECONDS = 5.0
 """Seconds between trial calls after a pause, until the endpoint accepts one."""
 LONGEST_PAUSE = 900.0
-"""Longest pause in seconds.
-
-After it, even a longer Retry-After is tried: some endpoints ask for a day when an hour is enough.
-"""
+"""Longest pause in seconds, even if Retry-After is longer: some endpoints request a day when an hour is enough."""
 LARGEST_GROWTH = 3.0
 """Number of probe times after which the rate stops growing, at 28 times the plateau."""
 QUIET_SECONDS = 30.0
@@ -72,7 +71,7 @@ reached its maximum, the longer one while no call was accepted.
 IDLE_SECONDS = 10.0
 """Seconds without a report after which earlier calls no longer count for the rate."""
 LOOKAHEAD_SECONDS = 1.0
-"""Maximum seconds ahead for which starts are assigned."""
+"""Starts are assigned at most this many seconds ahead."""
 SOONEST_REPORT = 0.02
 """Minimum seconds between two reports."""
 STALE_SECONDS = 10.0
@@ -81,14 +80,11 @@ _BUCKETS = 100
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The observations of one holder (a worker) since its last report.
+    """Observations of one holder (a worker) since its last report. Ages are in seconds.
 
-    Ages are in seconds before the report.
-
-    `sent` and `throttled` are the ages of calls when they were sent; each throttled call is in both, but may be in
-    `sent` of an earlier report. `retry_after` is the longest wait that was requested. `in_flight` counts running calls,
-    `wanted` counts calls that wait for a start. `at_cap` means that a start was not used because the concurrency limit
-    was reached.
+    `sent` and `throttled` are ages of calls, from when they were sent; a throttled call is in both, possibly in `sent`
+    of an earlier report. `retry_after` is the longest requested wait. `in_flight` counts running calls, `wanted` calls
+    waiting for a start. `at_cap` is True if a start could not be used because of the concurrency limit.
     """
 
     sent: list[float] = []
@@ -101,11 +97,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The starts assigned to one holder.
+    """Starts assigned to one holder.
 
-    `starts` are seconds from now; one call may start at each, while fewer than `cap` of the holder's calls are running.
-    `is_trying` means that the endpoint has accepted no call since it throttled. `rate` is in requests per second.
-    `paused_for` and `report_in` (the time until the next report) are in seconds.
+    `starts` are in seconds from now. A call may start at each, while fewer than `cap` calls of the holder are running.
+    `is_trying` is True while the endpoint has accepted no call since it throttled. `rate` is in requests per second.
+    `paused_for` and `report_in` (time until the next report) are in seconds.
     """
 
     limited: bool = True
@@ -118,12 +114,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateControl(msgspec.Struct, kw_only=True):
-    """The state of one endpoint, shared by all holders.
+    """State of one endpoint, shared by all holders.
 
-    `ceiling` is None until a call is accepted.
-
-    `recent` counts calls that were not throttled, by tenths of a second. `refusals` counts consecutive pauses without
-    an accepted call. `holders` maps each holder to its calls in flight and the time of its last report.
+    `ceiling` is None until a call is accepted. `recent` counts accepted calls by tenths of a second. `refusals` counts
+    consecutive pauses without an accepted call. `holders` maps each holder to its calls in flight and the time of its
+    last report.
     """
 
     ceiling: float | None = None
@@ -148,7 +143,7 @@ class RateControl(msgspec.Struct, kw_only=True):
     holders: dict[str, tuple[int, float]] = {}
 
     def exchange(self, holder: str, report: Report, now: float) -> Grant:
-        """Record a report and assign starts."""
+        """Record a report and return the starts for its holder."""
         if now - self.reported_at > IDLE_SECONDS:
             self.recent = []
         self._count(report, now)
@@ -166,7 +161,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         if report.accepted and self.is_settled and self.refusals:
             if self.ceiling is None:
                 self.ceiling, self.hold = self._sent_rate()[0], TRIAL_HOLD
-            # The trials count as part of the pause, which lasted until the accepted call was sent.
+            # Trials are part of the pause, which lasted until the accepted call was sent.
             self.paused_until = max([self.paused_until, *(at for at, _ in self.recent[-1:])])
             self.refusals, self.growing_since = 0, now
             self.next_at = now + 1 / self.rate(now)
@@ -215,7 +210,7 @@ class RateControl(msgspec.Struct, kw_only=True):
 
     @property
     def _scale(self) -> float:
-        """Return the factor that stretches all times at a low rate, at which even a few calls take long."""
+        """Return the factor that stretches all times at low rates, at which even a few calls take long."""
         return max(1.0, 2.0 / (self.ceiling or 2.0))
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -226,7 +221,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             at = round(now - age, 1)
             counts[at] = counts.get(at, 0) + 1
         for age in report.throttled:
-            # The ages in two reports may differ slightly.
+            # The same call may have slightly different ages in two reports.
             if not counts:
                 break
             nearest = min(counts, key=lambda known: abs(known - now + age))
@@ -235,9 +230,9 @@ class RateControl(msgspec.Struct, kw_only=True):
         self.recent = sorted(counts.items())[-_BUCKETS:]
 
     def _sent_rate(self) -> tuple[float, int]:
-        """Return the calls per second before the throttle reply, and the number of calls measured.
+        """Return the rate before the throttle reply, in calls per second, and the number of calls measured.
 
-        The rate covers the horizon, or the last ENOUGH calls if those took longer.
+        It covers the horizon, or the last ENOUGH calls if those took longer.
         """
         end = self.throttled_at
         before = [(at, count) for at, count in self.recent if at <= end + TOLERANCE]
@@ -249,14 +244,14 @@ class RateControl(msgspec.Struct, kw_only=True):
             total, began = total + count, at
             if total >= ENOUGH:
                 break
-        # Nothing is sent during a pause, so it does not count for the rate.
+        # Pauses do not count, because nothing is sent.
         span = end - began - (self.pause if began < self.resumed_at else 0.0)
         return max(1, total) / max(self.horizon, span), total
 
     # -- throttle replies -----------------------------------------------------------------------------------------
 
     def _take_throttle(self, report: Report, now: float) -> None:
-        # Only a call sent after the last pause is new information: the others were already on their way.
+        # Only calls sent after the last pause are new information: the others were already in flight.
         if now - min(report.throttled) > self.paused_until - TOLERANCE:
             self.pause, self.rate_before = max(0.0, self.paused_until - self.throttled_at), self.rate(now)
             self.throttled_at, self.horizon, self.is_settled = now, 1.0, False
@@ -272,7 +267,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             )
 
     def _settle(self) -> None:
-        """Update the ceiling at the end of a pause, when all calls in flight at its start have been answered."""
+        """Update the ceiling at the end of a pause, when all calls that were in flight have been answered."""
         self.is_settled = True
         if not any(at > self.resumed_at - TOLERANCE for at, _ in self.recent):
             self.refusals += 1
@@ -282,7 +277,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         if self.ceiling is None:
             self.hold = UNCONFIRMED_HOLD if calls >= ENOUGH_TO_HOLD else TRIAL_HOLD
         else:
-            # While the rate rises, the mean of the last calls lags behind.
+            # While the rate rises, the mean rate of the last calls is too low.
             measured = found = min(self.rate_before, (found + min(self.rate_before, 2 * found)) / 2)
             is_early = self.rate_before <= self.ceiling
             self.vain = self.vain + 1 if is_early else 0
@@ -329,7 +324,7 @@ class RateControl(msgspec.Struct, kw_only=True):
     # -- concurrency ----------------------------------------------------------------------------------------------
 
     def _grow_cap(self, now: float) -> None:
-        """Raise the cap by a tenth per second, after it was held for a while."""
+        """Increase the cap by a tenth per second, after a plateau."""
         if self.cap is not None and now - self.growing_since > self._recovery + self._holding:
             self.cap += max(1.0, 0.1 * self.cap) * min(1.0, now - self.reported_at)
 
@@ -337,7 +332,7 @@ class RateControl(msgspec.Struct, kw_only=True):
 
     def _grant(self, holder: str, report: Report, now: float) -> Grant:
         self.next_at = max(self.next_at, self.paused_until, now)
-        # Assign nothing ahead during a pause: the rate after it is not known yet.
+        # Nothing is assigned ahead of a pause, because the rate after it is unknown.
         until = now + LOOKAHEAD_SECONDS if self.is_settled else now
         wanted = 0 if report.at_cap else report.wanted
         starts: list[float] = []
@@ -348,7 +343,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         cap = None if self.cap is None else max(1, int(self.cap) - others)
         wait = self.paused_until - now
         if self.is_settled:
-            # The reply to a trial call should be reported immediately.
+            # Report the reply to a trial call as soon as possible.
             wait = LOOKAHEAD_SECONDS / 4
             if not self.is_trying:
                 wait = max(wait, self.next_at - now - LOOKAHEAD_SECONDS / 2)

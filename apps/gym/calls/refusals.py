@@ -1,4 +1,4 @@
-"""Read the errors of endpoints: the message, throttling, an exhausted quota."""
+"""Interpret error replies of endpoints: message, throttling, exhausted quota."""
 
 import re
 
@@ -12,9 +12,9 @@ from apps.gym.traces.items import as_object, read_json
 
 _BEGINS_WITH_ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*\{')
 MAX_MESSAGE = 2_000
-"""Maximum characters kept of a body that is not JSON."""
+"""Maximum characters of a message from a body that is not JSON."""
 
-# Codes of OpenAI, Azure OpenAI, Moonshot, DeepSeek, Hugging Face and OpenRouter. Waiting does not help.
+# Codes for an exhausted quota of OpenAI, Azure OpenAI, Moonshot, DeepSeek, Hugging Face and OpenRouter.
 _QUOTA_CODES = frozenset(
     {
         "insufficient_quota",
@@ -30,26 +30,26 @@ _QUOTA_CODES = frozenset(
         "insufficient_credits",
     }
 )
-# Anthropic has no code for it.
+# Anthropic has no such code.
 _QUOTA_WORDS = "credit balance is too low"
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 
 
 def is_throttled(reply: OutboundReply) -> bool:
-    """Return True for a 429 without an exhausted quota, and for a 503 with a time to retry."""
+    """Return True for a 429, unless the quota is exhausted, and for a 503 with a time to retry."""
     if reply.status == 429:
         return not is_quota_exhausted(reply)
     return reply.status == 503 and read_retry_after(reply) is not None
 
 
 def read_retry_after(reply: OutboundReply) -> float | None:
-    """Return the seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`, or None if the reply has neither."""
+    """Return the seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`, or None without these headers."""
     milliseconds = parse_retry_after(reply.headers.get("retry-after-ms"))
     return parse_retry_after(reply.headers.get("Retry-After")) if milliseconds is None else milliseconds / 1000
 
 
 def is_quota_exhausted(reply: OutboundReply) -> bool:
-    """Return True if the credit is used up or a spending limit is reached, so that only a person can help."""
+    """Return True if credit or a spending limit is exhausted, so that waiting does not help."""
     if reply.status == 402:
         return True
     if reply.status not in _QUOTA_STATUSES:
@@ -60,7 +60,7 @@ def is_quota_exhausted(reply: OutboundReply) -> bool:
 
 
 def reveal_error(reply: OutboundReply) -> OutboundReply:
-    """Return the reply with the status of its error. OpenRouter and others send 200 with an error and its code."""
+    """Return the reply with the status of the error in its body. OpenRouter and others send errors with status 200."""
     if reply.status != 200 or not _BEGINS_WITH_ERROR.match(reply.body):
         return reply
     code = as_object(as_object(read_json(reply.body)).get("error")).get("code")
@@ -70,7 +70,7 @@ def reveal_error(reply: OutboundReply) -> OutboundReply:
 
 
 def explain_refusal(body: bytes) -> tuple[str, str]:
-    """Return the message and the code of an error body, in any of the usual shapes."""
+    """Return (message, code) of an error body in any common format."""
     given = read_json(body, default=...)
     if given is ...:
         return cut_body(body, MAX_MESSAGE), ""
@@ -101,5 +101,5 @@ def _text(value: object) -> str:
         return value
     try:
         return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # nested too deeply to encode
+    except orjson.JSONEncodeError:  # nested too deeply
         return ""

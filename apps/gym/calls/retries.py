@@ -1,4 +1,4 @@
-"""Retry calls with full jitter, within a number of tries, time limits and the server's Retry-After."""
+"""Retry calls with exponential backoff and full jitter, within time limits and the server's Retry-After."""
 
 import asyncio
 import math
@@ -16,11 +16,10 @@ Result = TypeVar("Result")
 
 
 class TryAgain(Exception):
-    """Raised by a try that may succeed when repeated.
+    """Raised by a try that may succeed if repeated.
 
-    `error` is raised to the caller if there is no further try.
-
-    `after` is the number of seconds that the server asked to wait.
+    `error` is raised to the caller if there is no further try. `after` is the wait in seconds that the server
+    requested.
     """
 
     def __init__(self, error: Exception, *, after: float | None = None) -> None:
@@ -30,10 +29,10 @@ class TryAgain(Exception):
 
 
 class Pauses(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting times between tries: random, from 0 to a maximum that doubles from `first` to `longest` seconds.
+    """Backoff settings: random waits from 0 to a maximum that doubles from `first` to `longest` seconds.
 
-    Randomness keeps rollouts that failed together from retrying together. If a server asks for more than `patience`
-    seconds, the call is not retried.
+    Jitter keeps rollouts that failed together from retrying together. If a server requests a wait of more than
+    `patience` seconds, the call is not retried.
     """
 
     first: float = 0.5
@@ -77,7 +76,7 @@ def _may_wait(pause: float, again: TryAgain, pauses: Pauses) -> bool:
 
 
 def parse_retry_after(value: str | None, *, now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds to wait, from a number or an HTTP date (RFC 9110 §10.2.3), or None for anything else."""
+    """Return the seconds to wait from a number or an HTTP date (RFC 9110 §10.2.3), else None."""
     if not value:
         return None
     try:

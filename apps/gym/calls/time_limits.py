@@ -1,7 +1,7 @@
-"""Time limits whose clock stops while the code under them waits for flow control.
+"""Time limits that are suspended while a call waits for flow control.
 
-An endpoint that throttles must not use up the time limit of a call, attempt or rollout. Code that waits for such an
-endpoint enters `stopped_clocks()`, which stops all enclosing time limits, also from child tasks.
+A throttling endpoint must not use up the time limit of a call, attempt or rollout. Code that waits for one enters
+`stopped_clocks()`, which suspends all enclosing time limits, also from child tasks.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ _innermost: ContextVar["TimeLimit | None"] = ContextVar("time_limit", default=No
 
 
 class TimeLimit:
-    """Like `asyncio.timeout(seconds)`: raises TimeoutError at its end when the time is over."""
+    """Like `asyncio.timeout(seconds)`: raise TimeoutError when the time is over. Can be suspended."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.was_stopped = False
-        """True once the clock has been stopped; `waited` is then above 0."""
+        """True if the clock has been stopped at least once; then `waited` is above 0."""
         self._outer: TimeLimit | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._is_over = False
@@ -42,12 +42,12 @@ class TimeLimit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Not reset with a token: a generator that the loop closes at its end runs in another context.
+        # Not reset with a token: the loop may close a generator in another context.
         _innermost.set(self._outer)
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        # Another cancellation takes precedence.
+        # Other cancellations take precedence.
         if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
@@ -63,7 +63,7 @@ class TimeLimit:
 
     @property
     def waited(self) -> float:
-        """Return the seconds for which the clock has been stopped."""
+        """Return the total seconds for which the clock was stopped."""
         return self._waited + (time.perf_counter() - self._stopped_at if self._stops else 0.0)
 
     @property
@@ -83,7 +83,7 @@ class TimeLimit:
                 self._handle.cancel()
         self._stops += 1
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._stops -= 1
         if not self._stops:
             self._waited += time.perf_counter() - self._stopped_at
@@ -100,7 +100,7 @@ def _open_limits() -> Iterator[TimeLimit]:
 
 @contextmanager
 def stopped_clocks() -> Iterator[None]:
-    """Stop the clocks of all enclosing time limits."""
+    """Suspend all enclosing time limits within the block."""
     limits = list(_open_limits())
     for limit in limits:
         limit.stop()
@@ -108,7 +108,7 @@ def stopped_clocks() -> Iterator[None]:
         yield
     finally:
         for limit in limits:
-            limit.go_on()
+            limit.resume()
 
 
 def time_left() -> float | None:
@@ -117,7 +117,7 @@ def time_left() -> float | None:
 
 
 def working_time() -> float:
-    """Return the time in seconds on a clock that stops together with the outermost enclosing time limit."""
+    """Return a clock in seconds that stops together with the outermost enclosing time limit."""
     waited = 0.0
     for limit in _open_limits():
         waited = limit.waited

@@ -16,8 +16,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from apps.gym.capture.capture_wires import CaptureWire, ChatWire, StreamWriter
+from apps.gym.capture.capture_wires import TOO_LONG, CaptureWire, ChatWire, StreamWriter
 from apps.gym.capture.captured_attempt import Call, CallRefused, CapturedAttempt, outcome
+from apps.gym.capture.captured_messages import MessagesWire
 from apps.gym.capture.captured_responses import ResponsesWire
 from apps.gym.capture.command_paths import COMMANDS
 from apps.gym.capture.environment_tools import answer_mcp
@@ -26,6 +27,8 @@ from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
 from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.dialect import SamplingRefused
+from apps.gym.wires.messages_reply import write_models, write_token_count
+from apps.gym.wires.messages_request import BadMessages
 from apps.gym.wires.protocol import Reply
 
 logger = logging.getLogger(__name__)
@@ -39,7 +42,12 @@ SHUTDOWN_SECONDS = 5.0
 PREFIX = "cs_"
 """The start of every secret; the number of the worker follows."""
 
-WIRES: dict[str, CaptureWire] = {"v1/chat/completions": ChatWire(), "v1/responses": ResponsesWire()}
+WIRES: dict[str, CaptureWire] = {
+    "v1/chat/completions": ChatWire(),
+    "v1/responses": ResponsesWire(),
+    "v1/messages": MessagesWire(),
+    "v1/messages/count_tokens": MessagesWire(),
+}
 """API formats by the path of their requests."""
 MCP = "mcp"
 """Path of the environment's tools."""
@@ -127,7 +135,7 @@ class CaptureServer:
             return await self._answer(request, attempt, wire, body)
         except web.HTTPRequestEntityTooLarge:
             refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
-        except (CallRefused, BadCompletion, Refused, SamplingRefused, GymError) as problem:
+        except (CallRefused, BadCompletion, BadMessages, Refused, SamplingRefused, GymError) as problem:
             refusal = _as_refusal(problem)
         written = wire.write_error(refusal.status, str(refusal), code=refusal.code)
         return _json(written, refusal.status, refusal.headers)
@@ -136,6 +144,8 @@ class CaptureServer:
         self, request: web.Request, attempt: CapturedAttempt, wire: CaptureWire, body: bytes
     ) -> web.StreamResponse:
         wish = wire.read(read_object(body))
+        if request.path.endswith("/count_tokens"):
+            return _json(write_token_count(wish.items, wish.tools))
         repeats = request.headers.get("x-stainless-retry-count", "0")
         deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
         call = attempt.ask(
@@ -160,12 +170,9 @@ class CaptureServer:
         return response
 
 
-_TOO_LONG = "context_length_exceeded"
-
-
 def _checked(reply: Reply) -> Reply:
     if reply.finish_reason == "context_length":
-        raise CallRefused(400, "The conversation is longer than the context of the model.", _TOO_LONG)
+        raise CallRefused(400, "The conversation is longer than the context of the model.", TOO_LONG)
     return reply
 
 
@@ -246,7 +253,7 @@ def _describe(method: str, tail: str) -> web.Response:
         # No streams and no sessions of MCP. Clients continue with POST.
         raise CallRefused(405, f"There is no {method} /{tail} here.", "not_allowed")
     if tail == "v1/models":
-        return _json({"object": "list", "data": [{"id": "policy", "object": "model", "created": 0, "owned_by": ""}]})
+        return _json(write_models(["policy"]))
     if tail in ("", "v1"):
         return _json({"status": "ok"})
     raise CallRefused(404, f"There is no /{tail} here.", "not_found")
@@ -264,7 +271,7 @@ def _as_refusal(problem: Exception) -> _Refusal:
     if isinstance(problem, CallRefused):
         waits = {"Retry-After": "1"} if problem.status == 429 else {}
         return _Refusal(problem.status, str(problem), problem.code, waits)
-    if isinstance(problem, BadCompletion | SamplingRefused):
+    if isinstance(problem, BadCompletion | BadMessages | SamplingRefused):
         return _Refusal(400, str(problem), "invalid_request")
     if isinstance(problem, Refused):
         return _Refusal(400, f"The body cannot be read: {problem.detail}", "invalid_request")

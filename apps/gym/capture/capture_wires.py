@@ -35,6 +35,10 @@ _SILENT = frozenset({"seed", "store", "user", "metadata", "prompt_cache_key", "s
 """Parameters without an effect on the reply, or set by the collection. They are dropped without a note."""
 
 
+TOO_LONG = "context_length_exceeded"
+"""The code of the error for a conversation that is longer than the context of the model."""
+
+
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A captured request as items, tools and sampling.
 

@@ -49,7 +49,10 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout with its trace. `columns` describe the origin of the row and are not trained on."""
+    """A rollout with its trace: a line of events, or a graph for formats with the option `branches`.
+
+    `columns` describe the origin of the row and are not trained on.
+    """
 
     events: list[TraceUnion]
     task: TaskRow
@@ -66,6 +69,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     group: Group | None = None
     override: dict[str, Any] = {}
     """Override: reward, reason, and the reward of the verifier. Empty without one."""
+    masked: frozenset[int] = frozenset()
+    """Model calls, by position from 1, whose tokens are context in these rows, because other rows train them."""
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +173,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             names={"attempts": "System prompt, examples and task", "task": "Only the prompt of the task"},
         ),
     ] = "task"
+    branches: Annotated[
+        Literal["main", "all", "longest"],
+        Option(
+            "Branches",
+            "Paths of rollouts of captured agents, which may have subagents and forks",
+            names={
+                "main": "Main: the path to the final answer",
+                "all": "All: one row per path, with weight and lineage where the format has columns",
+                "longest": "Longest: the path with the most calls",
+            },
+        ),
+    ] = "main"
     good_from: Annotated[
         float,
         Option("Minimum reward for good", "Rollouts with a lower reward are labelled bad", low=-1e100, high=1e100),

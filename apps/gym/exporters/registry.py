@@ -12,11 +12,12 @@ from apps.gym.exporters import (
     unsloth,
     verl,
 )
+from apps.gym.exporters.branches import offer_branches
 from apps.gym.exporters.protocol import Format
 
 _MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, scored]
 
-FORMATS: dict[str, Format] = {format.slug: format for module in _MODULES for format in module.FORMATS}
+FORMATS: dict[str, Format] = {format.slug: offer_branches(format) for module in _MODULES for format in module.FORMATS}
 """In the order in which pages list them."""
 
 

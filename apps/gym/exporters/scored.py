@@ -8,7 +8,7 @@ A group is all attempts at a task with a reward, whichever rows are written. To 
 original text, including malformed ones, and empty turns are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options
 from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.messages import Dropped
-from apps.gym.traces.segments import Segment, count_spoken, find_sampled, join_calls, stored_tokens
+from apps.gym.traces.segments import Sampled, Segment, count_spoken, join_line
 from apps.gym.traces.tokens import TokensUnreadable
 
 EPSILON = 1e-4
@@ -52,7 +52,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each segment of captured tokens, or one row with empty lists if none were captured."""
     whole = attempt_conversation(attempt, options, silent_turns=True)
     try:
-        segments = join_calls(stored_tokens(attempt.events))
+        segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_line(attempt.events, attempt.masked)
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     reward = attempt.reward
@@ -70,8 +70,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         **dict(zip(("calls", "captured_calls"), count_spoken(attempt.events), strict=True)),
     }
     versions = [event.version for event in attempt.events if isinstance(event, ModelCall)]
-    for number, segment in enumerate(segments or [None]):
-        sampled = find_sampled(segment, attempt.events) if segment else []
+    for number, (segment, sampled) in enumerate(segments or [(None, [])]):
         # Each version once, in the order of the replies.
         used = dict.fromkeys(filter(None, [one.version for one in sampled] or versions))
         yield {

@@ -27,7 +27,7 @@ from apps.gym.exporters.training_conversations import (
     task_columns,
 )
 from apps.gym.traces.messages import Dropped
-from apps.gym.traces.segments import count_spoken, join_calls, stored_tokens
+from apps.gym.traces.segments import count_spoken, join_line
 from apps.gym.traces.tokens import TokensUnreadable
 
 CHAT = {
@@ -80,7 +80,7 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     Raises Dropped if some turns have no tokens: the rows would look complete but lack turns.
     """
     try:
-        segments = join_calls(stored_tokens(attempt.events))
+        segments = join_line(attempt.events, attempt.masked)
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     if not segments:
@@ -88,7 +88,7 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     spoken, captured = count_spoken(attempt.events)
     if captured < spoken:
         raise Dropped("tokens_partly_captured")
-    for number, segment in enumerate(segments):
+    for number, (segment, _) in enumerate(segments):
         ids = segment.input_ids.tolist()
         labels = [one if kept else IGNORED for one, kept in zip(ids, segment.mask, strict=True)]
         yield {"input_ids": ids, "labels": labels, "segment": number, **attempt_columns(attempt)}

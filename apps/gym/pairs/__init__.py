@@ -1,1 +1,1 @@
-"""Preference pairs: rules, and the pairs that they make from the attempts at one task."""
+"""Preference pairs: rules, and how they pair the attempts at one task."""

@@ -1,16 +1,16 @@
-"""The orders in which a rule tries pairs of attempts, by their rewards alone."""
+"""The order in which each mode of a pair rule tries candidate pairs, by reward."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 
 from apps.gym.pairs.pair_rule import TOLERANCE, Attempt, Mode, Outcome, Rule
 
-Two = tuple[Attempt, Attempt]
-"""Chosen and rejected."""
+Candidate = tuple[Attempt, Attempt]
+"""A candidate pair: (chosen, rejected)."""
 
 
-def weigh(chosen: float, rejected: float, rule: Rule) -> Outcome | None:
-    """Return why two rewards make no pair, or None if they do."""
+def find_reward_problem(chosen: float, rejected: float, rule: Rule) -> Outcome | None:
+    """Return why these two rewards cannot form a pair, or None if they can."""
     gap = chosen - rejected
     if gap <= TOLERANCE:
         return "tie"
@@ -27,7 +27,7 @@ def reward_of(attempt: Attempt) -> float:
 
 
 def best_first(group: Iterable[Attempt], rule: Rule) -> list[Attempt]:
-    """Return the attempts that may be chosen, best first; ties by fewest tokens, then by lowest id."""
+    """Return the attempts that may be chosen, best first. Ties: fewest output tokens, then lowest id."""
     ordered = sorted(group, key=lambda one: (-reward_of(one), one.output_tokens, one.id))
     least = rule.min_chosen_reward
     return ordered if least is None else [one for one in ordered if reward_of(one) >= least - TOLERANCE]
@@ -37,18 +37,18 @@ def worst_first(group: Iterable[Attempt]) -> list[Attempt]:
     return sorted(group, key=lambda one: (reward_of(one), one.output_tokens, one.id))
 
 
-def by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """Yield the best with the worst, the next worst, and so on; then the next best."""
+def by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Candidate]:
+    """Yield the best attempt with each worse one, worst first; then the second best, and so on."""
     worst = worst_first(group)
     for chosen in best_first(group, rule):
         for rejected in worst:
-            if weigh(reward_of(chosen), reward_of(rejected), rule) is not None:
+            if find_reward_problem(reward_of(chosen), reward_of(rejected), rule) is not None:
                 break
             yield chosen, rejected
 
 
-def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """Yield all pairs, largest margin first, then the better chosen. Lazy, because large groups have very many."""
+def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Candidate]:
+    """Yield all pairs, largest margin first, ties by the better chosen attempt. Lazy: large groups have many pairs."""
     best, worst = best_first(group, rule), worst_first(group)
 
     def row(rank: int) -> Iterator[tuple[float, int, int]]:
@@ -56,25 +56,25 @@ def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
         return ((reward_of(rejected) - chosen, rank, place) for place, rejected in enumerate(worst))
 
     for _, rank, place in merge(*map(row, range(len(best)))):
-        if weigh(reward_of(best[rank]), reward_of(worst[place]), rule) is not None:
+        if find_reward_problem(reward_of(best[rank]), reward_of(worst[place]), rule) is not None:
             return
         yield best[rank], worst[place]
 
 
-def _near_two_sigma(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """Yield the best with the attempts whose rewards are nearest to two standard deviations below the group's mean."""
+def _near_two_sigma(group: Sequence[Attempt], rule: Rule) -> Iterator[Candidate]:
+    """Yield the best attempt with the others, nearest to two standard deviations below the mean reward first."""
     rewards = [reward_of(one) for one in group]
     mean = sum(rewards) / len(rewards)
     target = mean - 2 * (sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5
-    # A stable sort: of equally near attempts, the worst comes first.
+    # The sort is stable: at equal distance, the worst comes first.
     nearest = sorted(worst_first(group), key=lambda one: abs(reward_of(one) - target))
     for chosen in best_first(group, rule):
         for rejected in nearest:
-            if weigh(reward_of(chosen), reward_of(rejected), rule) is None:
+            if find_reward_problem(reward_of(chosen), reward_of(rejected), rule) is None:
                 yield chosen, rejected
 
 
-IN_ORDER: Mapping[Mode, Callable[[Sequence[Attempt], Rule], Iterator[Two]]] = {
+IN_ORDER: Mapping[Mode, Callable[[Sequence[Attempt], Rule], Iterator[Candidate]]] = {
     "best_worst": by_chosen,
     "best_vs_all": by_chosen,
     "all": _widest_first,

@@ -1,7 +1,7 @@
 """Apply a pair rule to the attempts at one task: return the pairs, or the reason why there are none.
 
-Verdicts of people come first, then the rewards by the rule's mode. Every order ends in ids, so that the same attempts
-give the same pairs, whatever their order.
+Verdicts of reviewers are used first, then rewards according to the rule's mode. All ties are broken by id, so the
+result does not depend on the order of the attempts.
 """
 
 from collections import defaultdict
@@ -10,18 +10,32 @@ from functools import partial
 
 import msgspec
 
-from apps.gym.pairs.candidate_order import IN_ORDER, Two, best_first, by_chosen, reward_of, weigh, worst_first
-from apps.gym.pairs.nearest_length import NearestSearch, Place, find_partings, stand_for, unlike
+from apps.gym.pairs.candidate_order import (
+    IN_ORDER,
+    Candidate,
+    best_first,
+    by_chosen,
+    find_reward_problem,
+    reward_of,
+    worst_first,
+)
+from apps.gym.pairs.nearest_length import (
+    DivergencePoint,
+    NearestSearch,
+    find_divergences,
+    length_ratio,
+    select_representatives,
+)
 from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Level, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
 from apps.gym.pairs.transitive_preferences import find_worse
 from apps.gym.traces.courses import Course, Parting, find_parting
 
 Key = tuple[object, ...]
-"""Two attempts or their actions, whichever of them is chosen."""
-TWOS = 1_000
+"""Identifies a pair: the prompt (and history) with two attempts or actions, unordered or as (better, worse)."""
+COMPARISONS_PER_STEP = 1_000
 """Number of pairs compared between two calls of `on_step`."""
-LARGE = 64
-"""In groups larger than this, first check whether any two can form a pair: comparing all equal attempts takes long."""
+LARGE_GROUP = 64
+"""Larger groups are first checked for any possible pair, because comparing many equal attempts is slow."""
 
 
 class GroupPairs(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,21 +51,23 @@ def pair_group(
     *,
     on_step: Callable[[], None] = lambda: None,
 ) -> GroupPairs:
-    """Pair all attempts at one task.
+    """Return the pairs of all attempts at one task, and the outcome.
 
-    Needs the courses of the usable ones, unless `settle_by_rewards` returns an outcome.
-
-    `on_step` is called regularly and may raise: a large group takes seconds.
+    `courses` must contain the ids from `needed_courses`, unless `settle_by_rewards` returns an outcome. A large group
+    takes seconds, so `on_step` is called regularly; it may raise to stop.
     """
     attempts, verdicts = list(attempts), list(verdicts)
     settled = settle_by_rewards(attempts, rule, verdicts)
     if settled is not None:
         return GroupPairs(pairs=[], outcome=settled)
-    return _Maker(usable_attempts(attempts, rule), courses, rule, on_step).make(verdicts)
+    return _GroupPairing(usable_attempts(attempts, rule), courses, rule, on_step).make(verdicts)
 
 
 def usable_attempts(attempts: Iterable[Attempt], rule: Rule) -> list[Attempt]:
-    """Return the attempts that can form a pair, by id; without a reward only if reviewed."""
+    """Return the attempts that the rule does not exclude, by id.
+
+    Attempts without a reward are included: they can be paired by verdict.
+    """
     usable = (one for one in attempts if find_exclusion(one, rule) in (None, "no_reward"))
     return sorted(usable, key=lambda one: one.id)
 
@@ -63,7 +79,7 @@ def needed_courses(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[V
 
 
 def settle_by_rewards(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[Verdict] = ()) -> Outcome | None:
-    """Return the outcome of the group if its rewards alone decide it, else None: then its courses are needed."""
+    """Return the outcome of the group if its rewards alone decide it. None means that the courses are needed."""
     usable = usable_attempts(attempts, rule)
     ids = {one.id for one in usable}
     if any(verdict.winner is not None and {verdict.one, verdict.other} <= ids for verdict in verdicts):
@@ -71,10 +87,10 @@ def settle_by_rewards(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterabl
     rewards = [one.reward for one in usable if one.reward is not None]
     if len(rewards) < 2:
         return "too_few_attempts"
-    return weigh(max(rewards), min(rewards), rule)
+    return find_reward_problem(max(rewards), min(rewards), rule)
 
 
-class _Maker:
+class _GroupPairing:
     def __init__(
         self, usable: Sequence[Attempt], courses: Mapping[int, Course], rule: Rule, on_step: Callable[[], None]
     ) -> None:
@@ -82,9 +98,9 @@ class _Maker:
         self._courses = courses
         self._rule = rule
         self._pairs: list[Pair] = []
-        self._taken: dict[Key, Outcome] = {}
-        """Pairs of attempts or actions that are paired or must not be, with the reason."""
-        self._settled: set[Key] = set()
+        self._decided: dict[Key, Outcome] = {}
+        """Pairs of attempts or actions that are already paired or must not be, with the reason."""
+        self._preferences: set[Key] = set()
         """Preferences that follow from verdicts, as (better, worse). Rewards must not contradict them."""
         self._reasons: set[Outcome] = set()
         self._on_step = on_step
@@ -92,22 +108,22 @@ class _Maker:
 
     def make(self, verdicts: Sequence[Verdict]) -> GroupPairs:
         known = {one.id: one for one in self._usable}
-        self._make_judged(known, [one for one in verdicts if {one.one, one.other} <= known.keys()])
-        self._settle(known, verdicts)
+        self._pair_by_verdicts(known, [one for one in verdicts if {one.one, one.other} <= known.keys()])
+        self._add_implied_preferences(known, verdicts)
         judged = [self._courses[pair.chosen].prompt for pair in self._pairs]
         groups: dict[str, list[Attempt]] = defaultdict(list)
         for one in self._usable:
             if one.reward is not None:
                 groups[self._courses[one.id].prompt].append(one)
         for prompt, group in groups.items():
-            self._make_by_rewards(group, judged.count(prompt))
+            self._pair_by_rewards(group, judged.count(prompt))
         if self._pairs:
             return GroupPairs(pairs=self._pairs, outcome="paired")
-        # Rewards allow a pair, or they would have settled the group. No two compared attempts had the same prompt.
+        # Without any reason, no two attempts had the same prompt: `settle_by_rewards` found that rewards allow a pair.
         outcome: Outcome = max(self._reasons, key=OUTCOMES.index, default="different_prompts")
         return GroupPairs(pairs=[], outcome=outcome)
 
-    def _make_judged(self, known: Mapping[int, Attempt], verdicts: list[Verdict]) -> None:
+    def _pair_by_verdicts(self, known: Mapping[int, Attempt], verdicts: list[Verdict]) -> None:
         verdicts.sort(key=lambda one: (-one.strength, min(one.one, one.other), max(one.one, one.other)))
         for verdict in verdicts:
             if verdict.winner is None:
@@ -115,38 +131,38 @@ class _Maker:
             loser = verdict.other if verdict.winner == verdict.one else verdict.one
             found = self._compare(known[verdict.winner], known[loser])
             if found is not None:
-                people = {name: getattr(verdict, name) for name in _SAID}
+                people = {name: getattr(verdict, name) for name in _VERDICT_FIELDS}
                 self._add(msgspec.structs.replace(found, source="verdict", margin=None, **people))
             # Rewards never reverse a verdict.
-            self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
-        # Also block other attempts with the same actions. Only now, because people may have preferred another of them.
+            self._decided.setdefault(_ids(verdict.one, verdict.other), "paired")
+        # Only now, because another verdict may prefer a different attempt with the same actions.
         for verdict in sorted(verdicts, key=lambda one: one.winner is None):
             self._block(verdict, verdict.refusal if verdict.winner is None else "paired")
 
     def _block(self, verdict: Verdict, reason: Outcome) -> None:
         """Block this pair, and any other two attempts with the same actions."""
-        self._taken.setdefault(_ids(verdict.one, verdict.other), reason)
-        if (key := self._deeds(verdict.one, verdict.other)) is not None:
-            self._taken.setdefault(key, reason)
+        self._decided.setdefault(_ids(verdict.one, verdict.other), reason)
+        if (key := self._action_key(verdict.one, verdict.other)) is not None:
+            self._decided.setdefault(key, reason)
 
-    def _settle(self, known: Mapping[int, Attempt], verdicts: Iterable[Verdict]) -> None:
-        """Add the preferences that follow from all verdicts.
+    def _add_implied_preferences(self, known: Mapping[int, Attempt], verdicts: Iterable[Verdict]) -> None:
+        """Add the preferences that follow from all verdicts, transitively.
 
-        Unused attempts count too, and others with the same actions are included.
+        Verdicts about excluded attempts count too. Preferences also apply to other attempts with the same actions.
         """
         for better, worse in find_worse(verdicts).items():
             for other in worse & known.keys() if better in known else ():
-                self._settled.add((better, other))
-                if (sides := self._sides(better, other)) is not None:
-                    self._settled.add(sides)
+                self._preferences.add((better, other))
+                if (sides := self._ordered_action_key(better, other)) is not None:
+                    self._preferences.add(sides)
 
-    def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
+    def _pair_by_rewards(self, group: list[Attempt], judged: int) -> None:
         best: int | None = None
-        left = 1 - judged if self._rule.mode in _ONE else None
+        left = 1 - judged if self._rule.mode in _ONE_PAIR_MODES else None
         if left is not None and left <= 0:
             return
         candidates = IN_ORDER.get(self._rule.mode, by_chosen)
-        if self._rule.mode == "nearest_length" or len(group) > LARGE:
+        if self._rule.mode == "nearest_length" or len(group) > LARGE_GROUP:
             nearest = self._find_nearest(group, self._rule.max_length_ratio)
             if nearest is None:
                 self._explain(group)
@@ -165,22 +181,23 @@ class _Maker:
             if left is not None:
                 return
 
-    def _find_nearest(self, group: list[Attempt], most: float | None) -> Two | None:
-        """Return the pair most alike in length, ties by the larger margin, among all that rewards and actions allow."""
+    def _find_nearest(self, group: list[Attempt], most: float | None) -> Candidate | None:
+        """Return the pair with the smallest length ratio that rewards and actions allow. Ties: the larger margin."""
         search = NearestSearch(
             best_first(group, self._rule),
             worst_first(group),
-            passes=lambda chosen, rejected: weigh(reward_of(chosen), reward_of(rejected), self._rule) is None,
+            passes=lambda chosen, rejected: (
+                find_reward_problem(reward_of(chosen), reward_of(rejected), self._rule) is None
+            ),
             most=most,
             on_step=self._on_step,
         )
-        return search.find(self._places(group))
+        return search.find(self._divergence_points(group))
 
-    def _nearest_first(self, nearest: Two, group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+    def _nearest_first(self, nearest: Candidate, group: Sequence[Attempt], rule: Rule) -> Iterator[Candidate]:
         yield nearest
-        # It was refused: the two said the same in different turns, which actions do not show. Compare every two
-        # instead.
-        found: tuple[tuple[float, float], Two] | None = None
+        # Rejected: both wrote the same text in different turns, which actions do not show. Compare all pairs instead.
+        found: tuple[tuple[float, float], Candidate] | None = None
         for two in by_chosen(group, rule):
             pair = self._compare(*two)
             if pair is not None and (found is None or _nearness(pair) < found[0]):
@@ -189,40 +206,42 @@ class _Maker:
             yield found[1]
 
     def _explain(self, group: list[Attempt]) -> None:
-        """Record why there is no pair, from the most promising two. Comparing every two of a large group takes long."""
+        """Record why there is no pair, from the most promising candidates. Comparing all pairs would be too slow."""
         if self._pairs:
             return
         if self._rule.max_length_ratio is not None and (two := self._find_nearest(group, None)):
             self._compare(*two)
             return
-        judged = {one for key in self._taken if len(key) == 1 and isinstance(key[0], frozenset) for one in key[0]}
-        known = stand_for(worst_first(group), self._courses) | judged
+        judged = {one for key in self._decided if len(key) == 1 and isinstance(key[0], frozenset) for one in key[0]}
+        known = select_representatives(worst_first(group), self._courses) | judged
         few = [one for one in group if one.id in known]
         for two in by_chosen(few, self._rule):
             self._compare(*two)
-            if _FARTHEST[self._rule.level] in self._reasons:
+            if _FURTHEST_OUTCOME[self._rule.level] in self._reasons:
                 return
 
-    def _places(self, group: list[Attempt]) -> Iterator[Place]:
+    def _divergence_points(self, group: list[Attempt]) -> Iterator[DivergencePoint]:
         """Yield the points where attempts at one prompt diverge, at the level of the rule."""
         courses = {one.id: self._courses[one.id] for one in group}
         prompt = self._courses[group[0].id].prompt
         if self._rule.level == "step":
-            for way, deeds in find_partings(courses):
-                yield self._place((prompt, way), deeds)
+            for way, actions_by_attempt in find_divergences(courses):
+                yield self._divergence_point((prompt, way), actions_by_attempt)
             return
         by_actions = self._rule.same == "actions"
-        deeds = {pk: (one.actions if by_actions else one.completion, one.written) for pk, one in courses.items()}
-        yield self._place((prompt,), deeds)
+        actions_by_attempt = {
+            pk: (one.actions if by_actions else one.completion, one.written) for pk, one in courses.items()
+        }
+        yield self._divergence_point((prompt,), actions_by_attempt)
 
-    def _place(self, state: Key, deeds: Mapping[int, tuple[Hashable, int]]) -> Place:
-        """Return the point with the pairs already decided there; see `_deeds` and `_sides`."""
-        closed = (key[-1] for key in self._taken if key[:-1] == state)
-        turned = (key[-2:] for key in self._settled if key[:-2] == state)
-        return Place(
-            deeds=deeds,
-            closed=frozenset(two for two in closed if isinstance(two, frozenset)),
-            turned=frozenset((worse, better) for better, worse in turned),
+    def _divergence_point(self, state: Key, actions_by_attempt: Mapping[int, tuple[Hashable, int]]) -> DivergencePoint:
+        """Return a divergence point with the pairs that are already decided there."""
+        decided = (key[-1] for key in self._decided if key[:-1] == state)
+        reversed_pairs = (key[-2:] for key in self._preferences if key[:-2] == state)
+        return DivergencePoint(
+            actions_by_attempt=actions_by_attempt,
+            decided=frozenset(two for two in decided if isinstance(two, frozenset)),
+            reversed_pairs=frozenset((worse, better) for better, worse in reversed_pairs),
         )
 
     def _add(self, pair: Pair) -> bool:
@@ -230,26 +249,26 @@ class _Maker:
         if self._rule.cap is not None and len(self._pairs) >= self._rule.cap:
             return False
         self._pairs.append(pair)
-        self._taken.setdefault(_ids(pair.chosen, pair.rejected), "paired")
-        key = self._deeds(pair.chosen, pair.rejected)
+        self._decided.setdefault(_ids(pair.chosen, pair.rejected), "paired")
+        key = self._action_key(pair.chosen, pair.rejected)
         assert key is not None
-        self._taken.setdefault(key, "paired")
+        self._decided.setdefault(key, "paired")
         return True
 
     def _compare(self, chosen: Attempt, rejected: Attempt) -> Pair | None:
-        """Return the pair by rewards. If there is none, record the reason and return None."""
+        """Return the pair of these two attempts, or record the reason why they form none and return None."""
         self._compared += 1
-        if self._compared % TWOS == 0:
+        if self._compared % COMPARISONS_PER_STEP == 0:
             self._on_step()
-        found = self._contrast(chosen, rejected)
+        found = self._try_pair(chosen, rejected)
         if isinstance(found, Pair):
             return found
         if found != "paired":
             self._reasons.add(found)
         return None
 
-    def _contrast(self, chosen: Attempt, rejected: Attempt) -> Pair | Outcome:
-        if reason := self._refuse_two(chosen.id, rejected.id):
+    def _try_pair(self, chosen: Attempt, rejected: Attempt) -> Pair | Outcome:
+        if reason := self._find_conflict(chosen.id, rejected.id):
             return reason
         good, bad = self._courses[chosen.id], self._courses[rejected.id]
         turn = None
@@ -273,34 +292,34 @@ class _Maker:
         )
         most = self._rule.max_length_ratio
         too_long: Outcome | None = "lengths_differ" if most is not None and _ratio(pair) > most else None
-        return self._find_taken(chosen.id, rejected.id) or too_long or pair
+        return self._find_decided(chosen.id, rejected.id) or too_long or pair
 
-    def _refuse_two(self, one: int, other: int) -> Outcome | None:
-        """Return why these two make no pair, whichever is chosen and at any level, or None."""
+    def _find_conflict(self, one: int, other: int) -> Outcome | None:
+        """Return why these two cannot form a pair in either order and at any level, or None."""
         mine, theirs = self._courses[one], self._courses[other]
         if mine.prompt != theirs.prompt:
             return "different_prompts"
-        if reason := self._taken.get(_ids(one, other)):
+        if reason := self._decided.get(_ids(one, other)):
             return reason
         return "identical_completions" if mine.completion == theirs.completion else None
 
-    def _find_taken(self, chosen: int, rejected: int) -> Outcome | None:
-        key = self._deeds(chosen, rejected)
-        if key is not None and (reason := self._taken.get(key)):
+    def _find_decided(self, chosen: int, rejected: int) -> Outcome | None:
+        key = self._action_key(chosen, rejected)
+        if key is not None and (reason := self._decided.get(key)):
             return reason
-        turned = {(rejected, chosen), self._sides(rejected, chosen)}
-        return None if self._settled.isdisjoint(turned) else "preference_cycle"
+        reversed_pairs = {(rejected, chosen), self._ordered_action_key(rejected, chosen)}
+        return None if self._preferences.isdisjoint(reversed_pairs) else "preference_cycle"
 
-    def _deeds(self, one: int, other: int) -> Key | None:
-        """Return the key of the actions of both, at the level of the rule.
+    def _action_key(self, one: int, other: int) -> Key | None:
+        """Return the key of two attempts' actions at the level of the rule, or None if they cannot be compared.
 
-        Another two with this key would repeat the pair. None if they cannot be compared.
+        Another two attempts with the same key would repeat the pair.
         """
-        sides = self._sides(one, other)
+        sides = self._ordered_action_key(one, other)
         return (*sides[:-2], frozenset(sides[-2:])) if sides is not None else None
 
-    def _sides(self, one: int, other: int) -> Key | None:
-        """Return the same key, but ending in the actions of each in this order."""
+    def _ordered_action_key(self, one: int, other: int) -> Key | None:
+        """Return `_action_key`, but ending in the two actions in this order."""
         mine, theirs = self._courses[one], self._courses[other]
         if mine.prompt != theirs.prompt:
             return None
@@ -324,7 +343,7 @@ def _margin(chosen: Attempt, rejected: Attempt) -> float | None:
 
 
 def _ratio(pair: Pair) -> float:
-    return unlike(pair.chosen_length, pair.rejected_length)
+    return length_ratio(pair.chosen_length, pair.rejected_length)
 
 
 def _nearness(pair: Pair) -> tuple[float, float]:
@@ -332,8 +351,8 @@ def _nearness(pair: Pair) -> tuple[float, float]:
     return _ratio(pair), -pair.margin
 
 
-_FARTHEST: Mapping[Level, Outcome] = {"step": "states_differ", "trajectory": "same_actions"}
-"""By level, the furthest outcome of a group without a pair, apart from `lengths_differ`."""
-_SAID = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
-_ONE: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
+_FURTHEST_OUTCOME: Mapping[Level, Outcome] = {"step": "states_differ", "trajectory": "same_actions"}
+"""By level, the last outcome that a group without a pair can have, apart from `lengths_differ`."""
+_VERDICT_FIELDS = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
+_ONE_PAIR_MODES: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
 """Modes with at most one pair per prompt."""

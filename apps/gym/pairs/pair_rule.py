@@ -1,6 +1,6 @@
-"""The settings of a pair rule, and its input: the rewards of attempts, and the verdicts of people.
+"""The settings of a pair rule, and its inputs: rewards of attempts and verdicts of reviewers.
 
-`pair_making.pair_group` applies it. `docs/use/pairs.md` has the sources of the modes.
+`pair_making.pair_group` applies it. `docs/use/pairs.md` cites the papers behind the modes.
 """
 
 import hashlib
@@ -50,14 +50,14 @@ Outcome = Literal[
     "lengths_differ",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-"""The outcome of a group. Without a pair, it is the reason of the candidate that came furthest, in this order."""
+"""Outcomes of a group, in the order of the checks. Without a pair, it is the last check that a candidate failed."""
 
 Exclusion = Literal["not_finished", "failed", "judge_failed", "cancelled", "truncated", "redacted", "no_reward"]
-"""Why an attempt is not used. One without a reward is still paired if people reviewed it."""
+"""Why an attempt is not used. An attempt without a reward can still be paired by a verdict."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How pairs are made. A pair has one task, one prompt and the same tools, and two attempts that differ."""
+    """How pairs are made. Both attempts of a pair have the same task, prompt and tools, and they differ."""
 
     mode: Annotated[
         Mode,
@@ -137,9 +137,9 @@ class RuleRefused(Exception):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a rollout that a rule needs.
+    """The fields of a rollout that a rule needs.
 
-    `reward` is the effective one, or None without one. `overridden` is True if people set it; `verifier_reward` is then
+    `reward` is the effective reward, or None. If a reviewer overrode it, `overridden` is True and `verifier_reward` is
     the original.
     """
 
@@ -156,10 +156,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of all reviews of two attempts.
+    """The combined verdict of all reviews of two attempts.
 
-    `winner` is the id of one of them. Without a winner, `without` is the outcome, and there is no pair, whatever the
-    rewards.
+    `winner` is the id of the better one. If it is None, `without` is the reason, and the two never form a pair,
+    whatever their rewards.
     """
 
     one: int
@@ -188,8 +188,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """A preference pair.
 
-    `margin` is the difference of the effective rewards, or None if people chose, because rewards then do not express
-    the preference. `turn` is where the two diverge, at level `step`.
+    `margin` is the chosen minus the rejected reward, or None for a verdict, which may contradict the rewards. `turn` is
+    the turn, from 0, where the two diverge; None at level `trajectory`. Lengths are in characters.
     """
 
     chosen: int
@@ -207,7 +207,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rule(given: dict[str, Any]) -> Rule:
-    """Return the rule. Raises RuleRefused."""
+    """Return the validated rule. Raise RuleRefused."""
     try:
         rule = msgspec.convert(given, Rule)
     except msgspec.ValidationError as error:
@@ -229,15 +229,15 @@ def rule_fields(rule: Rule) -> dict[str, Any]:
 
 
 def rule_digest(rule: Rule) -> str:
-    """Return a digest of the settings, equal for equal settings however they were given."""
+    """Return the SHA-256 of the settings, with defaults filled in, as hex."""
     told = {**rule_fields(rule), "per_task": rule.cap, "method": METHOD}
     return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
-    """Return why the attempt is not paired by its reward, or None.
+    """Return why the attempt cannot be paired by its reward, or None.
 
-    Every reason but `no_reward` also excludes it from verdict pairs.
+    Every reason except `no_reward` also excludes it from pairs by verdict.
     """
     if attempt.status != "completed":
         if attempt.error_kind == "judge_error":

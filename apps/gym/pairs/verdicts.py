@@ -1,4 +1,4 @@
-"""A reviewer's answer about two rollouts or a ranking, independent of the sides on which they were shown."""
+"""Convert a reviewer's choice or ranking to verdicts that do not depend on the sides of the rollouts on the page."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -37,7 +37,7 @@ FEWEST, MOST = 2, 6
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict. `outcome` is `low`, `high`, `equal` or `both_bad`; `low` has the lower id."""
+    """A verdict about two rollouts. `low` is the lower id; `outcome` is `low`, `high`, `equal` or `both_bad`."""
 
     low: int
     high: int
@@ -53,9 +53,9 @@ def read_choice(choice: str, shown: Sequence[int]) -> Verdict:
 
 
 def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
-    """Return the verdicts of every two in a ranking.
+    """Return a verdict for every two rollouts of a ranking.
 
-    The lower rank is better, equal ranks are ties, and two ranks apart is much better.
+    The lower rank is better, equal ranks are ties, and a difference of two or more means "much better".
     """
     found = []
     for (one, first), (other, second) in combinations(zip(shown, ranks, strict=True), 2):
@@ -71,7 +71,7 @@ def _verdict(one: int, other: int, best: int | None, strength: int, *, otherwise
 
 
 def find_ranks_problem(ranks: object, size: int) -> str:
-    """Return why these are not valid ranks of `size` rollouts, or an empty text."""
+    """Return an error message if these are not valid ranks of `size` rollouts, else an empty string."""
     if not isinstance(ranks, list) or len(ranks) != size:
         return f"Give a rank for each of the {size} rollouts."
     if not all(isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= size for each in ranks):
@@ -80,7 +80,7 @@ def find_ranks_problem(ranks: object, size: int) -> str:
 
 
 def dense_ranks(ranks: Sequence[int]) -> list[int]:
-    """Return the same order without gaps: 1, 1, 3 becomes 1, 1, 2."""
+    """Return the ranks without gaps: 1, 1, 3 becomes 1, 1, 2."""
     places = {rank: place for place, rank in enumerate(sorted(set(ranks)), start=1)}
     return [places[rank] for rank in ranks]
 

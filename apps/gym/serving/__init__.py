@@ -1,1 +1,1 @@
-"""Serve environments, agents and models over NeMo Gym's protocol, independent of the HTTP server."""
+"""Serve environments, agents and models over the NeMo Gym protocol, independently of the web server."""

@@ -1,8 +1,8 @@
-"""`/aggregate_metrics`: statistics of verify replies by task and overall, in the form of NeMo Gym's reply.
+"""`/aggregate_metrics`: statistics of verify replies by task and overall, in the format of NeMo Gym.
 
-Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. Rows
-without a value in a column, or with a number whose square overflows, are skipped for it. The deviation of fewer than
-two values is left out, unless no column has one: then all are 0.
+Computes mean, max, min, median and sample standard deviation of every numeric column; Booleans count as 1 and 0.
+Missing values, and numbers whose square overflows, are skipped. The standard deviation of fewer than two values is left
+out, or 0 if no column has one.
 """
 
 import statistics
@@ -10,21 +10,21 @@ from collections import defaultdict
 from typing import Any
 
 from apps.gym.rewards import MAX_REWARD
-from apps.gym.serving.served_request import Answer, Asked, invalid, json_answer, read_object
+from apps.gym.serving.served_request import Answer, IncomingRequest, invalid, json_answer, read_object
 
 _TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _Columns = dict[str, list[float]]
 
 
-async def aggregate(asked: Asked) -> Answer:
-    """Handle the route, which environments and agents share."""
-    return json_answer(aggregate_metrics(read_object(asked.body)))
+async def aggregate(incoming: IncomingRequest) -> Answer:
+    """Handle the request; environments and agents share this route."""
+    return json_answer(aggregate_metrics(read_object(incoming.body)))
 
 
 def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
     """Return the statistics.
 
-    Raises Refused for a body without rows, and ValueError for two rows of the same rollout.
+    Raise Refused for a body without rows, and ValueError for two rows of the same rollout.
     """
     rows = body.get("verify_responses")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

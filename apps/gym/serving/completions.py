@@ -1,4 +1,4 @@
-"""Serve the Chat Completions wire: convert a request to an ask, and a reply to a completion or its chunks."""
+"""Convert between Chat Completions and Responses items, for serving a policy model."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _FINISH = {"max_output_tokens": "length", "context_length": "length"}
 
 
 class BadCompletion(Exception):
-    """Raised if a requested feature is not supported; `param` is the field."""
+    """Raised for an unsupported feature. `param` is the name of the field."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class BadCompletion(Exception):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, converted to Responses items and options."""
+    """A Chat Completions request as Responses items and options."""
 
     items: list[Item]
     tools: list[Tool]
@@ -36,7 +36,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_completion(body: dict[str, Any]) -> Completion:
-    """Convert a request. Raises BadCompletion."""
+    """Convert a Chat Completions request. Raise BadCompletion."""
     given = {key: value for key, value in body.items() if value is not None}
     if given.get("n", 1) != 1:
         raise BadCompletion("only one choice per request is supported", "n")
@@ -75,7 +75,7 @@ def _list_of_objects(value: object, name: str) -> list[dict[str, Any]]:
 
 
 def _read_sampling(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the sampling fields as in the Responses API. Shared and unknown fields are unchanged."""
+    """Return the sampling fields with the names of the Responses API. Unknown fields are unchanged."""
     sampling = {key: value for key, value in given.items() if key not in _NOT_SAMPLING}
     for name in ("max_tokens", "max_completion_tokens"):
         if name in sampling:
@@ -90,13 +90,13 @@ def _read_sampling(given: dict[str, Any]) -> dict[str, Any]:
         schema = form.get("json_schema")
         flat = {"type": "json_schema", **schema} if isinstance(schema, dict) else form
         sampling["text"] = {"format": flat}
-    # Captured tokens include logprobs, which the model's wire requests itself.
+    # Dropped, because capturing tokens requests logprobs itself.
     sampling.pop("logprobs", None)
     return sampling
 
 
 def write_completion(reply: Reply, *, name: str, model: str, created: int) -> dict[str, Any]:
-    """Return the reply as a completion. Raises PolicyError for items without a chat message."""
+    """Return a reply as a completion. Raise PolicyError if it is not a single chat message."""
     messages = chat_messages(reply.items)
     if len(messages) > 1 or (messages and messages[0].get("role") != "assistant"):
         raise PolicyError("The reply is not a single model turn.")
@@ -123,7 +123,7 @@ def write_completion(reply: Reply, *, name: str, model: str, created: int) -> di
 
 
 def write_chunks(completion: dict[str, Any], *, with_usage: bool) -> bytes:
-    """Return the reply as a stream. It is sent at once, because policies return whole replies."""
+    """Return a completion as a stream of chunks. They are sent at once: policies return whole replies."""
     choice = completion["choices"][0]
     calls = choice["message"].get("tool_calls") or []
     delta = {

@@ -1,4 +1,4 @@
-"""Serve on a separate port: the protocol at its root, plain HTTP without key, as NeMo Gym's client expects."""
+"""Serve on a separate port as NeMo Gym's client expects: routes at the root, plain HTTP, no API key."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from apps.gym.serving.served_request import Answer, Asked, Served, answer_always, plain_path
+from apps.gym.serving.served_request import Answer, IncomingRequest, Served, answer_always, plain_path
 
 SHUTDOWN_SECONDS = 10.0
 TIDY_SECONDS = 30.0
@@ -14,27 +14,27 @@ KEEP_ALIVE_SECONDS = 75.0
 
 
 def make_application(served: Served, *, max_body: int, seconds: float) -> web.Application:
-    """Return the web application. `max_body` is in bytes; `seconds` limits every answer."""
+    """Return the web application. `max_body` is in bytes; `seconds` is the time limit of each response."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "Origin" in request.headers:
-            # Only browsers send this header. Without API keys, any website could post here.
+            # Only browsers send this header. Without API keys, any website could send requests here.
             return web.json_response({"detail": "This port serves an API, not pages."}, status=403)
         try:
-            # A stalled body must not hold its connection forever.
+            # A stalled upload must not hold its connection forever.
             async with asyncio.timeout(seconds):
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return web.json_response({"detail": f"The body is larger than {max_body:,} bytes."}, status=413)
         except TimeoutError:
             return web.json_response({"detail": "The request body timed out."}, status=408)
-        asked = Asked(
+        incoming = IncomingRequest(
             method=request.method,
             path=plain_path(request.path),
             body=body,
             session=request.cookies.get(served.cookie, "") if served.cookie else "",
         )
-        return _reply(served, await answer_always(served, asked, seconds=seconds))
+        return _reply(served, await answer_always(served, incoming, seconds=seconds))
 
     application = web.Application(client_max_size=max_body)
     application.router.add_route("*", "/{path:.*}", handle)
@@ -60,13 +60,13 @@ async def serve_port(
     stop: asyncio.Event,
     started: Callable[[int], None],
 ) -> None:
-    """Serve until `stop` is set. `started` receives the port. Raises OSError if the port is not available."""
+    """Serve until `stop` is set. `started` receives the port. Raise OSError if the port is not available."""
     runner = web.AppRunner(
         make_application(served, max_body=max_body, seconds=seconds),
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
-        # If a client disconnects, its attempt must stop using tokens.
+        # Cancel attempts of clients that disconnect.
         handler_cancellation=True,
     )
     await runner.setup()

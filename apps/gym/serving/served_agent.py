@@ -15,7 +15,7 @@ from apps.gym.resources.protocol import ResourceServer
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Served,
     greet,
     invalid,
@@ -35,9 +35,9 @@ _OURS = frozenset({"reward", "response", "reward_components", "explanation"})
 
 
 class ServedAgent(Served):
-    """Serves up to `seats` concurrent attempts; others wait.
+    """Serve up to `seats` concurrent attempts; others wait.
 
-    Each has `seconds`, including the wait. Attempts with the same task index and rollout index have the same seed.
+    Each attempt has `seconds`, including the wait. The same task index and rollout index give the same seed.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class ServedAgent(Served):
             ("POST", "aggregate_metrics"): aggregate,
         }
 
-    async def _run(self, asked: Asked) -> Answer:
-        row = {key: value for key, value in read_row(asked.body).items() if key not in _OURS}
+    async def _run(self, incoming: IncomingRequest) -> Answer:
+        row = {key: value for key, value in read_row(incoming.body).items() if key not in _OURS}
         try:
             events, params, response = await self._attempt(row, self._server)
         except JudgeError as error:
@@ -76,8 +76,8 @@ class ServedAgent(Served):
             }
         )
 
-    async def _respond(self, asked: Asked) -> Answer:
-        params = read_params(read_object(asked.body), ["body"])
+    async def _respond(self, incoming: IncomingRequest) -> Answer:
+        params = read_params(read_object(incoming.body), ["body"])
         if params.get("stream"):
             raise invalid("value_error", ["body", "stream"], "stream is not supported")
         _, _, response = await self._attempt({"responses_create_params": params}, UnverifiedServer(self._server))
@@ -86,7 +86,7 @@ class ServedAgent(Served):
     async def _attempt(
         self, row: TaskRow, server: ResourceServer
     ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
-        """Return the events, the actual request, and the response with its tokens. Raises GymError."""
+        """Return the events, the request as sent, and the response with its tokens. Raise GymError."""
         try:
             async with TimeLimit(self._seconds), self._seats:
                 began = working_time()
@@ -110,9 +110,9 @@ class ServedAgent(Served):
 
 
 def _scored(verified: Verification) -> dict[str, Any]:
-    """Return the reward fields.
+    """Return the reward fields of the reply.
 
-    An unverified attempt is marked as NeMo Gym's agents do, because its reward is not a score.
+    Unverified attempts are marked like those of NeMo Gym's agents, because their reward is not a score.
     """
     if verified.reward is None:
         return {"reward": 0.0, "verification_skipped": True}
@@ -124,7 +124,7 @@ def _scored(verified: Verification) -> dict[str, Any]:
 
 
 def _seed_of(row: TaskRow) -> int:
-    """Return a seed, the same for the same rollout of the same task. Without indexes it is random."""
+    """Return a seed derived from task index and rollout index, or a random one without them."""
     place = [row.get("_ng_task_index"), row.get("_ng_rollout_index")]
     if all(isinstance(number, int) for number in place):
         return zlib.crc32(f"{place[0]}:{place[1]}".encode()) & 0x7FFFFFFF

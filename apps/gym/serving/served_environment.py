@@ -1,4 +1,4 @@
-"""Serve one environment as a resource server: sessions, tools, verification, and information about the server."""
+"""Serve one environment as a resource server: sessions, tool calls, verification, metadata."""
 
 import re
 import zlib
@@ -12,7 +12,7 @@ from apps.gym.rewards import Reward
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Refused,
     Route,
     Served,
@@ -33,7 +33,7 @@ _UNSEEDED = "Session not initialized, or expired. Please call seed_session first
 
 
 def cookie_name(name: str) -> str:
-    """Return a cookie name like those of NeMo Gym's servers: class, three underscores, server."""
+    """Return a cookie name in the style of NeMo Gym: class and server, joined by three underscores."""
     return re.sub(r"[^A-Za-z0-9_]", "_", f"GymWeb___{name}")
 
 
@@ -42,11 +42,10 @@ class CannotServe(Exception):
 
 
 class ServedEnvironment(Served):
-    """Serves an environment.
+    """Serve an environment.
 
-    `server` is any resource server object; `tools` are those in its OpenAPI document.
-
-    `verifying` is used to verify without a session, if given.
+    `server` is the resource server object. `tools` are listed in the OpenAPI document. `verifying`, if given, verifies
+    requests without a session.
     """
 
     def __init__(
@@ -66,8 +65,8 @@ class ServedEnvironment(Served):
         self._verifying = verifying or server
         self._tools = tools
         self._mode = reverify_mode
-        # In NeMo Gym's own protocol a reply without tool calls ends the attempt. Environments that answer such replies
-        # use the Gymnasium protocol instead.
+        # In NeMo Gym's native protocol, a reply without tool calls ends the attempt. Environments that reply to it use
+        # the Gymnasium protocol instead.
         verbs: dict[tuple[str, str], Route] = (
             {("POST", "reset"): self._reset, ("POST", "step"): self._step}
             if takes_turns
@@ -76,16 +75,16 @@ class ServedEnvironment(Served):
         self._document = encode_json(openapi_document(server.name, tools, [path for _, path in verbs]))
         self.routes = {
             ("GET", ""): self._greet,
-            ("GET", "reverify_mode"): self._say_mode,
+            ("GET", "reverify_mode"): self._reverify_mode,
             ("GET", "openapi.json"): self._describe,
             **verbs,
             ("POST", "close"): self._end,
             ("POST", "aggregate_metrics"): aggregate,
         }
 
-    def find_route(self, asked: Asked) -> Route:
-        is_tool = asked.path and "/" not in asked.path and all(path != asked.path for _, path in self.routes)
-        return self._call_tool if is_tool and asked.method == "POST" else super().find_route(asked)
+    def find_route(self, incoming: IncomingRequest) -> Route:
+        is_tool = incoming.path and "/" not in incoming.path and all(path != incoming.path for _, path in self.routes)
+        return self._call_tool if is_tool and incoming.method == "POST" else super().find_route(incoming)
 
     async def tidy(self) -> None:
         await self.sessions.sweep()
@@ -93,29 +92,29 @@ class ServedEnvironment(Served):
     async def close(self) -> None:
         await self.sessions.close_all()
 
-    async def _greet(self, asked: Asked) -> Answer:
+    async def _greet(self, incoming: IncomingRequest) -> Answer:
         return json_answer({"status": "ok", "sessions": len(self.sessions)})
 
-    async def _say_mode(self, asked: Asked) -> Answer:
+    async def _reverify_mode(self, incoming: IncomingRequest) -> Answer:
         return json_answer(self._mode)
 
-    async def _describe(self, asked: Asked) -> Answer:
+    async def _describe(self, incoming: IncomingRequest) -> Answer:
         return Answer(body=self._document)
 
-    async def _end(self, asked: Asked) -> Answer:
-        await self.sessions.close(asked.session)
+    async def _end(self, incoming: IncomingRequest) -> Answer:
+        await self.sessions.close(incoming.session)
         return json_answer({})
 
-    async def _seed(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
-        # Seeding again ends the client's earlier session.
-        await self.sessions.close(asked.session)
+    async def _seed(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
+        # Seeding again ends the previous session of the client.
+        await self.sessions.close(incoming.session)
         name = await self.sessions.open(lambda: self._open(row, self._server))
         return json_answer({"supports_explicit_close": True}, session=name)
 
-    async def _reset(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
-        await self.sessions.close(asked.session)
+    async def _reset(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
+        await self.sessions.close(incoming.session)
         opened: list[Turns] = []
 
         async def open_turns() -> Turns:
@@ -125,45 +124,45 @@ class ServedEnvironment(Served):
         name = await self.sessions.open(open_turns)
         return json_answer(opened[0].open(), session=name)
 
-    async def _step(self, asked: Asked) -> Answer:
-        session = self.sessions.find(asked.session)
-        response = read_response(read_row(asked.body))
+    async def _step(self, incoming: IncomingRequest) -> Answer:
+        session = self.sessions.find(incoming.session)
+        response = read_response(read_row(incoming.body))
         if not isinstance(session, Turns):
             raise Refused(400, _UNRESET)
-        told = await session.step(response)
-        if told["terminated"] or told["truncated"]:
-            self.sessions.mark_verified(asked.session)
-        return json_answer(told, session=asked.session)
+        result = await session.step(response)
+        if result["terminated"] or result["truncated"]:
+            self.sessions.mark_verified(incoming.session)
+        return json_answer(result, session=incoming.session)
 
-    async def _call_tool(self, asked: Asked) -> Answer:
-        arguments = read_object(asked.body) if asked.body.strip() else {}
-        session = self.sessions.find(asked.session)
+    async def _call_tool(self, incoming: IncomingRequest) -> Answer:
+        arguments = read_object(incoming.body) if incoming.body.strip() else {}
+        session = self.sessions.find(incoming.session)
         if session is None:
             raise Refused(400, _UNSEEDED)
-        output = await session.call_tool(asked.path, arguments)
+        output = await session.call_tool(incoming.path, arguments)
         status = _STATUS.get(output.error, 400) if output.error else 200
         return Answer(
             body=output.text.encode(errors="replace"),
             status=status,
             headers={TOOL_ERROR: output.error} if output.error else {},
-            session=asked.session,
+            session=incoming.session,
         )
 
-    async def _verify(self, asked: Asked) -> Answer:
-        row = read_row(asked.body)
+    async def _verify(self, incoming: IncomingRequest) -> Answer:
+        row = read_row(incoming.body)
         response = read_response(row)
         try:
-            reward = await self._score(row, response, asked.session)
+            reward = await self._score(row, response, incoming.session)
         except JudgeError as error:
-            # As in NeMo Gym servers: no reward, whatever the other fields.
+            # As in NeMo Gym: no reward, whatever the other fields.
             failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
-            return json_answer({**row, "response": response, **failure}, session=asked.session)
+            return json_answer({**row, "response": response, **failure}, session=incoming.session)
         if reward.value is None:
             raise CannotServe(f"{self.name} has no verifier")
-        return json_answer(_verdict(row, response, reward), session=asked.session)
+        return json_answer(_verdict(row, response, reward), session=incoming.session)
 
     async def _score(self, row: TaskRow, response: dict[str, Any], name: str) -> Reward:
-        """Return the reward from the attempt's session, or from a new one if the verifier is stateless."""
+        """Return the reward from the session of the attempt, or from a new session if the verifier is stateless."""
         session = self.sessions.find(name)
         if self._mode != "stateless":
             if session is None:
@@ -189,7 +188,7 @@ async def serve_environment(
 ) -> ServedEnvironment:
     """Return the served environment.
 
-    Raises CannotServe, and EnvironmentFault if the environment is itself a server that is unreachable.
+    Raise CannotServe, and EnvironmentFault if the environment is itself a server that is unreachable.
     """
     probe = await server.probe()
     if not probe.healthy:
@@ -207,7 +206,7 @@ async def serve_environment(
 
 
 def read_response(row: TaskRow) -> dict[str, Any]:
-    """Remove and return the response in the row. Raises Refused."""
+    """Remove and return the response in the row. Raise Refused."""
     response = row.pop("response", None)
     if response is None:
         raise invalid("missing", ["body", "response"], "Field required")
@@ -219,7 +218,7 @@ def read_response(row: TaskRow) -> dict[str, Any]:
 
 
 def _seed_of(row: TaskRow) -> int:
-    """Return the row's own seed, else one derived from the row, so that the same task gets the same seed."""
+    """Return the seed of the row, or one derived from the row, so that a task always has the same seed."""
     given = row.get("seed")
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
@@ -240,7 +239,7 @@ def _verdict(row: TaskRow, response: dict[str, Any], reward: Reward) -> dict[str
 
 
 def openapi_document(name: str, tools: list[Tool], verbs: list[str]) -> dict[str, Any]:
-    """Return the OpenAPI document of the server: its routes, and its tools with the schemas of their arguments."""
+    """Return the OpenAPI document with the routes and the argument schemas of the tools."""
     anything = {"type": "object"}
     routes = {f"/{path}": _post(path, "", anything) for path in (*verbs, "close", "aggregate_metrics")}
     for tool in tools:

@@ -12,7 +12,7 @@ from apps.gym.serving.completions import BadCompletion, read_completion, write_c
 from apps.gym.serving.response_bodies import read_response_request, write_events, write_response
 from apps.gym.serving.served_request import (
     Answer,
-    Asked,
+    IncomingRequest,
     Refused,
     Served,
     greet,
@@ -25,7 +25,7 @@ from apps.gym.wires.protocol import Ask, Policy, Reply
 
 
 class ServedModel(Served):
-    """Serves a policy model. Errors have the form of OpenAI's API: `{"error": {message, type, param, code}}`."""
+    """Serve a policy model. Errors have the format of OpenAI's API: `{"error": {message, type, param, code}}`."""
 
     def __init__(self, *, name: str, policy: Policy, sampling: dict[str, Any]) -> None:
         self.name = name
@@ -39,10 +39,10 @@ class ServedModel(Served):
             ("POST", "v1/chat/completions"): self._complete,
         }
 
-    async def answer(self, asked: Asked) -> Answer:
-        route = self.find_route(asked)
+    async def answer(self, incoming: IncomingRequest) -> Answer:
+        route = self.find_route(incoming)
         try:
-            return await route(asked)
+            return await route(incoming)
         except Refused as refusal:
             return _error(400, f"The body cannot be read: {refusal.detail}")
         except BadCompletion as bad:
@@ -54,12 +54,12 @@ class ServedModel(Served):
         except PolicyError as problem:
             return _policy_error(problem)
 
-    async def _list(self, asked: Asked) -> Answer:
+    async def _list(self, incoming: IncomingRequest) -> Answer:
         card = {"id": self.name, "object": "model", "created": 0, "owned_by": "gymweb"}
         return json_answer({"object": "list", "data": [card]})
 
-    async def _respond(self, asked: Asked) -> Answer:
-        body = read_object(asked.body)
+    async def _respond(self, incoming: IncomingRequest) -> Answer:
+        body = read_object(incoming.body)
         wish = read_response_request(body)
         reply = await self._ask(wish.items, wish.tools, wish.sampling)
         response = write_response(reply, body, name=_id("resp", reply), model=reply.model or self.name)
@@ -67,14 +67,16 @@ class ServedModel(Served):
             return Answer(body=write_events(response), content_type="text/event-stream")
         return json_answer(response)
 
-    async def _complete(self, asked: Asked) -> Answer:
-        wish = read_completion(read_object(asked.body))
-        reply = await self._ask(wish.items, wish.tools, wish.sampling)
+    async def _complete(self, incoming: IncomingRequest) -> Answer:
+        request = read_completion(read_object(incoming.body))
+        reply = await self._ask(request.items, request.tools, request.sampling)
         completion = write_completion(
             reply, name=_id("chatcmpl", reply), model=reply.model or self.name, created=int(time.time())
         )
-        if wish.stream:
-            return Answer(body=write_chunks(completion, with_usage=wish.stream_usage), content_type="text/event-stream")
+        if request.stream:
+            return Answer(
+                body=write_chunks(completion, with_usage=request.stream_usage), content_type="text/event-stream"
+            )
         return json_answer(completion)
 
     async def _ask(self, items: list[Item], tools: list[dict[str, Any]], sampling: dict[str, Any]) -> Reply:
@@ -88,7 +90,7 @@ def _id(kind: str, reply: Reply) -> str:
 
 
 def _policy_error(problem: PolicyError) -> Answer:
-    """Return an error reply. Throttling by the model is passed on, so that clients wait as it asks."""
+    """Return an error reply. Throttling is passed on, so that clients wait as long as the model requests."""
     if problem.refused_by is None:
         return _error(502, str(problem), kind="server_error", code="policy_error")
     code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"

@@ -1,4 +1,4 @@
-"""Requests and answers independent of the web server, and error details in FastAPI's format."""
+"""Requests and responses independent of the web server, with errors in FastAPI's format."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from apps.gym.traces.items import encode_json, refuse_constant
 logger = logging.getLogger(__name__)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `path` has no leading slash; `session` is the value of this server's cookie."""
+class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request. `path` has no leading slash. `session` is the value of the session cookie."""
 
     method: str
     path: str
@@ -26,7 +26,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer. `session` is set as the cookie; empty leaves it unchanged."""
+    """A response. `session` is set as the cookie, unless it is empty."""
 
     body: bytes
     status: int = 200
@@ -35,27 +35,27 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-Route = Callable[[Asked], Awaitable[Answer]]
+Route = Callable[[IncomingRequest], Awaitable[Answer]]
 
 
 class Served:
-    """The service of a port. `cookie` is the name of its session cookie; empty for servers without sessions."""
+    """Base class of servers. `cookie` is the name of the session cookie, or empty for servers without sessions."""
 
     name: str
     cookie = ""
     routes: Mapping[tuple[str, str], Route]
-    """Routes by method and path."""
+    """Handlers by (method, path)."""
 
-    async def answer(self, asked: Asked) -> Answer:
-        """Answer a request. Raises Refused, GymError, or errors of custom code; see `answer_always`."""
-        return await self.find_route(asked)(asked)
+    async def answer(self, incoming: IncomingRequest) -> Answer:
+        """Handle a request. Raise Refused, GymError, or errors of custom code; `answer_always` catches them."""
+        return await self.find_route(incoming)(incoming)
 
-    def find_route(self, asked: Asked) -> Route:
-        """Return the route. Raises Refused for an unknown path or method."""
-        method = "GET" if asked.method == "HEAD" else asked.method
-        if found := self.routes.get((method, asked.path)):
+    def find_route(self, incoming: IncomingRequest) -> Route:
+        """Return the handler of a request. Raise Refused for an unknown path or method."""
+        method = "GET" if incoming.method == "HEAD" else incoming.method
+        if found := self.routes.get((method, incoming.path)):
             return found
-        if any(path == asked.path for _, path in self.routes):
+        if any(path == incoming.path for _, path in self.routes):
             raise Refused(405, "Method Not Allowed")
         raise Refused(404, "Not Found")
 
@@ -67,7 +67,7 @@ class Served:
 
 
 class Refused(Exception):
-    """Raised if the request cannot be served. `detail` has the reason, in FastAPI's format."""
+    """Raised to reject a request. `detail` has the reason in FastAPI's format."""
 
     def __init__(self, status: int, detail: Any, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -76,8 +76,8 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-async def greet(asked: Asked) -> Answer:
-    """Answer `GET /`, which clients use to check that the server is up."""
+async def greet(incoming: IncomingRequest) -> Answer:
+    """Handle `GET /`, which clients use to check that the server is up."""
     return json_answer({"status": "ok"})
 
 
@@ -85,11 +85,11 @@ def json_answer(value: Any, status: int = 200, **more: Any) -> Answer:
     return Answer(body=encode_json(value), status=status, **more)
 
 
-async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answer:
-    """Answer a request in every case. A server error is a 500 with its text as a JSON string, as in NeMo Gym."""
+async def answer_always(served: Served, incoming: IncomingRequest, *, seconds: float) -> Answer:
+    """Handle a request and never raise. A server error is a 500 with its text as a JSON string, as in NeMo Gym."""
     try:
         async with asyncio.timeout(seconds):
-            return await served.answer(asked)
+            return await served.answer(incoming)
     except Refused as refusal:
         return json_answer({"detail": refusal.detail}, refusal.status, headers=refusal.headers)
     except TimeoutError:
@@ -97,7 +97,7 @@ async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answ
     except GymError as problem:
         return json_answer(f"{type(problem).__name__}: {problem}", 500)
     except Exception as bug:
-        logger.exception("%s failed at %s %s", served.name, asked.method, asked.path)
+        logger.exception("%s failed at %s %s", served.name, incoming.method, incoming.path)
         return json_answer(repr(bug), 500)
 
 
@@ -105,12 +105,12 @@ _OBSERVED = re.compile(r"^ng-rollout/[^/]+/(?:training-token-capture/)?")
 
 
 def plain_path(path: str) -> str:
-    """Return the route of a path, without outer slashes and without the rollout prefix of NeMo Gym's clients."""
+    """Return the path without outer slashes and without the rollout prefix of NeMo Gym's clients."""
     return _OBSERVED.sub("", path.strip("/"))
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises Refused as FastAPI does."""
+    """Parse the JSON object in a body. Raise Refused in FastAPI's format."""
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -121,7 +121,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(body: bytes) -> Any:
-    """Parse with the standard library, because orjson rejects half a surrogate pair, which models write."""
+    """Parse with the standard library: orjson rejects lone surrogates, which models write."""
     try:
         return json.loads(body, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
@@ -136,7 +136,7 @@ def invalid(kind: str, place: list[str | int], message: str, **more: Any) -> Ref
 
 
 def read_row(body: bytes) -> dict[str, Any]:
-    """Return a task row: an object with `responses_create_params`, without nulls in it. Raises Refused."""
+    """Return a task row, which has `responses_create_params`, without nulls in it. Raise Refused."""
     row = read_object(body)
     params = row.get("responses_create_params")
     if params is None:

@@ -1,4 +1,4 @@
-"""Serve one attempt in turns, as in Gymnasium: `/reset`, then `/step` with every reply of the policy model."""
+"""Serve an attempt turn by turn, as in Gymnasium: `/reset`, then `/step` for each reply of the policy model."""
 
 import asyncio
 from typing import Any
@@ -9,17 +9,17 @@ from apps.gym.traces.items import Item, encode_json, function_calls, text_of
 
 MOST_STEPS = 1_000
 MOST_CHARACTERS = 4_000_000
-"""Maximum length of the conversation; longer attempts are truncated."""
+"""Maximum characters of the conversation. Longer attempts are truncated."""
 
 
 class Turns(Session):
-    """A session with its conversation. The last step verifies the attempt and returns the reward."""
+    """A session with its conversation. The final step verifies the attempt and returns the reward."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._output: list[Item] = []
         self._steps = 0
-        self._room = MOST_CHARACTERS
+        self._characters_left = MOST_CHARACTERS
         self._turn = asyncio.Lock()
         self._end: dict[str, Any] | None = None
 
@@ -33,10 +33,10 @@ class Turns(Session):
         async with self._turn:
             if self._end is not None:
                 return self._end
-            told = await self._step(response)
-            if told["terminated"] or told["truncated"]:
-                self._end = told
-            return told
+            result = await self._step(response)
+            if result["terminated"] or result["truncated"]:
+                self._end = result
+            return result
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         return await self.session.call_tool(name, arguments)
@@ -52,12 +52,12 @@ class Turns(Session):
             {"type": "function_call_output", "call_id": call_id, "output": output.text}
             for call_id, output in step.outputs.items()
         ]
-        said = [*given, *outputs, *step.items]
-        self._output += said
-        self._room -= len(encode_json(said))
-        truncated = not step.done and (self._steps >= MOST_STEPS or self._room < 0)
+        new_items = [*given, *outputs, *step.items]
+        self._output += new_items
+        self._characters_left -= len(encode_json(new_items))
+        truncated = not step.done and (self._steps >= MOST_STEPS or self._characters_left < 0)
         info: dict[str, Any] = {"tool_outputs": outputs}
-        told = {
+        result = {
             "observation": _text(step.items),
             "reward": 0.0,
             "terminated": step.done,
@@ -67,9 +67,9 @@ class Turns(Session):
         if step.done or truncated:
             status = response.get("status", "completed")
             reward = await self.session.verify({**response, "status": status, "output": self._output})
-            told["reward"] = reward.value or 0.0
+            result["reward"] = reward.value or 0.0
             info |= {"reward_components": reward.components, "explanation": reward.explanation}
-        return told
+        return result
 
     async def _answer(self, given: list[Item], response: dict[str, Any]) -> Step:
         if isinstance(self.session, Stepped):

@@ -1,4 +1,4 @@
-"""Sessions of a served environment: named by a cookie, expired when unused, limited in number."""
+"""Sessions of a served environment: identified by a cookie, expired when unused, limited in number."""
 
 import asyncio
 import contextlib
@@ -13,12 +13,12 @@ from apps.gym.resources.protocol import Session
 from apps.gym.serving.served_request import Refused
 
 VERIFIED_SECONDS = 60.0
-"""Seconds until a verified session expires, because clients of the protocol never close sessions."""
+"""Seconds until a verified session expires. Clients of the protocol never close sessions."""
 RETRY_AFTER_SECONDS = 5
 
 
 class OpenSession(msgspec.Struct):
-    """One session and its expiry, by the clock of its Sessions."""
+    """A session and its expiry, on the clock of `Sessions`."""
 
     session: Session
     ends_at: float
@@ -26,7 +26,7 @@ class OpenSession(msgspec.Struct):
 
 
 class Sessions:
-    """At most `most` sessions, each for `seconds` after its last call; and as many again for single answers."""
+    """Up to `most` sessions, each kept for `seconds` after its last call, plus as many temporary ones."""
 
     def __init__(self, *, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -41,9 +41,9 @@ class Sessions:
         return len(self._open)
 
     async def open(self, opening: Callable[[], Awaitable[Session]]) -> str:
-        """Return the random name of the new session. Raises Refused if all are in use, and errors of `opening`."""
-        await self._make_room()
-        # A session counts before it is opened, because many may be opening at once.
+        """Open a session and return its random name. Raise Refused if all are in use, and the errors of `opening`."""
+        await self._ensure_capacity()
+        # Counted before it is opened, because many may be opening concurrently.
         self._pending += 1
         try:
             session = await opening()
@@ -52,18 +52,17 @@ class Sessions:
         return self.add(session)
 
     def add(self, session: Session) -> str:
-        """Add an open session, ignoring the limit. Return its name."""
+        """Add an open session regardless of the limit. Return its name."""
         name = secrets.token_urlsafe(24)
         self._open[name] = OpenSession(session, self._clock() + self._seconds)
         return name
 
     @contextlib.asynccontextmanager
     async def borrow(self, opening: Callable[[], Awaitable[Session]]) -> AsyncIterator[Session]:
-        """Yield an unnamed session for one answer.
+        """Yield a temporary session for a single request.
 
-        Raises Refused if there are too many, and errors of `opening`.
-
-        Counted separately from named sessions. Otherwise open sessions could not be verified when all are in use.
+        Temporary sessions have their own limit; otherwise, nothing could be verified while all sessions are in use.
+        Raise Refused if there are too many, and the errors of `opening`.
         """
         if self._brief >= self._most:
             raise self._refuse(f"{self._most:,} verifications are in progress.")
@@ -77,12 +76,12 @@ class Sessions:
         finally:
             self._brief -= 1
 
-    def _refuse(self, told: str) -> Refused:
-        return Refused(503, told, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    def _refuse(self, message: str) -> Refused:
+        return Refused(503, message, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
-    async def _make_room(self) -> None:
+    async def _ensure_capacity(self) -> None:
         await self.sweep()
-        # Others may have been opened while a session was closed.
+        # Other sessions may have been opened while this one was closed.
         while len(self._open) + self._pending >= self._most:
             done = next((name for name, held in self._open.items() if held.verified), None)
             if done is None:
@@ -90,7 +89,7 @@ class Sessions:
             await self.close(done)
 
     def find(self, name: str) -> Session | None:
-        """Return the session and extend its lifetime, or None if there is none of that name."""
+        """Return the session with this name and extend its lifetime, or None."""
         held = self._open.get(name)
         if held is None or held.ends_at <= self._clock():
             return None
@@ -106,7 +105,7 @@ class Sessions:
             held.ends_at = min(held.ends_at, self._clock() + VERIFIED_SECONDS)
 
     async def close(self, name: str) -> bool:
-        """Close a session. Return True if there was one."""
+        """Close a session. Return True if it existed."""
         held = self._open.pop(name, None)
         if held is not None:
             await held.session.close()

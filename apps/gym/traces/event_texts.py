@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from apps.gym.traces.events import (
+    AgentEnd,
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -19,7 +20,9 @@ from apps.gym.traces.items import Item, dump_json, item_type, text_of
 def texts_of(event: TraceUnion) -> Iterator[str]:
     """Yield each text, in the order in which a page shows them, without ids, figures and sampling."""
     match event:
-        case Prompt() | ModelCall() | EnvironmentTurn():
+        case ModelCall():
+            yield from _items([*event.items_in, *event.items])
+        case Prompt() | EnvironmentTurn():
             yield from _items(event.items)
         case ToolResult():
             yield from (event.name, event.output, event.error)
@@ -30,6 +33,10 @@ def texts_of(event: TraceUnion) -> Iterator[str]:
             yield event.explanation
             if event.details:
                 yield dump_json(event.details)
+        case AgentEnd():
+            yield from (event.answer, event.kind, event.message)
+            if event.artifacts:
+                yield dump_json(event.artifacts)
         case ErrorRaised():
             yield from (event.kind, event.message)
 

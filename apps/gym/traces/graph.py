@@ -6,10 +6,10 @@ have written it, so responses, messages, segments, verifiers and exporters only 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +28,21 @@ from apps.gym.traces.items import Item, Tool, function_calls, item_type
 
 Numbered = tuple[int, TraceUnion]
 """The number of a stored event, and the event. An event made from a request has the number of its call."""
+
+_NO_PLACE: dict[str, Any] = {
+    "call": 0,
+    "parent": 0,
+    "kept": 0,
+    "items_in": [],
+    "tools_in": None,
+    "lineage": 0,
+    "root_reason": "",
+    "spawned_by": 0,
+    "retry_of": 0,
+    "served": True,
+    "ambiguous": False,
+}
+"""The fields of a call in a line."""
 
 
 class Lineage(NamedTuple):
@@ -51,7 +66,7 @@ class TraceGraph:
         found = [
             (event, seq) for event, seq in zip(self.events, self.seqs, strict=True) if isinstance(event, ModelCall)
         ]
-        self.is_line = not any(event.call for event, _ in found)
+        self.is_line = not is_captured(self.events)
         if self.is_line:
             numbered = dict(enumerate(found, start=1))
         else:
@@ -146,6 +161,11 @@ class TraceGraph:
         told = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
         return [*opened, *self._told(leaf), *(one for one in stored if not isinstance(one[1], told))]
 
+    def calls_on(self, leaf: int) -> list[int]:
+        """Return the numbers of the calls in the line of a call, in order."""
+        numbers = {seq: call for call, seq in self.seq_of.items()}
+        return [numbers[seq] for seq, event in self.numbered_line(leaf) if isinstance(event, ModelCall)]
+
     def request(self, call: int) -> list[Item]:
         """Return the items that a call answers."""
         items = [item for _, event in self._told(call) for item in event.new_items()]
@@ -205,10 +225,11 @@ class _Line:
             self._cut(call.kept)
             for answer in self._answers(seq, call.items_in, began):
                 self._append(*answer)
+        packed = None
         if call.tokens is not None:
-            call = replace(call, tokens=self._tokens.in_line(number, self._with_tokens[-1]))
+            packed = self._tokens.in_line(number, self._with_tokens[-1])
             self._with_tokens.append(number)
-        self._append(seq, call)
+        self._append(seq, replace(call, **_NO_PLACE, tokens=packed))
 
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()
@@ -257,6 +278,11 @@ def _output_text(item: Item) -> str | None:
         part = output[0]
         output = part.get("text") if part.get("type") in ("input_text", "output_text", "text") else None
     return output if isinstance(output, str) else None
+
+
+def is_captured(events: Iterable[TraceUnion]) -> bool:
+    """Return True if one of the events is a captured call."""
+    return any(isinstance(event, ModelCall) and event.call for event in events)
 
 
 def main_line(events: list[TraceUnion]) -> list[TraceUnion]:

@@ -6,15 +6,15 @@ A call is packed against its nearest ancestor with tokens, which its packed toke
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from apps.gym.traces.events import ModelCall, TraceUnion
+from msgspec.structs import replace
+
 from apps.gym.traces.segments import (
     Sampled,
     Segment,
     TokenFigures,
     check_prefixes,
     find_break,
-    find_sampled,
-    join_calls,
+    join_line,
     stored_tokens,
 )
 from apps.gym.traces.tokens import (
@@ -145,21 +145,13 @@ def join_leaf(graph: "TraceGraph", leaf: int, trained: set[int]) -> list[LeafSeg
     """Return the sequences of one leaf that train a call which is not yet in `trained`, and add these calls to it."""
     line = graph.line(leaf)
     found: list[LeafSegment] = []
-    numbers = _numbers(graph, line)
-    lineage = graph.calls[leaf].lineage or 1
-    for segment in join_calls(stored_tokens(line)):
-        sampled: list[Sampled] = []
-        for one in find_sampled(segment, line):
-            number = numbers[one.call - 1]
-            if number in trained:
-                segment.mask[one.start : one.end] = type(segment.mask)("B", bytes(one.end - one.start))
-                segment.logprobs[one.start : one.end] = type(segment.logprobs)("d", [0.0] * (one.end - one.start))
-            else:
-                sampled.append(Sampled(call=number, version=one.version, start=one.start, end=one.end))
-                trained.add(number)
-        if sampled:
-            renamed = segment._replace(calls=[numbers[call - 1] for call in segment.calls])
-            found.append(LeafSegment(leaf, lineage, renamed, sampled))
+    numbers = graph.calls_on(leaf)
+    masked = {place for place, number in enumerate(numbers, start=1) if number in trained}
+    for segment, sampled in join_line(line, masked):
+        renamed = segment._replace(calls=[numbers[call - 1] for call in segment.calls])
+        own = [replace(one, call=numbers[one.call - 1]) for one in sampled]
+        found.append(LeafSegment(leaf, graph.calls[leaf].lineage or 1, renamed, own))
+        trained.update(one.call for one in own)
     return found
 
 
@@ -189,10 +181,3 @@ def check_graph(graph: "TraceGraph") -> TokenFigures:
         generated=sum(shapes[call].generated for call in captured),
         breaks=breaks,
     )
-
-
-def _numbers(graph: "TraceGraph", line: list[TraceUnion]) -> list[int]:
-    """Return the numbers of the calls of a line, in order."""
-    if graph.is_line:
-        return list(graph.calls)
-    return [event.call for event in line if isinstance(event, ModelCall)]

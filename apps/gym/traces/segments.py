@@ -17,7 +17,7 @@ for example after an empty reply: nothing was re-tokenised, and the first sample
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -147,6 +147,25 @@ def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled
         assert event.tokens is not None
         shape = read_shape(event.tokens)
         found.append(Sampled(call=call, version=event.version, start=shape.prompt, end=shape.total))
+    return found
+
+
+def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tuple[Segment, list[Sampled]]]:
+    """Return the segments of a line with their sampled tokens. Raises TokensUnreadable.
+
+    The tokens of `masked` calls, by position from 1, are context. A segment with only such calls is left out.
+    """
+    found: list[tuple[Segment, list[Sampled]]] = []
+    for segment in join_calls(stored_tokens(events)):
+        sampled = find_sampled(segment, events)
+        for one in sampled:
+            if one.call in masked:
+                length = one.end - one.start
+                segment.mask[one.start : one.end] = array("B", bytes(length))
+                segment.logprobs[one.start : one.end] = array("d", [0.0] * length)
+        trained = [one for one in sampled if one.call not in masked]
+        if trained:
+            found.append((segment, trained))
     return found
 
 

@@ -152,6 +152,11 @@ def read_base(stored: bytes) -> int | None:
     return base if version == GRAPH_VERSION else None
 
 
+def of_graph(stored: bytes | memoryview | None) -> bool:
+    """Return True for tokens of a graph, from the first byte alone."""
+    return stored is not None and bytes(stored[:1]) == bytes([GRAPH_VERSION])
+
+
 def repack_in_line(stored: bytes) -> bytes:
     """Return tokens of a graph as those of a line in which the named call is the previous one with tokens."""
     _, logprob_bytes, _, *counts = _HEADER.unpack_from(stored)

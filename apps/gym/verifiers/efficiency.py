@@ -17,8 +17,8 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
     """Mean of max(0, 1 − over ÷ slack) over the given budgets, where over = max(0, used − budget).
 
     The slack is the budget times `tolerance`: with 1.0, twice the budget gives 0.0; with 0.0, any excess does. Steps
-    are model replies; tokens are input and output of all calls. If the model reports no token counts, a token budget
-    gives no reward: `verifier_error`.
+    are turns (model replies). Tokens are input and output of all calls. If the model reports no token counts, a token
+    budget gives no reward: `verifier_error`.
 
     It does not check the answer: combine it in a hybrid with a `required` verifier of the answer.
 

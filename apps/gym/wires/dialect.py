@@ -23,6 +23,7 @@ FIXED = frozenset(
         "previous_response_id",
         "prompt",
         "prompt_embeds",
+        "system",
         "tools",
     }
 )

@@ -15,7 +15,18 @@ from apps.gym.wires.protocol import Ask, Reply, read_detail, read_usage
 _NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 _STATUSES = frozenset({"completed", "incomplete"})
 _REASONS = frozenset({"max_output_tokens", "content_filter"})
-_RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
+_RETRYABLE = frozenset(
+    {
+        "server_error",
+        "rate_limit_exceeded",
+        "vector_store_timeout",
+        # of the Messages API
+        "api_error",
+        "overloaded_error",
+        "rate_limit_error",
+        "timeout_error",
+    }
+)
 
 
 class ReplyFailed(PolicyError):

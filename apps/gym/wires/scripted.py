@@ -1,8 +1,8 @@
-"""A built-in policy model without network or language model, which plays an agent by rules.
+"""A built-in, rule-based policy model that needs neither network nor LLM.
 
-It solves arithmetic (with a calculator tool if there is one) and small questions. In a given share of attempts it makes
-realistic mistakes, so that a new installation has groups with successes and failures. The same seed and prompt always
-give the same attempt.
+It solves arithmetic (with the calculator tool, if available) and a few kinds of small questions. A configurable share
+of attempts contains a realistic mistake, so that a new installation has groups with successes and failures. The same
+seed and prompt always give the same attempt.
 """
 
 import hashlib
@@ -23,35 +23,38 @@ from apps.gym.wires.scripted_judge import is_asked_to_judge, judge_by_rule
 MODEL_NAME = "scripted, no LLM"
 
 _CHARACTERS_PER_TOKEN = 4
-_TRIES_PER_CALL = 2
+_MAX_TRIES_PER_CALL = 2
 
-WITH_TOOL = ("wrong_operand", "no_tool", "malformed_arguments", "no_box")
-WITHOUT_TOOL = ("wrong_answer", "no_box")
+MISTAKES_WITH_TOOL = ("wrong_operand", "no_tool", "malformed_arguments", "no_box")
+MISTAKES_WITHOUT_TOOL = ("wrong_answer", "no_box")
 
 
 class ScriptedPolicy:
-    """A policy that follows rules. `mistake_rate` is the share of attempts, 0.0–1.0, with one mistake."""
+    """A rule-based policy client.
+
+    `mistake_rate` is the share of attempts, from 0.0 to 1.0, that contain one mistake.
+    """
 
     def __init__(self, *, mistake_rate: float = 0.0, weights: Weights | None = None) -> None:
         self.mistake_rate = mistake_rate
         self.weights = weights or Weights()
 
     async def ask(self, ask: Ask) -> Reply:
-        view = _View.of(ask)
+        view = _Conversation.of(ask)
         if is_asked_to_judge(ask):
-            made = _Turn("I compare what I was given, by rule.", [_message(view, judge_by_rule(ask))])
+            turn = _Turn("I compare what I was given, by rule.", [_message(view, judge_by_rule(ask))])
         else:
-            made = _Attempt(view, mistake_rate=self.mistake_rate).turn()
-        thought = f"{made.thought} (scripted, no LLM)"
+            turn = _Attempt(view, mistake_rate=self.mistake_rate).turn()
+        thought = f"{turn.thought} (scripted, no LLM)"
         reasoning = {
             "type": "reasoning",
-            "id": f"rs_{view.mark}_{view.turn}",
+            "id": f"rs_{view.digest}_{view.turn}",
             "summary": [{"type": "summary_text", "text": thought}],
         }
-        items = [reasoning, *made.items]
+        items = [reasoning, *turn.items]
         return Reply(
             items=items,
-            finish_reason="tool_calls" if made.items[-1]["type"] == "function_call" else "stop",
+            finish_reason="tool_calls" if turn.items[-1]["type"] == "function_call" else "stop",
             usage={
                 "input_tokens": _tokens(ask.items) + (_tokens(ask.tools) if ask.tools else 0),
                 "output_tokens": _tokens(items),
@@ -59,7 +62,7 @@ class ScriptedPolicy:
                 "cached_tokens": 0,
             },
             model=MODEL_NAME,
-            response_id=f"resp_{view.mark}_{view.turn}",
+            response_id=f"resp_{view.digest}_{view.turn}",
             version=self.weights.version,
         )
 
@@ -69,69 +72,73 @@ class _Turn(msgspec.Struct):
     items: list[Item]
 
 
-class _View(msgspec.Struct):
-    """The script's view of a conversation: the task's prompt, later items, and the available tools."""
+class _Conversation(msgspec.Struct):
+    """A parsed request: the last user message as prompt, the items after it, and the available function tools.
+
+    `digest` is derived from seed and prompt and makes ids and random choices reproducible. `turn` counts the model's
+    earlier replies to the prompt.
+    """
 
     prompt: str
-    since: list[Item]
+    later_items: list[Item]
     tools: list[Tool]
     parallel: bool
-    mark: str
+    digest: str
     turn: int
 
     @classmethod
-    def of(cls, ask: Ask) -> "_View":
+    def of(cls, ask: Ask) -> "_Conversation":
         users = [at for at, item in enumerate(ask.items) if item_type(item) == "message" and item.get("role") == "user"]
         start = users[-1] if users else len(ask.items)
         prompt = text_of(ask.items[start]) if users else ""
-        since = ask.items[start + 1 :]
+        later_items = ask.items[start + 1 :]
         seed = ask.sampling.get("seed", 0)
         choice = ask.sampling.get("tool_choice")
         return cls(
             prompt=prompt,
-            since=since,
+            later_items=later_items,
             tools=[] if choice == "none" else [tool for tool in ask.tools if tool.get("type") == "function"],
             parallel=ask.sampling.get("parallel_tool_calls") is not False,
-            mark=hashlib.sha256(f"{seed}\n{prompt}".encode()).hexdigest()[:16],
-            turn=sum(item_type(item) == "reasoning" for item in since),
+            digest=hashlib.sha256(f"{seed}\n{prompt}".encode()).hexdigest()[:16],
+            turn=sum(item_type(item) == "reasoning" for item in later_items),
         )
 
     def calls_of(self, part: int) -> list[str]:
         """Return the ids of the calls made so far for one part of the prompt. Ids contain the part."""
-        start = f"call_{self.mark}_{part}_"
-        ids = (str(item.get("call_id", "")) for item in self.since if item.get("type") == "function_call")
+        start = f"call_{self.digest}_{part}_"
+        ids = (str(item.get("call_id", "")) for item in self.later_items if item.get("type") == "function_call")
         return [call_id for call_id in ids if call_id.startswith(start)]
 
     def output_of(self, call_id: str) -> str:
-        found = (item for item in self.since if item.get("type") == "function_call_output")
+        found = (item for item in self.later_items if item.get("type") == "function_call_output")
         return next((_output_text(item) for item in found if item.get("call_id") == call_id), "")
 
 
 class _Attempt:
     """One attempt, recomputed at each turn from the seed, the prompt and earlier steps."""
 
-    def __init__(self, view: _View, *, mistake_rate: float) -> None:
+    def __init__(self, view: _Conversation, *, mistake_rate: float) -> None:
         self.view = view
-        self.dice = random.Random(view.mark)
+        self.rng = random.Random(view.digest)
         self.answer = answer_question(view.prompt)
         self.expressions = find_expressions(view.prompt) if self.answer is None else []
         self.calculator = _find_calculator(view.tools) if self.expressions else None
-        mistaken = self.dice.random() < mistake_rate
-        kinds = WITH_TOOL if self.calculator else WITHOUT_TOOL
-        drawn = self.dice.choice(kinds)
-        self.mistake = drawn if mistaken else ""
-        self.gives_up = self.dice.random() < 0.5
+        has_mistake = self.rng.random() < mistake_rate
+        kinds = MISTAKES_WITH_TOOL if self.calculator else MISTAKES_WITHOUT_TOOL
+        kind = self.rng.choice(kinds)
+        self.mistake = kind if has_mistake else ""
+        self.stops_after_error = self.rng.random() < 0.5
 
     def turn(self) -> _Turn:
         if self.calculator and self.mistake != "no_tool":
             return self._calculate(self.calculator)
         if self.expressions:
             values = [compute(expression) or "0" for expression in self.expressions]
-            return self._conclude(combine(values, self.view.prompt), "I can work this out in my head.")
+            return self._answer_with(combine(values, self.view.prompt), "I can work this out in my head.")
         if self.answer is not None:
-            return self._conclude(self.answer, "I know this one.")
+            return self._answer_with(self.answer, "I know this one.")
         if self.view.tools:
-            return self._explore()
+            return self._call_any_tool()
         text = "I am a script without a language model, and this question is not one that I have a rule for."
         return _Turn("No rule of mine fits this question.", [self._message(text)])
 
@@ -139,24 +146,24 @@ class _Attempt:
 
     def _calculate(self, calculator: Tool) -> _Turn:
         values: list[str] = []
-        wanted: list[Item] = []
+        new_calls: list[Item] = []
         failed = False
         for part, expression in enumerate(self.expressions):
-            made = self.view.calls_of(part)
-            value = _result(self.view.output_of(made[-1])) if made else None
-            if value is None and len(made) < _TRIES_PER_CALL:
-                failed = failed or bool(made)
-                wanted.append(self._call(calculator, part, len(made), expression))
+            calls = self.view.calls_of(part)
+            value = _read_number(self.view.output_of(calls[-1])) if calls else None
+            if value is None and len(calls) < _MAX_TRIES_PER_CALL:
+                failed = failed or bool(calls)
+                new_calls.append(self._call(calculator, part, len(calls), expression))
             values.append(value or compute(expression) or "0")
-        if failed and self.gives_up:
+        if failed and self.stops_after_error:
             return _Turn(
                 "The calculator refused my call.",
                 [self._message("The calculator did not accept my request, so I cannot give you a result. I am sorry.")],
             )
-        if wanted:
+        if new_calls:
             thought = "That call failed; I will write it again." if failed else self._intention()
-            return _Turn(thought, wanted if self.view.parallel else wanted[:1])
-        return self._conclude(combine(values, self.view.prompt), "The calculator has answered.")
+            return _Turn(thought, new_calls if self.view.parallel else new_calls[:1])
+        return self._answer_with(combine(values, self.view.prompt), "The calculator has answered.")
 
     def _intention(self) -> str:
         if len(self.expressions) == 1:
@@ -171,8 +178,8 @@ class _Attempt:
             arguments = arguments[:-2]
         return {
             "type": "function_call",
-            "id": f"fc_{self.view.mark}_{part}_{tries}",
-            "call_id": f"call_{self.view.mark}_{part}_{tries}",
+            "id": f"fc_{self.view.digest}_{part}_{tries}",
+            "call_id": f"call_{self.view.digest}_{part}_{tries}",
             "name": calculator["name"],
             "arguments": arguments,
             "status": "completed",
@@ -182,7 +189,7 @@ class _Attempt:
         """Return the expression with one number slightly changed, as if miscopied, so that its value differs."""
         numbers = list(re.finditer(r"\d+", expression))
         right = compute(expression)
-        self.dice.shuffle(numbers)
+        self.rng.shuffle(numbers)
         for number in numbers:
             for step in (1, 10, 2):
                 other = f"{expression[: number.start()]}{int(number[0]) + step}{expression[number.end() :]}"
@@ -192,24 +199,24 @@ class _Attempt:
 
     # ── answers ──
 
-    def _conclude(self, answer: str, thought: str) -> _Turn:
-        # With a calculator, the mistake was made in the call, and its result is used unchanged.
+    def _answer_with(self, answer: str, thought: str) -> _Turn:
+        # With a calculator, the mistake was made in the call; its result is used unchanged.
         if self.mistake in ("wrong_answer", "no_tool"):
-            answer = self._spoil(answer)
+            answer = self._falsify(answer)
         if self.mistake == "no_box":
-            # The last line is no answer either, because some verifiers read last lines.
+            # Some verifiers read the last line, so it must not contain the answer.
             text = f"The answer is {answer}.\n\nLet me know if you would like to see the steps."
         else:
-            opening = self.dice.choice(["The answer is", "This comes to", "So the result is"])
+            opening = self.rng.choice(["The answer is", "This comes to", "So the result is"])
             text = f"{opening} {answer}.\n\n\\boxed{{{answer}}}"
         return _Turn(thought, [self._message(text)])
 
-    def _spoil(self, answer: str) -> str:
+    def _falsify(self, answer: str) -> str:
         if re.fullmatch(r"-?\d+(?:\.\d+)?", answer):
-            return number_text(float(answer) + self.dice.choice([-10, -2, -1, 1, 2, 10]))
-        if len(answer) < 2 or self.dice.random() < 0.5:
+            return number_text(float(answer) + self.rng.choice([-10, -2, -1, 1, 2, 10]))
+        if len(answer) < 2 or self.rng.random() < 0.5:
             return "unknown"
-        at = self.dice.randrange(len(answer) - 1)
+        at = self.rng.randrange(len(answer) - 1)
         swapped = answer[:at] + answer[at + 1] + answer[at] + answer[at + 2 :]
         return swapped if swapped != answer else answer[:-1]
 
@@ -218,17 +225,17 @@ class _Attempt:
 
     # ── any other tool ──
 
-    def _explore(self) -> _Turn:
+    def _call_any_tool(self) -> _Turn:
         """Call the tool most relevant to the prompt once, then answer with its output."""
-        made = self.view.calls_of(0)
-        if made:
-            return self._conclude(self.view.output_of(made[-1]) or "nothing", "The tool has answered.")
+        calls = self.view.calls_of(0)
+        if calls:
+            return self._answer_with(self.view.output_of(calls[-1]) or "nothing", "The tool has answered.")
         tool = _most_relevant(self.view.tools, self.view.prompt)
         arguments = _guess_arguments(tool, self.view.prompt)
         call = {
             "type": "function_call",
-            "id": f"fc_{self.view.mark}_0_0",
-            "call_id": f"call_{self.view.mark}_0_0",
+            "id": f"fc_{self.view.digest}_0_0",
+            "call_id": f"call_{self.view.digest}_0_0",
             "name": tool["name"],
             "arguments": orjson.dumps(arguments).decode(),
             "status": "completed",
@@ -236,10 +243,10 @@ class _Attempt:
         return _Turn(f"The tool {tool['name']} may know.", [call])
 
 
-def _message(view: _View, text: str) -> Item:
+def _message(view: _Conversation, text: str) -> Item:
     return {
         "type": "message",
-        "id": f"msg_{view.mark}_{view.turn}",
+        "id": f"msg_{view.digest}_{view.turn}",
         "role": "assistant",
         "status": "completed",
         "content": [{"type": "output_text", "text": text, "annotations": []}],
@@ -259,8 +266,8 @@ def _output_text(item: Item) -> str:
     return output if isinstance(output, str) else text_of({"content": output})
 
 
-def _result(output: str) -> str | None:
-    """Return the number in a calculator's output, in any wrapping, or None for an error."""
+def _read_number(output: str) -> str | None:
+    """Return the number in a calculator's output (plain text or JSON), or None for an error."""
     try:
         given: Any = json.loads(output)
     except ValueError:
@@ -292,21 +299,24 @@ def _guess_arguments(tool: Tool, prompt: str) -> dict[str, Any]:
     properties: dict[str, Any] = parameters.get("properties") or {}
     required = parameters.get("required") or list(properties)
     numbers = iter(re.findall(r"-?\d+(?:\.\d+)?", prompt))
-    return {name: _guess(properties.get(name) or {}, prompt, next(numbers, "1")) for name in required}
+    return {name: _guess_value(properties.get(name) or {}, prompt, next(numbers, "1")) for name in required}
 
 
-def _guess(schema: dict[str, Any], prompt: str, number: str) -> Any:
+def _guess_value(schema: dict[str, Any], prompt: str, number: str) -> Any:
     if schema.get("enum"):
         return next((option for option in schema["enum"] if str(option).lower() in prompt.lower()), schema["enum"][0])
     kind = schema.get("type")
     if kind == "array":
-        return [_guess(schema.get("items") or {}, prompt, number)]
+        return [_guess_value(schema.get("items") or {}, prompt, number)]
     plain = {"integer": int(float(number)), "number": float(number), "boolean": True, "object": {}}
     return plain.get(kind, _subject(prompt)) if isinstance(kind, str) else _subject(prompt)
 
 
 def _subject(prompt: str) -> str:
-    """Return the subject of a prompt: quoted words, else the words after its last "in" or "of", else its last word."""
+    """Return the likely subject of a prompt.
+
+    This is quoted text, else the words after the last preposition, else the last word.
+    """
     quoted = re.search(r"[\"“']([^\"”']{1,80})[\"”'](?!\w)", prompt)
     if quoted:
         return quoted[1]
@@ -318,5 +328,5 @@ def _subject(prompt: str) -> str:
 
 
 def _tokens(value: object) -> int:
-    """Return about as many tokens as a language model would count."""
+    """Return an estimate of the number of tokens in the serialized value."""
     return len(orjson.dumps(value)) // _CHARACTERS_PER_TOKEN + 1

@@ -1,4 +1,4 @@
-"""The rules of the scripted policy model: find arithmetic in a prompt, and answer small questions."""
+"""Rules of the scripted policy model: find arithmetic in a prompt, and answer small questions."""
 
 import math
 import re
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from apps.gym.arithmetic import CalculationError, evaluate
 
-_READ_CHARACTERS = 8000  # the end of a prompt has its question
+_MAX_CHARACTERS = 8000  # from the end of the prompt, where the question is
 
 _NUMBER = r"\d{1,40}(?:,\d{3}){0,12}(?:\.\d{1,40})?"
-# Runs are bounded, so that a prompt of only brackets or blanks takes linear time.
+# Bounded quantifiers keep matching linear for prompts of only brackets or blanks.
 _OPERAND = rf"[(\s+−-]{{0,20}}{_NUMBER}[)\s]{{0,20}}"
 _EXPRESSION = re.compile(rf"(?<![\w.,]){_OPERAND}(?:(?:\*\*|//|[-+*/%×÷−^]){_OPERAND})+(?!\w)")
 _EXPONENT = re.compile(r"\^\{(\d+)\}")
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}/\d{1,2}/\d{4}\b")
-_SPOKEN = [
+_OPERATOR_WORDS = [
     (re.compile(rf"(?<!\d)({_NUMBER})\s{{0,9}}{words}\s*(?={_NUMBER})", re.IGNORECASE), rf"\1 {sign} ")
     for words, sign in [
         (r"\bplus\b", "+"),
@@ -28,19 +28,19 @@ _SPOKEN = [
 
 
 def find_expressions(text: str) -> list[str]:
-    """Return the arithmetic expressions of a text in order, as the calculator reads them.
+    """Return the arithmetic expressions in a text, in order, in the calculator's notation.
 
-    Leave out those without a value.
+    Expressions that cannot be evaluated are left out.
     """
-    text = _EXPONENT.sub(r"^\1", text[-_READ_CHARACTERS:])
+    text = _EXPONENT.sub(r"^\1", text[-_MAX_CHARACTERS:])
     plain = _DATE.sub(" ", text.replace("\\times", "*").replace("\\div", "/").replace("\\cdot", "*").replace("$", " "))
-    for pattern, sign in _SPOKEN:
+    for pattern, sign in _OPERATOR_WORDS:
         plain = pattern.sub(sign, plain)
-    found = (_tidy(match[0]) for match in _EXPRESSION.finditer(plain))
+    found = (_normalize(match[0]) for match in _EXPRESSION.finditer(plain))
     return [expression for expression in found if compute(expression) is not None]
 
 
-def _tidy(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return the expression in the calculator's notation, without unbalanced outer brackets."""
     expression = " ".join(text.replace(",", "").replace("^", "**").split())
     while expression.count(")") > expression.count("(") and expression.endswith(")"):
@@ -51,7 +51,7 @@ def _tidy(text: str) -> str:
 
 
 def compute(expression: str) -> str | None:
-    """Return the value as text, or None if the expression has none."""
+    """Return the value of an expression as text, or None if it cannot be evaluated."""
     try:
         return number_text(evaluate(expression))
     except CalculationError:
@@ -65,17 +65,20 @@ def number_text(number: int | float) -> str:
 
 
 def combine(values: list[str], prompt: str) -> str:
-    """Return one answer for a prompt with several parts, by the word that joins them; else list all parts."""
+    """Combine the values by a word in the prompt, for example "sum" or "largest".
+
+    Without such a word, return a comma-separated list.
+    """
     if len(values) == 1:
         return values[0]
     numbers = [float(value) for value in values]
-    for words, join in _JOINS:
+    for words, join in _COMBINING_WORDS:
         if words.search(prompt):
             return number_text(join(numbers))
     return ", ".join(values)
 
 
-_JOINS: list[tuple[re.Pattern[str], Callable[[list[float]], float]]] = [
+_COMBINING_WORDS: list[tuple[re.Pattern[str], Callable[[list[float]], float]]] = [
     (re.compile(r"\b(?:sum|total|together|add)\b", re.IGNORECASE), sum),
     (re.compile(r"\b(?:product|multiply)\b", re.IGNORECASE), math.prod),
     (re.compile(r"\b(?:difference|subtract)\b", re.IGNORECASE), lambda numbers: numbers[0] - sum(numbers[1:])),
@@ -165,7 +168,7 @@ _MONTHS = [
 ]
 _QUOTES = "\"'“”‘’`"
 _WORD = rf"[{_QUOTES}]?(\w+)[{_QUOTES}]?"
-_THE_WORD = rf"(?:the\s+word\s+)?{_WORD}"
+_QUOTED_WORD = rf"(?:the\s+word\s+)?{_WORD}"
 
 
 def _neighbour(word: str, step: int) -> str | None:
@@ -192,28 +195,29 @@ _RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
     ),
     (
         re.compile(
-            rf"(?:spell|write)\s+{_THE_WORD}\s+(?:backwards?|in\s+reverse)|reverse\s+{_THE_WORD}", re.IGNORECASE
+            rf"(?:spell|write)\s+{_QUOTED_WORD}\s+(?:backwards?|in\s+reverse)|reverse\s+{_QUOTED_WORD}", re.IGNORECASE
         ),
         lambda found: (found[1] or found[2])[::-1],
     ),
     (
         re.compile(
             rf"how\s+many\s+(?:times\s+does\s+(?:the\s+letter\s+)?{_WORD}\s+(?:appear|occur)s?\s+in"
-            rf"|{_WORD}'?s\s+are\s+(?:there\s+)?in)\s+{_THE_WORD}",
+            rf"|{_WORD}'?s\s+are\s+(?:there\s+)?in)\s+{_QUOTED_WORD}",
             re.IGNORECASE,
         ),
         lambda found: _occurrences(found[1] or found[2], found[3]),
     ),
     (
         re.compile(
-            rf"how\s+many\s+(letters|vowels|characters)\s+(?:are\s+(?:there\s+)?in|does)\s+{_THE_WORD}", re.IGNORECASE
+            rf"how\s+many\s+(letters|vowels|characters)\s+(?:are\s+(?:there\s+)?in|does)\s+{_QUOTED_WORD}",
+            re.IGNORECASE,
         ),
         lambda found: str(
             sum(letter in "aeiou" for letter in found[2].lower()) if found[1].lower() == "vowels" else len(found[2])
         ),
     ),
     (
-        re.compile(rf"(first|last)\s+letter\s+of\s+{_THE_WORD}", re.IGNORECASE),
+        re.compile(rf"(first|last)\s+letter\s+of\s+{_QUOTED_WORD}", re.IGNORECASE),
         lambda found: found[2][0 if found[1].lower() == "first" else -1],
     ),
     (
@@ -222,7 +226,8 @@ _RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
     ),
     (
         re.compile(
-            rf"{_THE_WORD}\s+in\s+(upper|lower)\s*case|(upper|lower)\s*case\s+(?:of|for)\s+{_THE_WORD}", re.IGNORECASE
+            rf"{_QUOTED_WORD}\s+in\s+(upper|lower)\s*case|(upper|lower)\s*case\s+(?:of|for)\s+{_QUOTED_WORD}",
+            re.IGNORECASE,
         ),
         lambda found: _recased(found[1] or found[4], found[2] or found[3]),
     ),
@@ -242,9 +247,9 @@ def _recased(word: str, case: str) -> str:
 
 
 def answer_question(text: str) -> str | None:
-    """Return the answer of the first rule that fits, or None."""
+    """Return the answer of the first matching rule, or None."""
     for pattern, rule in _RULES:
-        found = pattern.search(text[-_READ_CHARACTERS:])
+        found = pattern.search(text[-_MAX_CHARACTERS:])
         answer = rule(found) if found else None
         if answer:
             return answer

@@ -1,4 +1,4 @@
-"""The scripted policy model as a judge, without a language model: is the expected answer in the attempt?"""
+"""The scripted policy model as a judge: it checks whether the attempt contains the expected answer."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask
 
 _SECTION = re.compile(r"^<(\w+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>$", re.DOTALL | re.MULTILINE)
 _RANGE = re.compile(r"from (\S+) \(worst\) to (\S+) \(best\)")
-_LONG = 400  # characters from which an answer counts as complete if none is expected
+_COMPLETE_LENGTH = 400  # characters of an answer with full marks if no answer is expected
 
 
 def is_asked_to_judge(ask: Ask) -> bool:
@@ -16,22 +16,22 @@ def is_asked_to_judge(ask: Ask) -> bool:
 
 
 def judge_by_rule(ask: Ask) -> str:
-    """Return an answer that fits the requested schema. The same texts always get the same verdict."""
+    """Return a verdict as JSON text in the requested schema. The same texts always get the same verdict."""
     found = [match for item in ask.items for match in _SECTION.findall(text_of(item))]
     mark = found[0][1] if found else ""
-    # An attempt may contain tags of its own; the first tag has the judge's mark.
-    parts = {name: text for name, itself, text in found if itself == mark}
+    # The attempt may contain similar tags. Only tags with the mark of the first one are from the judge.
+    parts = {name: text for name, tag_mark, text in found if tag_mark == mark}
     properties = _format(ask)["schema"]["properties"]
     key, kind = next((key, kind) for key, kind in properties.items() if key not in ("mark", "explanation"))
     verdict: Any
     if key == "winner":
         verdict, why = _prefer(parts)
     elif key == "equal":
-        verdict, why = _plain(parts.get("first", "")) == _plain(parts.get("second", "")), "by their words"
+        verdict, why = _normalize(parts.get("first", "")) == _normalize(parts.get("second", "")), "by their words"
     else:
         expected = parts.get("expected_answer", "")
         merit = _merit(parts.get("answer") or parts.get("trace") or "", expected)
-        verdict = _place(merit, kind)
+        verdict = _scale_merit(merit, kind)
         why = "the expected answer is in it" if expected and merit else "the expected answer is not in it"
         why = why if expected else "no answer was expected, so its length decides"
     return dump_json({"mark": mark, "explanation": f"Scripted, no LLM: {why}.", key: verdict})
@@ -43,19 +43,19 @@ def _prefer(parts: dict[str, str]) -> tuple[str, str]:
 
 
 def _merit(attempt: str, expected: str) -> float:
-    """Return the merit of an attempt, from 0.0 to 1.0."""
+    """Return the quality of an attempt from 0.0 to 1.0."""
     if expected:
-        # As a whole word, because 4 must not match in 42.
+        # Match whole words: 4 must not match in 42.
         wanted = rf"(?<!\w){re.escape(expected.strip().casefold())}(?!\w)"
         return float(re.search(wanted, attempt.casefold()) is not None)
-    return min(1.0, len(attempt.strip()) / _LONG)
+    return min(1.0, len(attempt.strip()) / _COMPLETE_LENGTH)
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _place(merit: float, kind: dict[str, Any]) -> str | float:
+def _scale_merit(merit: float, kind: dict[str, Any]) -> str | float:
     if "enum" in kind:  # assumed to be listed from best to worst
         names: list[str] = kind["enum"]
         return names[round((1.0 - merit) * (len(names) - 1))]

@@ -1,1 +1,1 @@
-"""Agreement between reviewers, with verifiers, and the decisions that follow."""
+"""Agreement between reviewers and with verifiers, and the resulting decisions."""

@@ -1,4 +1,4 @@
-"""Adjudicate disputed items: the adjudicator's verdict counts, and all reviews are kept."""
+"""Adjudicate disputed items: the adjudicator's verdict overrides the reviews, which are kept."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,10 +13,10 @@ from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_ans
 def adjudicate_item(
     *, item: QueueItem, user: User, answer: Answer, token: str = "", saw_votes: bool | None = None
 ) -> Review:
-    """Adjudicate an item that has at least one review; its rollouts are in item order.
+    """Adjudicate an item that has at least one review. Its rollouts are in item order.
 
-    Replaces an earlier adjudication. `saw_votes` records whether the adjudicator saw reviews, rewards and models: such
-    an adjudication cannot be used to check the verifier. Raise AnswerRefused and CannotReview.
+    Replaces an earlier adjudication. `saw_votes` records whether the adjudicator saw reviews, rewards and models; if
+    so, the adjudication is not used to check the verifier. Raise AnswerRefused and CannotReview.
     """
     with transaction.atomic():
         queue = lock_queue(item.queue)
@@ -30,7 +30,7 @@ def adjudicate_item(
             raise CannotReview("A rollout of this item has been deleted.")
         review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, is_adjudication=True)
         review.arrangement = rollouts
-        # Remember it for later adjudications of the same item, too.
+        # Also applies to later adjudications of the same item.
         has_seen = Review.objects.filter(item=item, reviewer=user, is_adjudication=True, saw_votes=True).exists()
         review.saw_votes = True if has_seen else saw_votes
         review.rollout_id = rollouts[0] if item.size == 1 else None

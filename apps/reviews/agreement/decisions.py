@@ -1,4 +1,4 @@
-"""Outcomes of comparisons of two rollouts, from the verdicts of all queues."""
+"""Combine all verdicts about two rollouts into one outcome, across queues."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from apps.rollouts.models import Collection
 How = Literal["adjudicated", "majority", "single", "split"]
 Outcome = Literal["low", "high", "equal", "both_bad", "split"]
 
-Two = tuple[int, int, int, int]
-"""The rollout with the lower id, the other one, and the collection of each."""
-_ROW = (
+RolloutPair = tuple[int, int, int, int]
+"""(lower rollout id, higher rollout id, collection of the lower, collection of the higher)."""
+_COLUMNS = (
     *("low_id", "high_id", "low__collection_id", "high__collection_id", "review__submitted_at", "review_id"),
     *("outcome", "strength", "review__reviewer_id", "review__is_adjudication"),
 )
 
 
 class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of comparing two rollouts, of which `low` has the lower id.
+    """The combined verdict about two rollouts, `low` (lower id) and `high`.
 
-    `outcome` is `split` if no verdict has a majority and there is no adjudication. `strength` is 2 for much better, 1
-    for better, 0 without a winner. `reviewers` counts the reviewers of the two rollouts, `agreeing` those who agree
-    with the outcome, both without the adjudicator.
+    `outcome` is `split` without a majority and without an adjudication. `strength` is 2 for much better, 1 for better,
+    0 without a winner. `reviewers` counts the reviewers, `agreeing` those who agree with the outcome; neither includes
+    the adjudicator.
     """
 
     low: int
@@ -52,37 +52,36 @@ class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def read_verdicts(
     collection: Collection | None = None, *, rollout_ids: Iterable[int] | None = None
 ) -> dict[tuple[int, int], StandingVerdict]:
-    """Return the outcome of each compared pair of rollouts, by (lower id, higher id), with one query.
+    """Return the combined verdicts by (lower id, higher id), with one query.
 
-    At least one rollout is in the collection, or both are among `rollout_ids`. Hidden repeats do not count. If a
-    reviewer compared two rollouts in several queues, the last verdict counts. The last adjudication overrides all
-    votes.
+    Restrict them to pairs with at least one rollout in `collection`, or with both in `rollout_ids`. Hidden repeats do
+    not count. Of several verdicts by the same reviewer, the last one counts. The last adjudication overrides all votes.
     """
     verdicts = PairVerdict.objects.filter(review__status=Review.Status.SUBMITTED, review__repeat_of__isnull=True)
     if rollout_ids is not None:
         wanted = list(rollout_ids)
         verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
-    rows = verdicts.order_by().values_list(*_ROW)
+    rows = verdicts.order_by().values_list(*_COLUMNS)
     if collection is not None:
-        # A query for each side: a single condition with OR would read all verdicts.
+        # A union, because a condition with OR would scan all verdicts.
         rows = rows.filter(low__collection=collection).union(rows.filter(high__collection=collection))
-    found: dict[Two, list[tuple[Any, ...]]] = defaultdict(list)
+    found: dict[RolloutPair, list[tuple[Any, ...]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[4:6]):
         found[row[:4]].append(row[5:])
-    return {two[:2]: _decide(two, said) for two, said in sorted(found.items())}
+    return {pair[:2]: _decide(pair, verdicts) for pair, verdicts in sorted(found.items())}
 
 
-def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
-    """Decide from `said`, in order of time: review, outcome, strength, reviewer, whether it adjudicates."""
-    low, high, low_collection, high_collection = two
-    # Each review of a deleted user counts as one person.
+def _decide(pair: RolloutPair, verdicts: list[tuple[Any, ...]]) -> StandingVerdict:
+    """Combine verdicts given as (review, outcome, strength, reviewer, is adjudication), in order of time."""
+    low, high, low_collection, high_collection = pair
+    # Reviews of deleted users count separately.
     latest = {
         person if person is not None else -review: (outcome, strength, review)
-        for review, outcome, strength, person, adjudicates in said
+        for review, outcome, strength, person, adjudicates in verdicts
         if not adjudicates
     }
     votes = list(latest.values())
-    final = next((each for each in reversed(said) if each[4]), None)
+    final = next((each for each in reversed(verdicts) if each[4]), None)
     outcome: Outcome
     how: How
     if final is not None:
@@ -105,7 +104,7 @@ def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
 
 
 def _majority(votes: list[tuple[Outcome, int, int]]) -> tuple[Outcome, int]:
-    """Return the outcome with the most votes; "much better" if at least half of its votes are."""
+    """Return the outcome with the most votes, and its strength: 2 if at least half of its votes say "much better"."""
     counted = Counter(outcome for outcome, _, _ in votes).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
         return "split", 0

@@ -1,7 +1,4 @@
-"""Progress of a queue, and agreement between its reviewers.
-
-The number of queries does not depend on the size of the queue.
-"""
+"""Progress of a queue, and agreement between its reviewers, in a constant number of queries."""
 
 import math
 from collections import Counter, defaultdict
@@ -36,14 +33,14 @@ def find_verdicts(queue: Queue, *, could_see_results: bool | None = None) -> Any
 
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
-""""Both bad" does not rank the two, so it is missing from the scale."""
+"""An ordinal scale of verdicts. "Both bad" is missing because it does not rank the two."""
 _SIDES = {"low": "one side", "high": "the other side", "equal": "equal", "both_bad": "both bad"}
-"""Readers do not know which rollout is the low one, so sides are named only relative to each other."""
+"""Sides are named relative to each other, because "low" and "high" mean nothing to readers."""
 _DIFFERENCES = 10
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with its answers per unit, and the ordered ones with their level of measurement."""
+    """A question with its answers per unit. `scale` has the level of measurement, if the answers are ordered."""
 
     name: str
     units: list[Unit]
@@ -52,11 +49,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one question.
+    """Agreement on one question.
 
-    `kappas` has (reviewer, reviewer, κ or None, shared units); `scale` is α of ordered values, ordinal for verdicts and
-    interval for numbers; `nominal` is α of unordered values, or of the outcome alone. `differences` has (answer, other
-    answer, number of reviewer pairs), most frequent first.
+    `kappas` has (reviewer, reviewer, κ or None, shared units). `scale` is α of ordered values: ordinal for verdicts,
+    interval for numbers. `nominal` is α of unordered values, or of the outcome without its strength. `differences` has
+    (answer, other answer, number of reviewer pairs), most frequent first.
     """
 
     name: str
@@ -70,7 +67,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of items and of wanted reviews: `overlap` for each item without adjudication.
+    """Counts of items and reviews. `wanted` is `overlap` for each item without adjudication.
 
     Items with a deleted rollout are not assigned; unfinished ones count only as `lost`.
     """
@@ -114,9 +111,9 @@ def read_agreement(queue: Queue, *, could_see_results: bool | None = None) -> li
 
 
 def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
-    """Return by queue the share of reviewer pairs with equal answers on the same item.
+    """Return the share of reviewer pairs with equal answers on the same item, by queue.
 
-    Uses one query over the counts of each item. Queues without doubly reviewed items are missing.
+    Runs one query on the counts of each item. Queues without items that two users reviewed are left out.
     """
     twos = ExpressionWrapper(F("done") * (F("done") - 1) / 2.0, output_field=FloatField())
     items = QueueItem.objects.filter(queue__in=list(queues), done__gt=1).values("queue")
@@ -125,25 +122,25 @@ def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
-    """Return items on which reviewers disagree and that have no adjudication, the most disputed first."""
+    """Return items with disagreement and without adjudication, most disputed first."""
     items = QueueItem.objects.filter(DISPUTED, queue=queue)
     return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
 
 
 def _questions(queue: Queue, could_see_results: bool | None) -> Iterator[Question]:
     if queue.kind != Queue.Kind.RUBRIC:
-        # Two rankings may share two rollouts: each ranking is a separate opinion.
+        # Rankings may share two rollouts: each ranking is a separate opinion.
         rows = find_verdicts(queue, could_see_results=could_see_results).values_list(
             "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
         )
-        said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        answers: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         placed: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         for *unit, outcome, strength, person in rows:
-            said[tuple(unit)][person or ""] = outcome
+            answers[tuple(unit)][person or ""] = outcome
             if (outcome, strength) in _ON_A_SCALE:
                 placed[tuple(unit)][person or ""] = _ON_A_SCALE[outcome, strength]
         scale: tuple[Level, list[Unit]] = ("ordinal", list(placed.values()))
-        yield Question(name="verdict", units=list(said.values()), scale=scale, is_verdict=True)
+        yield Question(name="verdict", units=list(answers.values()), scale=scale, is_verdict=True)
     if queue.rubric is None:
         return
     opinions = find_opinions(queue, could_see_results=could_see_results)

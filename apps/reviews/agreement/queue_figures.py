@@ -1,4 +1,4 @@
-"""All figures of a queue, for its page, the API and commands."""
+"""All figures of a queue, for pages, API and commands."""
 
 import msgspec
 
@@ -17,14 +17,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def could_see_results(self) -> int:
-        """Return the number of submitted reviews whose reviewers could see results."""
+        """Return the number of reviews whose reviewer could see results."""
         return sum(each.could_see_results for each in self.reviewers)
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate the remaining reviewing time: wanted reviews times the median time per item.
+        """Estimate the remaining review time in seconds: missing reviews times the median time per item.
 
-        None if nothing is left or no time is known.
+        None if no review is missing or no time is known.
         """
         left = self.progress.wanted - self.progress.reviews
         paces = [(each.seconds, each.submitted) for each in self.reviewers if each.seconds is not None]
@@ -33,9 +33,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_figures(queue: Queue, *, could_see_results: bool | None = None) -> Figures:
-    """Return the figures.
+    """Return all figures of a queue.
 
-    `could_see_results` restricts the agreement to reviewers who could, or could not, see results.
+    `could_see_results` restricts the agreement to reviewers who could (True) or could not (False) see results.
     """
     return Figures(
         progress=read_progress(queue),

@@ -1,7 +1,4 @@
-"""Figures of each reviewer in a queue: amount, pace, and consistency with themselves.
-
-The number of queries does not depend on the size of the queue.
-"""
+"""Figures of each reviewer in a queue: amount, speed and self-consistency, in a constant number of queries."""
 
 from collections import Counter, defaultdict
 from datetime import datetime
@@ -11,7 +8,7 @@ from typing import Any
 import msgspec
 
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.hidden_items import LEFT
+from apps.reviews.queues.hidden_items import SKIPPED
 
 _LEFT = "deleted user"
 
@@ -19,9 +16,9 @@ _LEFT = "deleted user"
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one reviewer.
 
-    `seconds` is the median time per item; `last_at` the last submission or skip; `first_side` the share of A among
-    verdicts for a side; `consistent` of `repeated` hidden repeats equal the first answer; `could_see_results` of the
-    `submitted` reviews could see results.
+    `seconds` is the median time per item, and `last_at` the time of the last submission or skip. `first_side` is the
+    share of A among verdicts that prefer a side. Of `repeated` hidden repeats, `consistent` equal the first answer. Of
+    the `submitted` reviews, `could_see_results` could see results.
     """
 
     username: str
@@ -41,11 +38,11 @@ _COLUMNS = (
     *("reviewer__username", "status", "choice", "seconds", "started_at", "submitted_at", "skipped_at"),
     *("skip_reason", "repeat_of", "could_see_results"),
 )
-"""Read only the needed columns: a queue may have tens of thousands of reviews."""
+"""Only the needed columns: a queue may have tens of thousands of reviews."""
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
-    """Return the reviewers, most active first. The pace covers the time from their first to their last item."""
+    """Return the reviewers, most active first. Their speed covers the time from their first to their last item."""
     reviews = Review.objects.filter(queue=queue, is_adjudication=False)
     by_person: dict[str, list[Any]] = defaultdict(list)
     for row in reviews.order_by("pk").values_list(*_COLUMNS, named=True):
@@ -56,42 +53,42 @@ def read_reviewers(queue: Queue) -> list[Reviewer]:
 
 
 def _read_repeats(queue: Queue) -> dict[str, list[bool]]:
-    """Return by reviewer whether each hidden repeat equals the first answer.
+    """Return, for each reviewer, whether each hidden repeat equals the first answer.
 
-    Both must be active: a withdrawn first answer cannot be repeated.
+    Both reviews must be active: a withdrawn first answer cannot be compared.
     """
     stand = {"status": Review.Status.SUBMITTED, "repeat_of__status": Review.Status.SUBMITTED}
     repeats = Review.objects.filter(queue=queue, is_adjudication=False, **stand)
     found: dict[str, list[bool]] = defaultdict(list)
     for each in repeats.select_related("reviewer", "repeat_of").prefetch_related("verdicts", "repeat_of__verdicts"):
-        found[each.reviewer.username if each.reviewer else _LEFT].append(_says_the_same(each))
+        found[each.reviewer.username if each.reviewer else _LEFT].append(_is_consistent(each))
     return found
 
 
 def _reviewer(name: str, rows: list[Any], repeats: list[bool]) -> Reviewer:
-    told = [each for each in rows if each.status == Review.Status.SUBMITTED]
+    submitted = [each for each in rows if each.status == Review.Status.SUBMITTED]
     skipped = [each for each in rows if each.status == Review.Status.SKIPPED]
-    seconds = [each.seconds for each in told if each.seconds is not None]
-    ends = [each.submitted_at for each in told if each.submitted_at is not None]
-    hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
-    sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
+    seconds = [each.seconds for each in submitted if each.seconds is not None]
+    ends = [each.submitted_at for each in submitted if each.submitted_at is not None]
+    hours = (max(ends) - min(each.started_at for each in submitted)).total_seconds() / 3600 if ends else 0.0
+    sides = Counter(each.choice[0] for each in submitted if each.choice in {"a", "a_much", "b", "b_much"})
     return Reviewer(
         username=name,
-        submitted=len(told),
-        # Skipping an item also ends its hidden repeat, which is not counted as skipped.
-        skipped=sum(each.repeat_of is None or each.skip_reason != LEFT for each in skipped),
+        submitted=len(submitted),
+        # A skipped item also ends its hidden repeat, which does not count as skipped.
+        skipped=sum(each.repeat_of is None or each.skip_reason != SKIPPED for each in skipped),
         open=sum(each.status == Review.Status.OPEN for each in rows),
         seconds=median(seconds) if seconds else None,
-        per_hour=len(told) / hours if hours > 0 else None,
+        per_hour=len(submitted) / hours if hours > 0 else None,
         last_at=max((at for each in rows if (at := each.submitted_at or each.skipped_at)), default=None),
         first_side=sides["a"] / sides.total() if sides else None,
         repeated=len(repeats),
         consistent=sum(repeats),
-        could_see_results=sum(each.could_see_results for each in told),
+        could_see_results=sum(each.could_see_results for each in submitted),
     )
 
 
-def _says_the_same(repeat: Review) -> bool:
+def _is_consistent(repeat: Review) -> bool:
     """Return True if the repeat has the same outcomes, or the same scores except for long texts."""
     first = repeat.repeat_of
     assert first is not None

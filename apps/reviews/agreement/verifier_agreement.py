@@ -1,7 +1,4 @@
-"""Agreement of reviewers with facts about the attempts: rewards of verifiers and judges, and lengths.
-
-The number of queries does not depend on the size of the queue.
-"""
+"""Agreement of reviewers with rewards and with lengths, in a constant number of queries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +12,11 @@ from apps.rollouts.models import Rollout
 
 TOLERANCE = 1e-9
 _BY_JUDGED = {0: "rewards of verifiers", 2: "rewards of judges", 1: "rewards of verifier and judge"}
-"""By how many of the two rewards came from a judge model."""
+"""Labels by the number of rewards of the pair that are from a judge model."""
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """Agreement of reviewers with a number: `same` of `compared`, or the correlation if reviewers gave numbers."""
+    """Agreement of reviewers with a number: `same` of `compared` answers, or a correlation for numeric answers."""
 
     name: str
     same: int
@@ -32,7 +29,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
-    """Return the agreement with rewards, separately where no, both, or one of the rewards came from a judge model."""
+    """Return the agreement with rewards, separately for rewards by verifiers, by judge models, and mixed pairs."""
     against: dict[str, list[Any]] = {name: [] for name in _BY_JUDGED.values()}
     verdicts = list(
         find_verdicts(queue, could_see_results=could_see_results).values_list("low_id", "high_id", "outcome")
@@ -52,9 +49,9 @@ def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None)
 
 
 def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
-    """Return how often reviewers preferred the longer attempt by output tokens.
+    """Return how often reviewers preferred the attempt with more output tokens.
 
-    A share far from half suggests a length bias. Attempts without token counts and of equal length are left out.
+    A share far from 0.5 suggests length bias. Attempts without token counts or of equal length are left out.
     """
     preferred = find_verdicts(queue, could_see_results=could_see_results).filter(outcome__in=("low", "high"))
     verdicts = list(preferred.values_list("low_id", "high_id", "outcome"))
@@ -71,7 +68,7 @@ def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None)
 def _scores_against(
     queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
 ) -> list[Against]:
-    """Compare yes/no answers with solved or not, and numbers by their correlation with the reward."""
+    """Compare yes/no answers with solved or unsolved, and correlate numeric answers with the reward."""
     found = []
     known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
     for criterion in queue.rubric.criteria if queue.rubric else []:

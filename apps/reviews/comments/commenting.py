@@ -15,7 +15,7 @@ MAX_QUOTE = 2_000
 
 
 class CommentRefused(Refusal, code="comment-refused"):
-    """Raised if the comment is empty, too long, or about something that the rollout does not have."""
+    """Raised if the comment is empty or too long, or refers to an unknown event or quote."""
 
 
 def add_comment(
@@ -28,12 +28,10 @@ def add_comment(
     start: int | None = None,
     parent: Comment | None = None,
 ) -> Comment:
-    """Store a comment.
+    """Store a comment. Credentials in the quote are redacted.
 
-    `seq` is an event of the rollout's latest attempt, and `quote` is text of it starting at character `start`. A reply
-    has the subject of its `parent`. Raise CommentRefused.
-
-    Credentials in the quote are redacted.
+    `seq` is an event of the rollout's latest attempt; `quote` is part of its text, starting at character `start`. A
+    reply refers to the same event as its `parent`. Raise CommentRefused.
     """
     text = text.strip()
     if not text:
@@ -78,7 +76,7 @@ def resolve_comment(*, comment: Comment, user: User, resolved: bool = True) -> C
 
 
 def _thread(parent: Comment, rollout: Rollout) -> Comment:
-    """Return the comment to which a reply belongs: threads have two levels."""
+    """Return the comment that starts the thread: threads have two levels."""
     if parent.rollout_id != rollout.pk:
         raise CommentRefused("The parent comment is on another rollout.")
     return parent.parent or parent

@@ -1,4 +1,4 @@
-"""Comments, flags and reward overrides, outside queues."""
+"""Comments, flags and reward overrides of rollouts, outside review queues."""
 
 from django.conf import settings
 from django.db import models
@@ -13,7 +13,7 @@ PERSON = settings.AUTH_USER_MODEL
 
 
 class Comment(Dated):
-    """A comment on a rollout, on one event or on a quote; or a reply to a comment."""
+    """A comment on a rollout, an event or a quote, or a reply to a comment."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="comments")
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="Trace event of the comment, if any")
@@ -43,7 +43,7 @@ class Comment(Dated):
 
 
 class Flag(Dated):
-    """A fault of a rollout or step. Its kind comes from a fixed list, so that faults can be counted."""
+    """A problem of a rollout or step, of a fixed set of kinds so that problems can be counted."""
 
     class Kind(models.TextChoices):
         VERIFIER_WRONG = "verifier_wrong", "verifier wrong"
@@ -82,9 +82,9 @@ class Flag(Dated):
 
 
 class RewardOverride(Dated):
-    """A reward override. The reward of the verifier stays on the rollout.
+    """A reward set by a person. The verifier's reward stays on the rollout.
 
-    An active override has no `ended_at`; replaced and withdrawn ones are history.
+    The active override has no `ended_at`. Replaced and withdrawn ones are kept as history.
     """
 
     class End(models.TextChoices):

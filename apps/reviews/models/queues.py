@@ -15,9 +15,9 @@ from apps.tasks.models import Task
 
 
 class Rubric(Named):
-    """A list of criteria, each a question with the form of its answer; see apps/gym/rubric_criteria.py.
+    """Review criteria: questions with the form of their answers (see apps/gym/rubric_criteria.py).
 
-    A rubric with reviews cannot change; create another one instead.
+    A rubric with reviews cannot be changed; create a new one instead.
     """
 
     name = TypedCharField(max_length=100)
@@ -45,16 +45,16 @@ class QueueQuerySet(models.QuerySet["Queue"]):
         return self.filter(closed_at__isnull=True)
 
     def blind(self) -> "QueueQuerySet":
-        """Return queues that hide something from reviewers until they submit."""
+        """Return queues that hide results from reviewers until they submit."""
         return self.exclude(shows_expected=True, shows_reward=True, shows_model=True)
 
     def for_reviewer(self, user_id: int) -> "QueueQuerySet":
-        """Return queues that this user may review: the user is named, or no reviewers are named."""
+        """Return queues that name this user as reviewer, or that name no reviewers."""
         return self.filter(Q(named_reviewers=False) | Q(reviewers__user=user_id))
 
 
 class Queue(Dated):
-    """Items that reviewers answer one by one, each by `overlap` reviewers."""
+    """A review queue: items, each to be reviewed by `overlap` reviewers."""
 
     class Kind(models.TextChoices):
         RUBRIC = "rubric", "rubric"
@@ -147,7 +147,7 @@ class QueueReviewer(models.Model):
 
 
 class QueueItem(models.Model):
-    """One rollout to score, two to choose from, or up to six to rank, all of one task."""
+    """One rollout to score, two to compare, or up to six to rank; all of one task."""
 
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="items", db_index=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")

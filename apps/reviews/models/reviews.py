@@ -20,16 +20,15 @@ class ReviewQuerySet(models.QuerySet["Review"]):
         return self.filter(status=Review.Status.SUBMITTED)
 
     def independent(self) -> "ReviewQuerySet":
-        """Return independent first reviews: neither repeats nor adjudications."""
+        """Return reviews that are neither hidden repeats nor adjudications."""
         return self.submitted().filter(repeat_of__isnull=True, is_adjudication=False)
 
 
 class Review(models.Model):
-    """One user's review of an item or of a rollout outside queues. For items, the row is created at the reservation.
+    """One user's review of an item, or of a rollout outside queues. For items, it is created with the reservation.
 
-    An open review is a lease: no other reviewer gets its `slot` of the item until `leased_until`, by the clock of the
-    database. A lapsed review lost its lease to another reviewer and can still be submitted. A later adjudication
-    replaces an earlier one.
+    An open review is a lease: until `leased_until` (database clock), no other reviewer gets its `slot` of the item. A
+    lapsed review has lost its lease but can still be submitted. An adjudication replaces earlier ones.
     """
 
     class Status(models.TextChoices):
@@ -136,22 +135,21 @@ class Review(models.Model):
 
     @property
     def ended_at(self) -> datetime | None:
-        """Return when the reviewer submitted or skipped it."""
+        """Return when the review was submitted or skipped."""
         return self.submitted_at or self.skipped_at
 
     @property
     def said(self) -> dict[str, Any]:
-        """Return the given parts of the answer, without the note."""
+        """Return the answered parts, without the note."""
         given = {name: getattr(self, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
         return {name: value for name, value in given.items() if value}
 
 
 class PairVerdict(models.Model):
-    """The comparison of two rollouts in a submitted review.
+    """A submitted verdict about two rollouts, independent of the sides on which they were shown.
 
-    It does not depend on the sides as shown. A ranking has one verdict for every two rollouts.
-
-    `low` has the lower id. The row is deleted with its review and created again when that is resubmitted.
+    `low` has the lower id. A ranking has one row for every two rollouts. Rows are replaced when the review is
+    resubmitted.
     """
 
     class Outcome(models.TextChoices):

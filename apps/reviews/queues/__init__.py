@@ -1,1 +1,1 @@
-"""Queues: create, fill, lease and hide items, and track their state."""
+"""Create and fill queues, lease their items, hide results, and track item states."""

@@ -1,4 +1,4 @@
-"""The parts of a trace event that a reviewer may see.
+"""Hide parts of trace events from reviewers of blind queues.
 
 Only listed fields are shown, so new or imported fields cannot leak.
 """
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from apps.gym.traces.events import (
+    AgentEnd,
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -20,54 +21,54 @@ from apps.gym.traces.events import (
 )
 from apps.gym.traces.items import Item
 
-_OF_ITEMS = frozenset(
+_ITEM_KEYS = frozenset(
     {
         *("type", "role", "content", "summary", "call_id", "name", "arguments", "input", "output"),
         *("action", "queries", "code", "outputs", "server_label", "error"),
     }
 )
-"""The text and calls of an item. Id, status and encrypted content could reveal the model."""
-_OF_PARTS = frozenset(
+"""Keys with the text and calls of an item. Ids, status and encrypted content could reveal the model."""
+_PART_KEYS = frozenset(
     {
         *("type", "text", "refusal", "image_url", "detail", "input_audio"),
         *("filename", "file_data", "file_url", "annotations"),
     }
 )
-_WITH_PARTS = ("content", "summary", "output")
+_KEYS_WITH_PARTS = ("content", "summary", "output")
 
 
-class Shows(NamedTuple):
-    """What a reviewer may see besides the attempts."""
+class Visibility(NamedTuple):
+    """What a reviewer may see in addition to the attempts."""
 
     expected: bool
     reward: bool
     model: bool
 
 
-EVERYTHING = Shows(expected=True, reward=True, model=True)
+EVERYTHING = Visibility(expected=True, reward=True, model=True)
 
 
-def keep_back(events: list[tuple[int, TraceUnion]], shows: Shows) -> list[tuple[int, TraceUnion]]:
+def hide_results(events: list[tuple[int, TraceUnion]], shows: Visibility) -> list[tuple[int, TraceUnion]]:
     """Return the visible events of one attempt."""
     if shows == EVERYTHING:
         return events
     calls: dict[str, str] = {}
-    kept = [(seq, _keep_back(event, shows, calls)) for seq, event in events]
+    kept = [(seq, _visible_event(event, shows, calls)) for seq, event in events]
     return [(seq, event) for seq, event in kept if event is not None]
 
 
-def _keep_back(event: TraceUnion, shows: Shows, calls: dict[str, str]) -> TraceUnion | None:
-    """Return the visible part of an event; None for hidden verdicts and for unknown events."""
+def _visible_event(event: TraceUnion, shows: Visibility, calls: dict[str, str]) -> TraceUnion | None:
+    """Return the visible part of an event, or None if it is hidden. Events of unknown kinds are hidden."""
     if isinstance(event, Verification | JudgeCall):
-        return _judged(event, shows)
-    # For imported attempts, the session comes from the file and may contain the model's name and the verifier's fields.
+        return _visible_verdict(event, shows)
+    # In imported attempts, the original session may contain the model's name and the verifier's fields.
     if isinstance(event, SessionOpened):
         event = replace(event, original={})
-    nameless = _nameless(event, calls)
-    return event if shows.model and nameless is not None else nameless
+    anonymous = _anonymous(event, calls)
+    return event if shows.model and anonymous is not None else anonymous
 
 
-def _judged(event: Verification | JudgeCall, shows: Shows) -> TraceUnion | None:
+def _visible_verdict(event: Verification | JudgeCall, shows: Visibility) -> TraceUnion | None:
     """Return the event, or None if it is hidden.
 
     Explanations of verifiers and prompts of judges contain the expected answer, so they are hidden with it.
@@ -79,8 +80,8 @@ def _judged(event: Verification | JudgeCall, shows: Shows) -> TraceUnion | None:
     return event if shows.model else replace(event, at=0.0, duration=0.0)
 
 
-def _nameless(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
-    """Return text and calls, without anything that could reveal the model."""
+def _anonymous(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
+    """Return only the text and calls of an event, without anything that could reveal the model."""
     match event:
         case SessionOpened():
             return SessionOpened(environment=event.environment, tools=event.tools)
@@ -91,9 +92,15 @@ def _nameless(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
         case ToolResult():
             number = _number(event.call_id, calls)
             return ToolResult(call_id=number, name=event.name, output=event.output, error=event.error)
-        case ErrorRaised():
-            return ErrorRaised(kind=event.kind, message="")
+        case AgentEnd() | ErrorRaised():
+            return _ending(event)
     return None
+
+
+def _ending(event: AgentEnd | ErrorRaised) -> AgentEnd | ErrorRaised:
+    if isinstance(event, ErrorRaised):
+        return ErrorRaised(kind=event.kind, message="")
+    return AgentEnd(command=event.command, answer=event.answer)
 
 
 def _items(items: list[Item], calls: dict[str, str]) -> list[Item]:
@@ -101,8 +108,8 @@ def _items(items: list[Item], calls: dict[str, str]) -> list[Item]:
 
 
 def _item(item: Item, calls: dict[str, str]) -> Item:
-    kept = {key: value for key, value in item.items() if key in _OF_ITEMS}
-    for key in _WITH_PARTS:
+    kept = {key: value for key, value in item.items() if key in _ITEM_KEYS}
+    for key in _KEYS_WITH_PARTS:
         if isinstance(kept.get(key), list):
             kept[key] = [_part(part) for part in kept[key]]
     if "call_id" in kept:
@@ -111,9 +118,9 @@ def _item(item: Item, calls: dict[str, str]) -> Item:
 
 
 def _part(part: Any) -> Any:
-    return {key: value for key, value in part.items() if key in _OF_PARTS} if isinstance(part, dict) else part
+    return {key: value for key, value in part.items() if key in _PART_KEYS} if isinstance(part, dict) else part
 
 
 def _number(call_id: str, calls: dict[str, str]) -> str:
-    """Return a neutral call id: the form of ids reveals the provider."""
+    """Return a neutral call id, because the format of ids reveals the provider."""
     return calls.setdefault(call_id, f"call-{len(calls) + 1}")

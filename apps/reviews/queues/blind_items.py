@@ -1,6 +1,6 @@
-"""What a reviewer sees of an item: the rollouts on their sides, without anything that the queue hides.
+"""Build the reviewer's view of an item: its rollouts on their sides, without what the queue hides.
 
-Ids of rollouts and names of models are left out, too.
+Rollout ids and model names are left out, too.
 """
 
 from collections.abc import Sequence
@@ -10,19 +10,20 @@ import msgspec
 import orjson
 
 from apps.gym.traces.events import TraceUnion, encode_event
+from apps.gym.traces.graph import TraceGraph, is_captured
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.blind_events import EVERYTHING, Shows, keep_back
-from apps.reviews.queues.hidden_items import find_hidden, is_still_judged
+from apps.reviews.queues.blind_events import EVERYTHING, Visibility, hide_results
+from apps.reviews.queues.hidden_items import find_hidden, will_be_reviewed_again
 from apps.rollouts.models import Rollout, TraceEvent
 
 LABELS = "ABCDEF"
 MAX_EVENTS = 2_000
-"""Maximum events of each rollout. A longer one reports how many events are left out."""
+"""Maximum events of each rollout. The number of events left out is reported."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout as shown.
+    """A rollout as shown to the reviewer.
 
     `events` are (seq, event), and `left_out` counts the events after them. `reward` and `model` are None if hidden.
     """
@@ -36,14 +37,14 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as shown. `expected` has the verifier's fields of the task; None if hidden."""
+    """An item as shown to the reviewer. `expected` has the verifier's fields of the task, or None if hidden."""
 
     sides: list[Side]
     expected: dict[str, Any] | None
 
 
 def read_shown(review: Review, *, whole: bool = False) -> Shown:
-    """Return what the reviewer of this review sees. `whole` hides nothing, for users who lead the queue."""
+    """Return the item as the reviewer of this review sees it. `whole` hides nothing, for users who lead the queue."""
     queue = review.queue
     assert queue is not None
     shows = EVERYTHING if whole else _may_show(review, queue)
@@ -54,7 +55,7 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
         sides.append(
             Side(
                 label=label,
-                events=keep_back(events, shows),
+                events=hide_results(events, shows),
                 left_out=left_out,
                 stop_reason=rollout.stop_reason,
                 reward=rollout.reward if shows.reward else None,
@@ -66,8 +67,8 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
     return Shown(sides=sides, expected=expected if shows.expected else None)
 
 
-def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
-    """Return the same as plain data for programs, with the prompt of the task."""
+def shown_as_dict(review: Review, shown: Shown) -> dict[str, Any]:
+    """Return the item as JSON-compatible values, with the prompt of the task."""
     sides = [
         {
             "label": side.label,
@@ -83,11 +84,11 @@ def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
     return {"prompt": prompt, "expected": shown.expected, "sides": sides}
 
 
-def _may_show(review: Review, queue: Queue) -> Shows:
-    """Return what the queue shows and no other queue hides from the same user."""
+def _may_show(review: Review, queue: Queue) -> Visibility:
+    """Return what the queue shows and no other queue hides from the same reviewer."""
     shows = {"expected": queue.shows_expected, "reward": queue.shows_reward, "model": queue.shows_model}
     hidden = find_hidden(review) if any(shows.values()) else frozenset()
-    return Shows(**{name: shown and name not in hidden for name, shown in shows.items()})
+    return Visibility(**{name: shown and name not in hidden for name, shown in shows.items()})
 
 
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
@@ -98,14 +99,14 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
 
 
 def reveal(review: Review) -> list[dict[str, Any]]:
-    """Return the results of a submitted review.
+    """Return the results of a submitted review, if its queue shows them.
 
-    Empty unless its queue shows them and no other open item of the reviewer hides them.
+    Empty if another unanswered item of the reviewer hides them.
     """
     queue: Queue | None = review.queue
     if queue is None or not queue.reveals or review.status != Review.Status.SUBMITTED:
         return []
-    if find_hidden(review) & {"reward", "model"} or is_still_judged(review):
+    if find_hidden(review) & {"reward", "model"} or will_be_reviewed_again(review):
         return []
     return [
         {"label": label, "rollout": each.pk, "reward": each.reward, "model": _name_model(each)}
@@ -120,6 +121,10 @@ def _name_model(rollout: Rollout) -> str:
 def _read_events(rollout: Rollout) -> tuple[list[tuple[int, TraceUnion]], int]:
     stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     events = [(each.seq, each.event) for each in stored.only("rollout", "attempt", "seq", "payload")[: MAX_EVENTS + 1]]
+    if is_captured(event for _, event in events):
+        # Only the main path is shown. Its events are numbered by position, since some come from one stored event.
+        line = list(enumerate(TraceGraph([each.event for each in stored]).main))
+        return line[:MAX_EVENTS], max(0, len(line) - MAX_EVENTS)
     if len(events) <= MAX_EVENTS:
         return events, 0
     return events[:MAX_EVENTS], stored.filter(seq__gt=events[MAX_EVENTS - 1][0]).count()

@@ -1,6 +1,6 @@
-"""Assign the next item of a queue to a reviewer, under a lease by the database's clock.
+"""Lease the next item of a queue to a reviewer, by the clock of the database.
 
-Claims lock the row of the queue, so that no two reviewers get the same slot.
+Claims lock the row of the queue, so that two reviewers never get the same slot of an item.
 """
 
 from datetime import timedelta
@@ -18,14 +18,14 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.hidden_items import BROKEN, end_broken, end_repeats, is_broken, is_whole
-from apps.reviews.queues.side_order import arrange, arrange_again
+from apps.reviews.queues.side_order import arrange, swap_sides
 from apps.rollouts.database_clock import server_now
 
 REPEAT_AFTER = 10
-"""Number of other reviews before a hidden repeat, unless nothing else is left."""
+"""Number of other reviews between an item and its hidden repeat, unless nothing else is left."""
 
 MAX_DRAFT = 100_000
-KEPT = "Your text is kept as a draft."
+DRAFT_KEPT = "Your text is kept as a draft."
 _ORDERS = {
     Queue.Order.RANDOM: ("shuffle",),
     Queue.Order.DISAGREEMENT: ("-doubt", "shuffle"),
@@ -34,25 +34,25 @@ _ORDERS = {
 
 
 class CannotReview(Refusal, status=409, code="cannot-review"):
-    """Raised if the queue is closed or for other reviewers, or if the review has ended. The message has the reason."""
+    """Raised if the queue is closed or for other reviewers, or if the review has ended."""
 
 
 class LeaseLost(CannotReview, code="lease-lost"):
-    """Raised if another reviewer has the item now. The draft is kept and can still be submitted."""
+    """Raised if another reviewer now has the item. The draft is kept, and the review can still be submitted."""
 
 
 def claim_item(*, queue: Queue, user: User) -> Review | None:
-    """Return the user's open review, else a new one of the next item. None if no item is left. Raise CannotReview."""
+    """Return the user's open review, else lease the next item. None if no item is left. Raise CannotReview."""
     with transaction.atomic():
         locked = lock_queue(queue)
-        refuse_stranger(locked, user)
+        check_may_review(locked, user)
         mine = Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False)
         end_broken(mine)
         held = find_held(locked, user)
         if held is not None:
             return hold(locked, held)
-        _let_lapse(locked)
-        lapsed = _take_up(locked, mine)
+        _release_expired(locked)
+        lapsed = _resume_lapsed(locked, mine)
         return (
             lapsed
             or _repeat(locked, mine, user, least=REPEAT_AFTER)
@@ -62,16 +62,16 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
 
 
 def find_held(queue: Queue, user: User) -> Review | None:
-    """Return the user's open review in the queue, unless its item has lost a rollout."""
+    """Return the user's open review in the queue, unless a rollout of its item was deleted."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, status=Review.Status.OPEN)
     whole = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task")
     return whole.order_by("-leased_until").first()
 
 
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
-    """Renew the lease and save the draft.
+    """Renew the lease and save the draft. The draft is also saved if an exception is raised.
 
-    Raise LeaseLost if another reviewer has the item, and CannotReview; the draft is saved in both cases.
+    Raise LeaseLost if another reviewer has the item, and CannotReview.
     """
     with transaction.atomic():
         queue, locked = lock_review(review, user)
@@ -80,18 +80,18 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
         if draft is not None:
             locked.draft = draft
             locked.save(update_fields=["draft"])
-        refusal = find_objection(queue, user)
+        refusal = find_review_problem(queue, user)
         if not refusal and (locked.is_open or take_slot(locked, beyond=False)):
             return hold(queue, locked)
     if refusal:
-        raise CannotReview(f"{refusal} {KEPT}")
+        raise CannotReview(f"{refusal} {DRAFT_KEPT}")
     raise LeaseLost("Your reservation expired and another reviewer has the item. You can still submit your review.")
 
 
 def skip_item(*, review: Review, user: User, reason: str) -> Review:
-    """Leave the item to other reviewers; this user does not get it again.
+    """Skip the item: it stays available to other reviewers, but not to this user.
 
-    Repeating it with the same reason changes nothing. Raise CannotReview.
+    Idempotent for the same reason. Raise CannotReview.
     """
     reason = cut(reason.strip(), 500)
     if not reason:
@@ -112,7 +112,7 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
 
 
 def lock_queue(queue: Queue) -> Queue:
-    """Return the locked current row. Raise CannotReview if it was deleted."""
+    """Lock the queue and return its current row. Raise CannotReview if it was deleted."""
     locked = Queue.objects.select_for_update().filter(pk=queue.pk).first()
     if locked is None:
         raise CannotReview("This queue has been deleted, and its reviews with it.")
@@ -120,7 +120,7 @@ def lock_queue(queue: Queue) -> Queue:
 
 
 def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
-    """Return the locked current rows of queue and review. Raise CannotReview."""
+    """Lock queue and review, and return their current rows. Raise CannotReview."""
     assert review.queue is not None
     queue = lock_queue(review.queue)
     locked = Review.objects.select_for_update().select_related(None).get(pk=review.pk)
@@ -130,12 +130,12 @@ def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
     return queue, locked
 
 
-def admit_answer(queue: Queue, review: Review, user: User) -> str:
-    """Reserve a slot for the answer of a locked review, beyond the overlap if none is free.
+def reserve_slot_for_answer(queue: Queue, review: Review, user: User) -> str:
+    """Reserve a slot for the answer of a locked review, in excess of the overlap if none is free.
 
-    Return why it cannot be answered any more, or an empty string.
+    Return why the review can no longer be answered, or an empty string.
     """
-    if refusal := find_objection(queue, user):
+    if refusal := find_review_problem(queue, user):
         return refusal
     if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
         return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
@@ -146,14 +146,14 @@ def admit_answer(queue: Queue, review: Review, user: User) -> str:
     return ""
 
 
-def refuse_stranger(queue: Queue, user: User) -> None:
+def check_may_review(queue: Queue, user: User) -> None:
     """Raise CannotReview if the queue is closed or for other reviewers."""
-    if refusal := find_objection(queue, user):
+    if refusal := find_review_problem(queue, user):
         raise CannotReview(refusal)
 
 
-def find_objection(queue: Queue, user: User) -> str:
-    """Return why this user may not review here now; empty if they may."""
+def find_review_problem(queue: Queue, user: User) -> str:
+    """Return why this user may not review in the queue, or an empty string."""
     if not queue.is_open:
         return f"The {queue} is closed."
     is_named = not queue.named_reviewers or queue.reviewers.filter(user=user).exists()
@@ -161,7 +161,10 @@ def find_objection(queue: Queue, user: User) -> str:
 
 
 def take_slot(review: Review, *, beyond: bool) -> bool:
-    """Assign a free slot of its item to the review; with `beyond`, an additional slot if none is free."""
+    """Assign a free slot of the item to the review. With `beyond`, add a slot if none is free.
+
+    Return False without one.
+    """
     if review.repeat_of_id is not None or review.is_adjudication:
         return True
     assert review.queue is not None and review.item_id is not None
@@ -176,7 +179,7 @@ def take_slot(review: Review, *, beyond: bool) -> bool:
 
 
 def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
-    """Return the items of all queues that this user could claim, if the reviews in `holding` occupy slots."""
+    """Return the items of all queues that this user could claim, given that reviews in `holding` occupy slots."""
     taken = holding.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     return (
@@ -192,7 +195,7 @@ def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
 
 
 def hold(queue: Queue, review: Review) -> Review:
-    """Save the review as an open one, with a lease."""
+    """Save the review as open, with a new lease."""
     review.status = Review.Status.OPEN
     review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
     review.save()
@@ -200,20 +203,20 @@ def hold(queue: Queue, review: Review) -> Review:
     return review
 
 
-def _let_lapse(queue: Queue) -> None:
-    """Release the slots of expired reviews. Hidden repeats belong to one reviewer only."""
-    left = Review.objects.filter(
+def _release_expired(queue: Queue) -> None:
+    """Release the slots of expired leases. Hidden repeats are exempt: no other reviewer can take them."""
+    expired = Review.objects.filter(
         queue=queue,
         status=Review.Status.OPEN,
         repeat_of__isnull=True,
         is_adjudication=False,
         leased_until__lt=server_now(),
     )
-    left.update(status=Review.Status.LAPSED, slot=None)
+    expired.update(status=Review.Status.LAPSED, slot=None)
 
 
-def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
-    """Return a started review of this user, if its item still has a free slot."""
+def _resume_lapsed(queue: Queue, mine: QuerySet[Review]) -> Review | None:
+    """Lease a lapsed review of this user again, if its item still has a free slot."""
     for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
         if take_slot(review, beyond=False):
             return hold(queue, review)
@@ -226,7 +229,7 @@ def _next(queue: Queue, user: User) -> Review | None:
     if not items:
         return None
     if len(items) <= REPEAT_AFTER:
-        # Put repeated items first; otherwise the repeat of the last item would follow it immediately.
+        # Assign items with hidden repeats first. Otherwise the repeat of the last item would follow it immediately.
         items.sort(key=lambda each: not each.is_repeated)
     item = items[0]
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
@@ -239,13 +242,13 @@ def _next(queue: Queue, user: User) -> Review | None:
 
 
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
-    """Return the user's first review whose item is repeated and that has at least `least` reviews after it."""
-    told = mine.filter(status=Review.Status.SUBMITTED, repeat_of__isnull=True)
-    waiting = told.filter(is_whole("item"), item__is_repeated=True, repeats__isnull=True)
+    """Lease a hidden repeat of the user's first review that has at least `least` reviews after it."""
+    submitted = mine.filter(status=Review.Status.SUBMITTED, repeat_of__isnull=True)
+    waiting = submitted.filter(is_whole("item"), item__is_repeated=True, repeats__isnull=True)
     due = waiting.order_by("submitted_at", "pk").first()
-    if due is None or told.filter(Q(submitted_at__gt=due.submitted_at)).count() < least:
+    if due is None or submitted.filter(Q(submitted_at__gt=due.submitted_at)).count() < least:
         return None
-    shown = arrange_again(due)
+    shown = swap_sides(due)
     review = Review(queue=queue, item_id=due.item_id, reviewer=user, rubric_id=queue.rubric_id, repeat_of=due)
     review.arrangement, review.rollout_id = shown, due.rollout_id
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and not due.is_swapped

@@ -1,4 +1,4 @@
-"""State of queue items, as a query condition and for a single item."""
+"""States of queue items, as query conditions and for a single item."""
 
 from django.db.models import (
     BooleanField,
@@ -20,7 +20,7 @@ from apps.rollouts.database_clock import server_now
 
 
 class State(TextChoices):
-    """An item can have several states: reserved, and waiting for another review."""
+    """States of an item. Several can apply, for example reserved and waiting for another review."""
 
     WAITING = "waiting", "waiting"
     CLAIMED = "claimed", "reserved"
@@ -58,7 +58,7 @@ def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
 def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> list[State]:
     """Return the states of an item in the order of the choices.
 
-    It has `held` open reviews and `present` existing rollouts.
+    It has `held` open reviews and `present` remaining rollouts.
     """
     if item.is_adjudicated:
         return [State.SETTLED]
@@ -75,16 +75,13 @@ def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> li
 
 
 def with_held(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """Annotate with `is_held`: a reviewer has it open, by the clock of the database.
-
-    Expired reservations do not count.
-    """
+    """Annotate reviews with `is_held`: open and not expired, by the clock of the database."""
     now = Q(status=Review.Status.OPEN, leased_until__gte=server_now())
     return reviews.annotate(is_held=ExpressionWrapper(now, output_field=BooleanField()))
 
 
-def holds_place(review: Review) -> bool:
-    """Return True if a review read by `with_held` occupies a slot of its item."""
+def occupies_slot(review: Review) -> bool:
+    """Return True if a review from `with_held` occupies a slot of its item."""
     return bool(getattr(review, "is_held", False)) and review.slot is not None
 
 

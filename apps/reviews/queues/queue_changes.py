@@ -1,4 +1,4 @@
-"""Create queues, change their settings, close and reopen them."""
+"""Create, change, close, reopen and delete queues."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,10 @@ MAX_REVIEWERS = 200
 
 
 def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[User] = (), user: User | None) -> Queue:
-    """Save a queue with its items, for the named reviewers or for any annotator.
+    """Save a queue with its items, for the named reviewers or any annotator.
 
-    Raise ValidationError by field, and QueueRefused.
-
-    The random order depends on the queue's seed. Which items are repeated, and the order of rollouts in an item, are
-    drawn from system randomness, so that nobody can predict them.
+    The item order depends on the seed of the queue. Hidden repeats and the order of rollouts in an item are drawn from
+    system randomness, so that reviewers cannot predict them. Raise ValidationError by field, and QueueRefused.
     """
     if queue.kind == Queue.Kind.RUBRIC and queue.rubric is None:
         raise QueueRefused("A rubric queue needs a rubric.", "rubric")
@@ -36,11 +34,11 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
         raise QueueRefused(message, "repeat_share")
     if not items:
         raise QueueRefused("A queue needs at least one item.", "items")
-    named = _checked(reviewers)
+    named = _check_reviewers(reviewers)
     queue.item_count, queue.named_reviewers, queue.created_by = len(items), bool(named), user
     queue.seed = queue.seed or random.SystemRandom().randrange(1, 2**53)
     queue.full_clean(exclude=["created_by"])
-    doubts = _doubts(queue, items)
+    doubts = _initial_doubt(queue, items)
     drawn = random.Random(queue.seed)
     places = list(range(len(items)))
     drawn.shuffle(places)
@@ -85,13 +83,13 @@ def change_queue(
 ) -> Queue:
     """Change name, instructions, overlap, order, lease time or reviewers.
 
-    What reviewers see cannot change, because verdicts given under other conditions would not be comparable. Raise
+    What reviewers see cannot be changed: verdicts given under different conditions are not comparable. Raise
     QueueRefused and ValidationError.
     """
     known = {"name", "instructions", "overlap", "order", "lease_minutes"}
     if unknown := sorted(set(changes) - known):
         raise QueueRefused(f"{unknown[0]} cannot be changed after the queue is created.", unknown[0])
-    named = None if reviewers is None else _checked(reviewers)
+    named = None if reviewers is None else _check_reviewers(reviewers)
     with transaction.atomic():
         locked = _lock(queue)
         before = describe(locked)
@@ -103,26 +101,31 @@ def change_queue(
             QueueReviewer.objects.bulk_create(QueueReviewer(queue=locked, user=each) for each in named)
         locked.full_clean(exclude=["created_by"])
         locked.save()
-        told: dict[str, Any] = {} if named is None else {"reviewers": [each.username for each in named]}
+        changes_to_log: dict[str, Any] = {} if named is None else {"reviewers": [each.username for each in named]}
         record(
-            user=user, action="queue.change", target=f"queue {locked.pk}", before=before, after=describe(locked), **told
+            user=user,
+            action="queue.change",
+            target=f"queue {locked.pk}",
+            before=before,
+            after=describe(locked),
+            **changes_to_log,
         )
     return locked
 
 
 def close_queue(*, queue: Queue, user: User) -> Queue:
-    """Stop assigning items. Started reviews are kept and can be submitted when the queue is open again."""
-    return _turn(queue, user, is_open=False)
+    """Close a queue: no more items are assigned. Started reviews can be submitted after it is reopened."""
+    return _set_open(queue, user, is_open=False)
 
 
 def open_queue(*, queue: Queue, user: User) -> Queue:
-    return _turn(queue, user, is_open=True)
+    return _set_open(queue, user, is_open=True)
 
 
 def delete_queue(*, queue: Queue, user: User) -> None:
-    """Delete a queue with its reviews. Rejected if it has submitted reviews."""
+    """Delete a queue with its reviews. Raise QueueRefused if it has submitted reviews."""
     with transaction.atomic():
-        # Lock first, like submissions: a simultaneous submission is either visible here or rejected there.
+        # Lock first: a concurrent submission is either visible here or rejected.
         locked = _lock(queue)
         if locked.reviews.filter(status="submitted").exists():
             raise QueueRefused("The queue has submitted reviews. Close it instead to keep them.")
@@ -130,7 +133,7 @@ def delete_queue(*, queue: Queue, user: User) -> None:
         locked.delete()
 
 
-def _turn(queue: Queue, user: User, *, is_open: bool) -> Queue:
+def _set_open(queue: Queue, user: User, *, is_open: bool) -> Queue:
     with transaction.atomic():
         locked = _lock(queue)
         if locked.is_open != is_open:
@@ -147,7 +150,7 @@ def _lock(queue: Queue) -> Queue:
     return locked
 
 
-def _checked(reviewers: Iterable[User]) -> list[User]:
+def _check_reviewers(reviewers: Iterable[User]) -> list[User]:
     named = list({each.pk: each for each in reviewers}.values())
     if len(named) > MAX_REVIEWERS:
         raise QueueRefused(f"A queue has at most {MAX_REVIEWERS} named reviewers.", "reviewers")
@@ -159,7 +162,7 @@ def _checked(reviewers: Iterable[User]) -> list[User]:
     return named
 
 
-def _doubts(queue: Queue, items: Sequence[Item]) -> dict[int, float]:
+def _initial_doubt(queue: Queue, items: Sequence[Item]) -> dict[int, float]:
     """Return the initial doubt of items: rollouts whose reward was flagged as wrong."""
     if queue.order != Queue.Order.DISAGREEMENT:
         return {}

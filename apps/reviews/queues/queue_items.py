@@ -1,4 +1,4 @@
-"""Items of a queue: single rollouts, pairs of one task, or several rollouts of one task to rank."""
+"""Select the items of a queue: single rollouts, pairs of one task, or several rollouts of one task to rank."""
 
 import math
 import random
@@ -15,22 +15,22 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
 MAX_ITEMS = 10_000
-"""A queue is created in one transaction, which blocks every other writer on SQLite."""
+"""Limited because a queue is created in one transaction, which blocks all other writers on SQLite."""
 
 MAX_PAIRS_PER_TASK = 15
 CHUNK = 500
 MAX_PASSING = 6 * MAX_ITEMS
 
 Item = tuple[int, tuple[int, ...]]
-"""The task, and its rollouts in the stored order."""
+"""A task, and the rollouts of the item in their stored order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemSource:
-    """The source of a queue's items; exactly one of the first four fields is set."""
+    """The source of a queue's items. Exactly one of the first four fields is set."""
 
     collection: Annotated[Collection | None, Option("Collection", "Uses all completed rollouts")] = None
     rollouts: Annotated[
@@ -54,7 +54,7 @@ class ItemSource:
 
 
 class QueueRefused(Refusal):
-    """Raised if the source makes no items. `argument` is the invalid field, or empty."""
+    """Raised if the source yields no valid items. `argument` is the invalid field, or empty."""
 
 
 def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
@@ -82,10 +82,10 @@ def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
 def fill_from_rollouts(
     rollout_ids: Iterable[int], *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
 ) -> list[Item]:
-    """Return items made from the completed rollouts among these. Raise QueueRefused.
+    """Return items made from the completed ones of these rollouts. Raise QueueRefused.
 
-    For each task, a pairwise queue gets at most `per_task` pairs, drawn by the seed, and a ranking queue groups of at
-    most `size`. Tasks with a single rollout are left out of both.
+    For each task, a pairwise queue gets at most `per_task` random pairs, and a ranking queue gets groups of at most
+    `size` rollouts. Both leave out tasks with a single rollout.
     """
     if kind == Queue.Kind.PAIRWISE and not 1 <= per_task <= MAX_PAIRS_PER_TASK:
         raise QueueRefused(f"Pairs per task must be from 1 to {MAX_PAIRS_PER_TASK}.", "per_task")
@@ -101,7 +101,7 @@ def fill_from_rollouts(
 
 
 def _find_passing(text: str) -> list[int]:
-    """Return completed rollouts that match a rollout filter; the newest, if there are too many. Raise QueueRefused."""
+    """Return completed rollouts that match a rollout filter, the newest if there are too many. Raise QueueRefused."""
     try:
         parsed = parse_filter(text)
     except FilterRefused as refusal:
@@ -110,7 +110,7 @@ def _find_passing(text: str) -> list[int]:
         raise QueueRefused("The filter must not be empty. Example: reward:<0.5 model:qwen*", "filter")
     passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
     try:
-        with bound_time(parsed):
+        with limit_query_time(parsed):
             return list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
     except FilterTooSlow as slow:
         raise QueueRefused(str(slow), "filter") from None
@@ -122,7 +122,7 @@ def fill_from_sets(sets: Iterable[Sequence[int]], *, kind: str) -> list[Item]:
     fewest, most = {"rubric": (1, 1), "pairwise": (2, 2)}.get(kind, (FEWEST, MOST))
     tasks = dict(_completed({one for each in wanted for one in each}))
     items: list[Item] = []
-    # The same rollouts in another order are the same item: they would be reviewed twice and counted once.
+    # Items with the same rollouts in another order are duplicates.
     same: dict[object, tuple[int, ...]] = {}
     for each in wanted:
         same.setdefault(frozenset(each) if len(set(each)) == len(each) else each, each)

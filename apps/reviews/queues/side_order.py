@@ -1,4 +1,4 @@
-"""Choose on which sides a reviewer sees the rollouts of an item: random, unpredictable and balanced."""
+"""Choose the sides on which a reviewer sees the rollouts of an item: random, unpredictable and balanced."""
 
 import random
 from collections.abc import Sequence
@@ -8,17 +8,14 @@ from django.db.models import Count, Q
 from apps.reviews.models import Queue, Review
 
 MOST_APART = 4
-"""Maximum difference between swapped and unswapped pairs that a reviewer has seen in a queue."""
+"""Maximum difference between the numbers of swapped and unswapped pairs that a reviewer has seen in a queue."""
 
-# Not the queue's seed, which is readable: knowing the sides would reveal the chosen rollout of a proposed pair.
+# Not seeded by the queue's seed, which users can read: the side would reveal the chosen rollout of a proposed pair.
 _drawn = random.SystemRandom()
 
 
 def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[int]:
-    """Return the rollouts in the order to show.
-
-    The more of a reviewer's pairs were swapped, the less likely the next is.
-    """
+    """Return the rollouts in the order to show. The more pairs were swapped, the less likely the next one is."""
     shown = list(rollouts)
     if queue.kind != Queue.Kind.PAIRWISE:
         return shuffle(shown)
@@ -28,13 +25,13 @@ def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[
     return shown[::-1] if _drawn.random() * 2 * MOST_APART < MOST_APART - apart else shown
 
 
-def arrange_again(first: Review) -> list[int]:
-    """Return the order for the hidden repeat of a review: swapped."""
+def swap_sides(first: Review) -> list[int]:
+    """Return the order for the hidden repeat of a review: the reverse."""
     return [int(each) for each in reversed(first.arrangement)]
 
 
 def shuffle(rollouts: Sequence[int]) -> list[int]:
-    """Return a random order of an item's rollouts, because the given order may start with the better one."""
+    """Return the rollouts in random order, because the given order may start with the better one."""
     return _drawn.sample(rollouts, len(rollouts))
 
 

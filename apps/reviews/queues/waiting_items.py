@@ -1,4 +1,4 @@
-"""Number of waiting items of a reviewer by queue, consistent with `item_leases`."""
+"""Count the waiting items of a reviewer by queue, consistently with `item_leases`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,9 +17,10 @@ from apps.rollouts.database_clock import server_now
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`left` is the number of reviews that this user may still give, including the open item and hidden repeats.
+    """The work of a reviewer in a queue.
 
-    Repeats count from the start, so the number does not reveal them.
+    `left` is the number of reviews the user may still give, including the open item and hidden repeats. Repeats are
+    counted from the start, so that the number does not reveal them.
     """
 
     queue: Queue
@@ -30,8 +31,8 @@ class Waiting:
 def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Waiting]:
     """Return open queues with items for this user.
 
-    First those with an open item, then those that name the user, then the oldest. Four queries, or none without
-    permission.
+    First queues in which the user has an open item, then queues that name the user, then the oldest. Runs four queries,
+    or none if the user may not review.
     """
     if not user_may(user, Permission.REVIEW):
         return []
@@ -71,9 +72,9 @@ def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Wait
 
 
 def count_with_others(queue: Queue, user: User) -> int:
-    """Return the number of items that other reviewers hold and this user has not seen.
+    """Return the number of items that other reviewers hold and that this user has not seen.
 
-    They become free if their leases expire.
+    They become available if their leases expire.
     """
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     wanted = {"is_adjudicated": False, "done__lt": queue.overlap}
@@ -81,14 +82,14 @@ def count_with_others(queue: Queue, user: User) -> int:
 
 
 def count_lapsed(user: User, queues: Iterable[Queue]) -> dict[int, int]:
-    """Return by queue the number of this user's expired reservations that another reviewer took, with one query."""
+    """Return the number of this user's expired leases that another reviewer took, by queue, with one query."""
     mine = Review.objects.filter(is_whole("item"), queue__in=list(queues), reviewer=user, is_adjudication=False)
     lapsed = mine.filter(status=Review.Status.LAPSED).order_by()
     return dict(lapsed.values_list("queue").annotate(number=Count("pk")))
 
 
 def _lapsed(mine: QuerySet[Review], holding: QuerySet[Review]) -> Counter[int]:
-    """Return the user's expired reservations that no other reviewer took."""
+    """Return the user's expired leases that no other reviewer took."""
     taken = holding.filter(item=OuterRef("item")).order_by().values("item").annotate(number=Count("pk"))
     rows = (
         mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False)

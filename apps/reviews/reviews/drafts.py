@@ -1,4 +1,4 @@
-"""Drafts of reviews: validated before they are saved, and read tolerantly."""
+"""Drafts of reviews: validated strictly when saved, read leniently."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from apps.gym.storable import find_unstorable
 
 
 def find_draft_problem(draft: Mapping[str, Any]) -> str:
-    """Return why a work page could not show the draft; empty if it can. Missing fields are not written yet."""
+    """Return why the draft is invalid, or an empty string. Fields may be missing."""
     for name, value in draft.items():
         if name not in _TYPES:
             return f"Unknown draft field “{cut(str(name), 50)}”. Fields: {', '.join(_TYPES)}."
@@ -20,20 +20,20 @@ def find_draft_problem(draft: Mapping[str, Any]) -> str:
 
 
 def read_draft(draft: object) -> dict[str, Any]:
-    """Return the valid fields; others are dropped."""
+    """Return the valid fields of a draft."""
     given = draft if isinstance(draft, dict) else {}
     return {name: given[name] for name in _TYPES if name in given and _fits(name, given[name])}
 
 
-def tell_draft(draft: Mapping[str, Any]) -> str:
-    """Return the draft as text to copy; empty if it has no answers."""
-    said = read_draft(dict(draft))
-    lines = [("verdict", said.get("choice")), ("ranks", _join(said.get("ranks")))]
-    lines += list((said.get("scores") or {}).items())
+def draft_as_text(draft: Mapping[str, Any]) -> str:
+    """Return the draft as text to copy. Empty if it has no answers."""
+    answer = read_draft(dict(draft))
+    lines = [("verdict", answer.get("choice")), ("ranks", _join(answer.get("ranks")))]
+    lines += list((answer.get("scores") or {}).items())
     lines += [
-        ("reasons", _join(said.get("reasons"))),
-        ("confidence", said.get("confidence")),
-        ("note", (said.get("note") or "").strip()),
+        ("reasons", _join(answer.get("reasons"))),
+        ("confidence", answer.get("confidence")),
+        ("note", (answer.get("note") or "").strip()),
     ]
     return "\n".join(f"{name}: {value}" for name, value in lines if value not in (None, ""))
 

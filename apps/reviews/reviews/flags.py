@@ -16,7 +16,7 @@ MAX_NOTE = 1_000
 
 
 class FlagRefused(Refusal, code="flag-refused"):
-    """Raised if the kind or event is unknown, the note is too long, or the flag belongs to another user."""
+    """Raised if kind or event is unknown, the note is too long, or another user set the flag."""
 
 
 def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = None, note: str = "") -> Flag:
@@ -33,7 +33,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
         raise FlagRefused(f"The rollout's latest attempt has no event {seq}.")
     clean = clean_typed(note)
     with transaction.atomic():
-        # Locks the rollout, so that simultaneous flags of one user are stored once.
+        # Lock the rollout, so that concurrent flags of one user are stored once.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)
         standing = Flag.objects.filter(rollout=rollout, kind=kind, author=author, seq=seq, withdrawn_at__isnull=True)
         flag = standing.first()
@@ -48,7 +48,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
 
 
 def withdraw_flag(*, flag: Flag, user: User) -> Flag:
-    """Withdraw a flag: your own, or any flag if you lead queues. It stays as history. Raise FlagRefused."""
+    """Withdraw a flag: your own, or any flag if you lead queues. It is kept as history. Raise FlagRefused."""
     if flag.author_id != user.pk and not user_may(user, Permission.LEAD):
         raise FlagRefused("Only the author or a lead can withdraw this flag.")
     with transaction.atomic():

@@ -1,7 +1,7 @@
-"""Save a user's own verdict on compared rollouts.
+"""Save a user's own verdict about rollouts on the comparison page.
 
-A verdict is a review, and a review of several rollouts needs an item: it becomes the only item of a personal queue. The
-queue shows rewards and models, as the comparison did, so it is not blind.
+Verdicts are reviews, and a review of several rollouts needs a queue item, so each verdict creates a personal queue with
+one item. The queue is not blind, because the page shows rewards and models.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from apps.reviews.reviews.submission import submit_review
 from apps.reviews.reviews.undo import reopen_review
 
 
-def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
+def save_own_verdict(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
     """Save a verdict on rollouts in the given order: a choice for two, ranks for more.
 
-    It replaces the user's earlier verdict on them; the audit log keeps that. It counts as one vote and never as an
-    adjudication, because the user saw the rewards. Raise QueueRefused if they cannot form an item, AnswerRefused and
-    CannotReview.
+    It replaces the user's earlier verdict about them, which stays in the audit log. It counts as one vote, never as an
+    adjudication, because the user saw the rewards. Raise QueueRefused if the rollouts cannot form an item,
+    AnswerRefused and CannotReview.
     """
     ids = list(rollout_ids)
     with transaction.atomic():
@@ -33,12 +33,12 @@ def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, to
         item = queue.items.get()
         if sent := Review.objects.filter(item=item, reviewer=user, token=token).first():
             return sent
-        review = claim_item(queue=queue, user=user) or _reopen_said(queue, user)
-        said = _turn(answer, ids, review.arrangement)
+        review = claim_item(queue=queue, user=user) or _reopen_submitted(queue, user)
+        said = _reorder_answer(answer, ids, review.arrangement)
         return submit_review(review=review, user=user, token=token, answer=said)
 
 
-def _reopen_said(queue: Queue, user: User) -> Review:
+def _reopen_submitted(queue: Queue, user: User) -> Review:
     locked = lock_queue(queue)
     said = Review.objects.select_related("item").get(queue=queue, reviewer=user, is_adjudication=False)
     assert said.item is not None
@@ -48,7 +48,7 @@ def _reopen_said(queue: Queue, user: User) -> Review:
     return said
 
 
-def read_compared(rollout_ids: Sequence[int], user: User) -> Answer | None:
+def read_own_verdict(rollout_ids: Sequence[int], user: User) -> Answer | None:
     """Return the user's last verdict on these rollouts, in the given order."""
     ids = list(rollout_ids)
     queue = _own_queue(ids, user)
@@ -58,7 +58,7 @@ def read_compared(rollout_ids: Sequence[int], user: User) -> Answer | None:
     if said is None:
         return None
     given = {name: getattr(said, name) for name in ("choice", "ranks", "reasons", "note", "confidence")}
-    return _turn(Answer(**given), said.arrangement, ids)
+    return _reorder_answer(Answer(**given), said.arrangement, ids)
 
 
 def _own_queue(ids: list[int], user: User) -> Queue | None:
@@ -83,8 +83,8 @@ def _kind(ids: list[int]) -> str:
     return Queue.Kind.PAIRWISE if len(ids) == 2 else Queue.Kind.RANKING
 
 
-def _turn(answer: Answer, given: Sequence[int], wanted: Sequence[int]) -> Answer:
-    """Return the answer for another order of the rollouts. Invalid parts stay unchanged, to be rejected."""
+def _reorder_answer(answer: Answer, given: Sequence[int], wanted: Sequence[int]) -> Answer:
+    """Convert an answer to another order of the rollouts. Invalid parts are unchanged; validation rejects them."""
     choice, ranks = answer.choice, answer.ranks
     if list(given) != list(wanted):
         choice = mirror(choice)

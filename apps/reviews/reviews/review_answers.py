@@ -1,4 +1,4 @@
-"""Validate submitted answers against the queue."""
+"""Validate submitted answers against the settings of the queue."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ MAX_NOTE = 10_000
 
 
 class AnswerRefused(Refusal):
-    """Raised for an invalid answer. `wrong` maps fields to problems; the field of a score is `scores.KEY`."""
+    """Raised for an invalid answer. `wrong` maps fields to messages. The field of a score is `scores.KEY`."""
 
     def __init__(self, wrong: dict[str, str]) -> None:
         super().__init__(" ".join(wrong.values()))
@@ -42,7 +42,7 @@ class AnswerRefused(Refusal):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer. `choice` of a pair and `ranks` refer to the shown order; `scores` is keyed by criterion."""
+    """A submitted answer. `choice` and `ranks` refer to the order as shown; `scores` is keyed by criterion."""
 
     choice: str = ""
     ranks: list[Any] = []
@@ -53,9 +53,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_answer(review: Review, answer: Answer) -> list[Verdict]:
-    """Write the answer to the review, without saving it, and return its verdicts.
+    """Write the answer to the unsaved review and return its verdicts.
 
-    Records whether the reviewer could see results. Raise AnswerRefused.
+    Also records whether the reviewer could see results. Raise AnswerRefused.
     """
     kind, rubric = (review.queue.kind, review.queue.rubric) if review.queue else (Queue.Kind.RUBRIC, review.rubric)
     criteria: list[Criterion] = rubric.criteria if rubric else []
@@ -83,13 +83,13 @@ def take_answer(review: Review, answer: Answer) -> list[Verdict]:
     review.reasons = list(dict.fromkeys(answer.reasons))
     review.note = clean_typed(answer.note.strip())
     review.confidence = answer.confidence
-    # Results that were visible before a change of role still count as seen.
+    # Results that were visible before a role change still count as seen.
     review.could_see_results |= user_may(review.reviewer, Permission.READ)
     return verdicts
 
 
 def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
-    """Store the verdicts of a review in place of earlier ones."""
+    """Store the verdicts of a review, replacing earlier ones."""
     PairVerdict.objects.filter(review=review).delete()
     PairVerdict.objects.bulk_create(
         PairVerdict(review=review, low_id=one.low, high_id=one.high, outcome=one.outcome, strength=one.strength)

@@ -1,4 +1,4 @@
-"""Reviews as a file: one line each, oldest first, in constant memory."""
+"""Export reviews as a file, oldest first, in constant memory."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,8 +44,8 @@ COLUMNS = [
 
 
 def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
-    """Yield the rows. `rollouts` are in the shown order; `winner` is the rollout that the verdict of a pair prefers."""
-    # Annotate only the needed names instead of joining whole rows.
+    """Yield one row per review. `rollouts` are in the order as shown; `winner` is the rollout preferred in a pair."""
+    # Annotate only the needed names: joining whole rows is slower.
     found = reviews.defer("draft").annotate(**_BESIDE).prefetch_related("verdicts")
     yield from map(_as_row, read_by_key(found, size=CHUNK_ROWS))
 
@@ -57,37 +57,39 @@ def record_export(
     *, user: object, reviews: QuerySet[Review], format: str, target: str = "", filters: Mapping[str, Any] | None = None
 ) -> None:
     """Record the export in the audit log: number of reviews, format and filters."""
-    told = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
-    record(user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=told)
+    active_filters = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
+    record(
+        user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=active_filters
+    )
 
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
-    """Return an ETag of the file, and its reviews. Reviews that start while it is read are in the next file."""
+    """Return an ETag, and the reviews of the file. Reviews that start later are excluded."""
     by_status = {status: Count("pk", filter=Q(status=status)) for status in Review.Status.values}
     times = {"submitted_at": Max("submitted_at"), "skipped_at": Max("skipped_at")}
     return tag_table(reviews, format=format, **times, people=Count("reviewer"), **by_status)
 
 
 _BESIDE = {
-    "told_kind": F("queue__kind"),
-    "told_reviewer": F("reviewer__username"),
-    "told_rubric": F("rubric__slug"),
-    "told_task": Coalesce(F("item__task_id"), F("rollout__task_id")),
+    "queue_kind": F("queue__kind"),
+    "reviewer_name": F("reviewer__username"),
+    "rubric_slug": F("rubric__slug"),
+    "task_id_shown": Coalesce(F("item__task_id"), F("rollout__task_id")),
 }
 
 
 def _as_row(review: Any) -> dict[str, Any]:
     """Return the row of a review annotated with `_BESIDE`."""
-    verdicts = list(review.verdicts.all()) if review.told_kind == Queue.Kind.PAIRWISE else []
+    verdicts = list(review.verdicts.all()) if review.queue_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None
     return {
         "id": review.pk,
         "queue": review.queue_id,
         "item": review.item_id,
-        "task": review.told_task,
-        "reviewer": review.told_reviewer,
-        "kind": review.told_kind or "score",
+        "task": review.task_id_shown,
+        "reviewer": review.reviewer_name,
+        "kind": review.queue_kind or "score",
         "rollouts": review.arrangement or ([review.rollout_id] if review.rollout_id else []),
         "is_swapped": review.is_swapped,
         "choice": review.choice,
@@ -108,6 +110,6 @@ def _as_row(review: Any) -> dict[str, Any]:
         "status": review.status,
         "skip_reason": review.skip_reason,
         "skipped_at": review.skipped_at,
-        "rubric": review.told_rubric,
+        "rubric": review.rubric_slug,
         "seq": review.seq,
     }

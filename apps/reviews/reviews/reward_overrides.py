@@ -1,4 +1,4 @@
-"""Override the reward of a rollout. The reward of the verifier and earlier overrides are kept."""
+"""Override rewards. The verifier's reward and earlier overrides are kept."""
 
 import math
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ class OverrideRefused(Refusal, code="override-refused"):
 
 
 class OverrideEnded(OverrideRefused, status=409, code="override-ended"):
-    """Raised if another user has withdrawn or replaced the override. The message says which."""
+    """Raised if another user has withdrawn or replaced the override."""
 
 
 class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
-    """The active override: author, time and reason."""
+    """The active override of a rollout, with author, time and reason."""
 
     id: int
     rollout: int
@@ -40,7 +40,10 @@ class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def override_reward(*, rollout: Rollout, reward: float, reason: str, author: User) -> RewardOverride:
-    """Override the verifier's reward. An earlier override becomes history. Raise OverrideRefused."""
+    """Override the verifier's reward. Raise OverrideRefused.
+
+    An earlier override is kept as history.
+    """
     if rollout.status != Rollout.Status.COMPLETED:
         raise OverrideRefused(f"Rollout {rollout.pk} is {rollout.status}: only completed rollouts have a reward.")
     if not math.isfinite(reward) or abs(reward) > MAX_NUMBER:
@@ -63,20 +66,20 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
                 reason=reason,
             )
     except IntegrityError:
-        # Two users at once: the database constraint accepted only one.
+        # A concurrent request was faster: the database allows one active override.
         raise OverrideRefused("Another user just overrode this reward. Check it first.") from None
     return given
 
 
 def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride:
-    """Withdraw the override: the reward of the verifier counts again.
+    """Withdraw the override, so that the verifier's reward counts again.
 
-    Raise OverrideEnded if it is not active any more, because the user has not seen the current one.
+    Raise OverrideEnded if it is no longer active, because the user has not seen the current one.
     """
     with transaction.atomic():
         locked = RewardOverride.objects.select_for_update().get(pk=override.pk)
         if locked.ended_at is not None:
-            raise OverrideEnded(_say_end(locked))
+            raise OverrideEnded(_describe_end(locked))
         _end(locked, user, RewardOverride.End.WITHDRAWN)
         record(
             user=user,
@@ -90,9 +93,9 @@ def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride
 
 
 def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
-    """Return the active overrides of these rollouts, by rollout, with one query.
+    """Return the active overrides by rollout id, with one query.
 
-    For a collection, pass a subquery of `values("pk")` as `rollout__collection`, which avoids a list.
+    For all rollouts of a collection, pass a subquery instead of a list of ids.
     """
     standing = RewardOverride.objects.filter(rollout__in=rollout_ids, ended_at__isnull=True)
     rows = standing.values_list(
@@ -115,7 +118,7 @@ def _end(standing: RewardOverride, user: User, how: str) -> None:
     standing.save(update_fields=["ended_at", "ended_by", "ended_how"])
 
 
-def _say_end(override: RewardOverride) -> str:
+def _describe_end(override: RewardOverride) -> str:
     if override.ended_how == RewardOverride.End.WITHDRAWN:
         return f"Override {override.pk} was already withdrawn."
     standing = find_standing(override.rollout)

@@ -1,4 +1,4 @@
-"""Submit reviews idempotently, and score rollouts outside of any queue."""
+"""Submit reviews idempotently, and score rollouts outside of queues."""
 
 from itertools import combinations
 from typing import Any
@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
 from apps.reviews.queues.hidden_items import is_whole
-from apps.reviews.queues.item_leases import KEPT, CannotReview, admit_answer, claim_item, lock_review
+from apps.reviews.queues.item_leases import DRAFT_KEPT, CannotReview, claim_item, lock_review, reserve_slot_for_answer
 from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 from apps.rollouts.models import Rollout
 
@@ -22,37 +22,37 @@ class AlreadySubmitted(CannotReview, code="already-submitted"):
 
 
 def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> Review:
-    """Store a review.
+    """Submit a review.
 
-    Idempotent by token, and valid after the lease expired. Raise AnswerRefused, AlreadySubmitted and CannotReview; the
-    answer is then kept as a draft.
+    Idempotent by token, and allowed after the lease expired. Raise AnswerRefused, AlreadySubmitted and CannotReview;
+    the answer is then kept as a draft.
     """
     if not token or len(token) > 64:
         raise CannotReview("A submission needs a new token of at most 64 characters.")
     with transaction.atomic():
         queue, locked = lock_review(review, user)
-        # Include withdrawn reviews: a late repeated request must not restore them.
+        # Include withdrawn reviews: a late retry must not resubmit them.
         if locked.token == token:
             return locked
         if locked.status == Review.Status.SUBMITTED:
             raise AlreadySubmitted("This review was submitted already. Undo it to change it.")
-        refusal = admit_answer(queue, locked, user)
+        refusal = reserve_slot_for_answer(queue, locked, user)
         verdicts = take_answer(locked, answer)
         if refusal:
-            # Raised outside the transaction, which keeps the draft.
+            # Raised outside the transaction, so that the draft is kept.
             Review.objects.filter(pk=locked.pk).update(draft={**locked.said, "note": locked.note})
         else:
             _store(locked, token, verdicts)
     if refusal:
-        raise CannotReview(f"{refusal} {KEPT}")
+        raise CannotReview(f"{refusal} {DRAFT_KEPT}")
     return locked
 
 
 def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) -> tuple[Review, Review | None]:
     """Submit a review and claim the user's next item in the queue.
 
-    The second value is None if nothing is left or the user may not review any more. Idempotent. Raises like
-    `submit_review`.
+    Return (review, next review). The second is None if no item is left or the user may no longer review. Idempotent.
+    Raises like `submit_review`.
     """
     said = submit_review(review=review, user=user, token=token, answer=answer)
     assert review.queue is not None
@@ -84,14 +84,14 @@ def score_rollout(
     note: str = "",
     token: str = "",
 ) -> Review:
-    """Score a rollout, or event `seq` of its latest attempt, outside of any queue.
+    """Score a rollout, or event `seq` of its latest attempt, outside of queues.
 
     Replaces the user's earlier scores by the same rubric. Raise AnswerRefused and CannotReview.
     """
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CannotReview(f"The rollout's latest attempt has no event {seq}.")
     with transaction.atomic():
-        # Locks the rollout, which serializes submissions of one user.
+        # Lock the rollout to serialize concurrent submissions of one user.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)
         mine = Review.objects.filter(rollout=rollout, rubric=rubric, reviewer=reviewer, seq=seq, queue__isnull=True)
         if token and (sent := mine.filter(token=token).first()):
@@ -107,13 +107,13 @@ def score_rollout(
 
 
 def find_lapsed(queue: Queue, user: User) -> list[Review]:
-    """Return reviews of this user whose reservation expired; they count if submitted."""
+    """Return this user's reviews with an expired lease. They can still be submitted."""
     mine = Review.objects.filter(queue=queue, reviewer=user, status=Review.Status.LAPSED, is_adjudication=False)
     return list(mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk"))
 
 
 def recount(review: Review) -> None:
-    """Update the counts of reviews and disagreement of the review's item."""
+    """Update the review counts and the doubt of the review's item."""
     if review.repeat_of_id is not None or review.item_id is None:
         return
     told = Review.objects.filter(item=review.item_id).independent()

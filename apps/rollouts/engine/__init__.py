@@ -1,1 +1,1 @@
-"""Run queued rollouts: claims, leases, seats, records, and limits shared by all workers."""
+"""Run queued rollouts: claims, leases, seats, results, and limits shared by all workers."""

@@ -1,6 +1,6 @@
-"""Background jobs of all apps. Each kind has a thread of its own and runs one job at a time, beside the rollouts.
+"""Run the background jobs of all apps in the worker, next to the rollouts.
 
-One query a second asks which jobs have something to do, so that an idle installation costs almost nothing.
+Each kind of job has a thread and runs one job at a time. One query a second finds the jobs with work to do.
 """
 
 import asyncio
@@ -19,44 +19,47 @@ from apps.accounts.outage_log import RetryLog
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 InDatabase = Callable[..., Coroutine[Any, Any, Any]]
 """Run a function on the database thread of the worker."""
 
 
 class BackgroundJobs:
-    """The background jobs of a worker. Each name is the path of a function; see apps/accounts/job_declarations.py."""
+    """The background jobs of a worker.
+
+    `names` are import paths of functions declared with `background_job` (apps/accounts/job_declarations.py).
+    """
 
     def __init__(self, names: Sequence[str], *, group: str, in_database: InDatabase) -> None:
         self._group = group
         self._in_database = in_database
-        self._leaving = threading.Event()
+        self._stopping = threading.Event()
         self._jobs = [load_job(name) for name in names]
         self._logs = {job.path: RetryLog(job.path, traceback=True) for job in self._jobs}
-        self._look_log = RetryLog("looking for background jobs")
+        self._poll_log = RetryLog("looking for background jobs")
         self._ran_at: defaultdict[str, float] = defaultdict(lambda: -float("inf"))
         self._query: tuple[str, tuple[Any, ...]] | None = None
         self._threads = {
-            kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin)
+            kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._prepare_thread)
             for kind in {job.thread for job in self._jobs}
         }
         self._due_of: dict[Thread, dict[str, BackgroundJob]] = {kind: {} for kind in self._threads}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Run until cancelled. Jobs in threads then end by themselves; see `leave`."""
+        """Run until cancelled. Jobs that are running then continue until `leave` stops them."""
         while self._jobs:
             try:
                 self._start(await self._in_database(self._due))
-                self._look_log.works()
+                self._poll_log.works()
             except Exception as problem:
-                self._look_log.failed(problem)
-            await asyncio.sleep(LOOK_SECONDS)
+                self._poll_log.failed(problem)
+            await asyncio.sleep(POLL_SECONDS)
 
     def leave(self) -> None:
-        """Ask the running jobs to stop at the next safe point."""
-        self._leaving.set()
+        """Ask running jobs to stop at their next safe point."""
+        self._stopping.set()
         for task in self._running.values():
             task.cancel()
 
@@ -64,9 +67,9 @@ class BackgroundJobs:
         for thread in self._threads.values():
             thread.shutdown(wait=wait)
 
-    def _begin(self) -> None:
-        """Prepare a thread, before its first job."""
-        process_exit.obey(self._leaving)
+    def _prepare_thread(self) -> None:
+        """Initialize a job thread."""
+        process_exit.obey(self._stopping)
         worker_group.set(self._group)
 
     def _due(self) -> list[BackgroundJob]:
@@ -76,7 +79,7 @@ class BackgroundJobs:
         return [job for job in ready if waits.get(job.path, True)]
 
     def _waiting(self) -> dict[str, bool]:
-        """Return which jobs have rows to process, for jobs that declare their rows."""
+        """Return which of the jobs that declare their rows have rows to process."""
         asking = [job for job in self._jobs if job.waiting is not None]
         if not asking:
             return {}
@@ -90,10 +93,13 @@ class BackgroundJobs:
             self._due_of[job.thread][job.path] = job
         for kind, jobs in self._due_of.items():
             if jobs and (kind not in self._running or self._running[kind].done()):
-                self._running[kind] = asyncio.create_task(self._do(jobs, self._threads[kind]))
+                self._running[kind] = asyncio.create_task(self._run_jobs(jobs, self._threads[kind]))
 
-    async def _do(self, jobs: dict[str, BackgroundJob], thread: ThreadPoolExecutor) -> None:
-        """Run jobs round-robin, each until it finds nothing. Jobs that become due meanwhile are added to `jobs`."""
+    async def _run_jobs(self, jobs: dict[str, BackgroundJob], thread: ThreadPoolExecutor) -> None:
+        """Run jobs round-robin, each until it has nothing left to do.
+
+        Jobs that become due are added to `jobs` meanwhile.
+        """
         loop = asyncio.get_running_loop()
         while jobs:
             for job in list(jobs.values()):

@@ -1,8 +1,8 @@
 """Circuit breakers: an endpoint that keeps failing gets no new rollouts until a test rollout succeeds.
 
-Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES it opens the breaker of the
-endpoint for all workers: rollouts wait in the queue instead of failing. After the cooldown, one worker lets one rollout
-through: a successful call closes the breaker, a failure doubles the cooldown.
+Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES failures, it opens the breaker of
+the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs one
+test rollout: a successful call closes the breaker, a failed one doubles the cooldown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from apps.rollouts.models import Breaker
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
-"""Throttling is not a failure: an endpoint that throttles is healthy."""
+"""Throttled calls do not count: the endpoint is healthy."""
 
 
 class Endpoint(NamedTuple):
@@ -33,15 +33,15 @@ class Endpoint(NamedTuple):
         return {f"{self.kind}_id": self.pk}
 
 
-class Shut(NamedTuple):
-    """A breaker that is not closed; `due` is true if one rollout may test the endpoint now."""
+class OpenBreaker(NamedTuple):
+    """An open or half-open breaker. `due` is True if a rollout may test the endpoint now."""
 
     due: bool
     retry_at: datetime
     cooldown: float
 
 
-class Turn(NamedTuple):
+class BreakerReport(NamedTuple):
     """A worker's report about an endpoint: it works again, or its number of consecutive failures."""
 
     works: bool
@@ -50,56 +50,56 @@ class Turn(NamedTuple):
 
 
 class Breakers:
-    """One worker's view of the breakers. Used only by the worker's loop; `turns` returns the reports to store."""
+    """One worker's view of the breakers. Used only on the worker's event loop."""
 
     def __init__(self) -> None:
         self._failures: dict[Endpoint, int] = {}
-        self._shut: frozenset[Endpoint] = frozenset()
-        self._turns: dict[Endpoint, Turn] = {}
+        self._open: frozenset[Endpoint] = frozenset()
+        self._reports: dict[Endpoint, BreakerReport] = {}
 
     def observe(self, endpoint: Endpoint, outcome: Outcome, message: str) -> None:
         if outcome in _FAILURES:
             failures = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
             if failures >= settings.BREAKER_FAILURES:
-                self._turns[endpoint] = Turn(False, failures, message)
+                self._reports[endpoint] = BreakerReport(False, failures, message)
         elif outcome == "ok":
             if self._failures:
                 self._failures.pop(endpoint, None)
-            if endpoint in self._shut:
-                self._turns[endpoint] = Turn(True)
-            elif self._turns:
-                self._turns.pop(endpoint, None)
+            if endpoint in self._open:
+                self._reports[endpoint] = BreakerReport(True)
+            elif self._reports:
+                self._reports.pop(endpoint, None)
 
-    def holds(self, endpoint: Endpoint) -> bool:
-        """Return True if this endpoint fails, for all workers or in this one."""
-        return endpoint in self._shut or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
+    def is_failing(self, endpoint: Endpoint) -> bool:
+        """Return True if the breaker is open, or this worker has counted enough failures to open it."""
+        return endpoint in self._open or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
 
     @contextmanager
-    def turns(self) -> Iterator[dict[Endpoint, Turn]]:
+    def reports(self) -> Iterator[dict[Endpoint, BreakerReport]]:
         """Yield the reports to store within the block.
 
-        If storing fails they are kept, unless newer ones replace them.
+        If the block raises, they are kept for the next time, unless newer ones replace them.
         """
-        turns, self._turns = self._turns, {}
+        reports, self._reports = self._reports, {}
         try:
-            yield turns
+            yield reports
         except BaseException:
-            self._turns = {**turns, **self._turns}
+            self._reports = {**reports, **self._reports}
             raise
 
-    def learn(self, shut: Iterable[Endpoint]) -> None:
-        self._shut = frozenset(shut)
+    def set_open(self, open_breakers: Iterable[Endpoint]) -> None:
+        self._open = frozenset(open_breakers)
 
 
-def store_turns(turns: dict[Endpoint, Turn]) -> None:
+def store_reports(reports: dict[Endpoint, BreakerReport]) -> None:
     now = timezone.now()
-    for endpoint, turn in turns.items():
-        if turn.works:
-            shut = Breaker.objects.filter(**endpoint.key).exclude(state=Breaker.State.CLOSED)
-            shut.update(state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0)
+    for endpoint, report in reports.items():
+        if report.works:
+            unclosed = Breaker.objects.filter(**endpoint.key).exclude(state=Breaker.State.CLOSED)
+            unclosed.update(state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0)
             continue
         breaker, _ = Breaker.objects.get_or_create(**endpoint.key, defaults={})
-        said = {"failures": turn.failures, "message": cut_clean(turn.message.replace("\0", ""), 500)}
+        fields = {"failures": report.failures, "message": cut_clean(report.message.replace("\0", ""), 500)}
         mine = Breaker.objects.filter(pk=breaker.pk)
         mine.filter(state=Breaker.State.CLOSED).update(
             state=Breaker.State.OPEN,
@@ -107,26 +107,29 @@ def store_turns(turns: dict[Endpoint, Turn]) -> None:
             retry_at=now + timedelta(seconds=FIRST_COOLDOWN),
             cooldown=FIRST_COOLDOWN,
         )
-        mine.update(state=Breaker.State.OPEN, **said)
+        mine.update(state=Breaker.State.OPEN, **fields)
 
 
-def read_shut() -> dict[Endpoint, Shut]:
-    """Return all breakers that are not closed."""
+def read_open_breakers() -> dict[Endpoint, OpenBreaker]:
+    """Return all open and half-open breakers."""
     now = timezone.now()
-    found: dict[Endpoint, Shut] = {}
+    found: dict[Endpoint, OpenBreaker] = {}
     rows = Breaker.objects.exclude(state=Breaker.State.CLOSED)
     for model_id, environment_id, retry_at, cooldown in rows.values_list(
         "policy_model_id", "environment_id", "retry_at", "cooldown"
     ):
         endpoint = Endpoint("policy_model", model_id) if model_id else Endpoint("environment", environment_id)
-        assert retry_at is not None  # guaranteed by a constraint of the table
-        found[endpoint] = Shut(retry_at <= now, retry_at, cooldown)
+        assert retry_at is not None  # guaranteed by a table constraint
+        found[endpoint] = OpenBreaker(retry_at <= now, retry_at, cooldown)
     return found
 
 
-def take_trial(endpoint: Endpoint, shut: Shut) -> bool:
-    """Try to claim the test rollout of the breaker. The next test is due after twice the cooldown."""
-    cooldown = min(LONGEST_COOLDOWN, 2 * shut.cooldown)
-    mine = Breaker.objects.filter(**endpoint.key, retry_at=shut.retry_at).exclude(state=Breaker.State.CLOSED)
+def claim_breaker_test(endpoint: Endpoint, breaker: OpenBreaker) -> bool:
+    """Try to claim the test rollout of the breaker. Return True on success.
+
+    The next test is due after twice the cooldown.
+    """
+    cooldown = min(LONGEST_COOLDOWN, 2 * breaker.cooldown)
+    mine = Breaker.objects.filter(**endpoint.key, retry_at=breaker.retry_at).exclude(state=Breaker.State.CLOSED)
     retry_at = timezone.now() + timedelta(seconds=cooldown)
     return bool(mine.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at))

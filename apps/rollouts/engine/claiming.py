@@ -33,12 +33,12 @@ class Claim(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Free capacity of a worker: total seats, and the remaining limit per model, environment and collection id.
+    """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
-    `running` counts its running rollouts, `suspects` the ones that lost a worker. `alone`: one of them must run alone,
-    so nothing more is claimed. `yields`: this worker drains to make room for such a rollout. `group` is its worker
-    group. `rooms` has the maximum number of rollouts in flight by collection id. `asked` has this worker's judge
-    calls by model id. Reservations apply both.
+    `running` counts its running rollouts, and `suspects` those whose previous worker died. `alone`: this worker runs a
+    quarantined rollout and must not claim more. `yields`: this worker should drain to make room for a quarantined
+    rollout. `group` is its worker group. Reservations also apply `max_in_flight`, the maximum number of rollouts in
+    flight by collection id, and `judge_calls`, the number of this worker's judge calls by model id.
     """
 
     seats: int
@@ -50,11 +50,11 @@ class Slots(NamedTuple):
     alone: bool = False
     yields: bool = False
     group: str = ""
-    rooms: Mapping[int, int] = {}
-    asked: Mapping[int, int] = {}
+    max_in_flight: Mapping[int, int] = {}
+    judge_calls: Mapping[int, int] = {}
 
 
-_PICK = """
+_SELECT_QUEUED = """
     SELECT id FROM rollouts_rollout
     WHERE status = 'queued' AND collection_id = %s AND {lost}
         AND EXISTS (SELECT 1 FROM rollouts_worker w
@@ -62,7 +62,7 @@ _PICK = """
         {running}
     ORDER BY id LIMIT %s {lock}
 """
-_TAKE = """
+_CLAIM = """
     UPDATE rollouts_rollout
     SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
     WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
@@ -77,31 +77,32 @@ def claim_rollouts(
     can_run: Callable[[int], bool] | None = None,
     reservations: Reservations | None = None,
 ) -> list[Claim]:
-    """Claim at most MAX_CLAIM rollouts of running collections, within the slots of each model and environment.
+    """Claim at most MAX_CLAIM rollouts of running collections, within the given slots.
 
-    `running` are the running collections, read here if absent. `can_run` tells whether this worker can run a
-    collection, given its id. It is called only for collections with free slots. A rollout may have crashed its worker,
-    so it is isolated step by step: after one crash it shares a worker with at most MAX_SUSPECTS others like it, after
-    two it runs alone.
+    `running` are the running collections; by default they are read here. `can_run(collection id)` tells whether this
+    worker can run a collection; it is called only for collections with free slots.
+
+    A rollout may have crashed its worker, so it is isolated step by step: after one crash it shares a worker with at
+    most MAX_SUSPECTS others like it, after two it runs alone.
     """
     if slots.seats <= 0 or slots.alone:
         return []
     running = read_running() if running is None else running
     candidates = [one for one in running if one.is_claimable_by(slots.group)]
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
-    # No worker needs to drain for a rollout of a collection without free slots.
-    lonely = [one for one in candidates if (one.most_lost or 0) > 1 and _room(slots, one, 1) > 0]
-    if lonely and not slots.running:
-        for candidate in lonely:
+    # Only if a slot is free: otherwise a worker would drain in vain.
+    quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]
+    if quarantined and not slots.running:
+        for candidate in quarantined:
             if taken := claiming.take(candidate, "lost > 1", 1):
                 return taken
-    if lonely and slots.yields:
+    if quarantined and slots.yields:
         return []
     return claiming.fill(candidates)
 
 
 class _Claiming:
-    """One claim of a worker."""
+    """One round of claiming, which tracks the slots already used."""
 
     def __init__(self, lease: int, slots: Slots, can_run: Callable[[int], bool], reservations: Reservations) -> None:
         self._lease, self._slots, self._can_run, self._reservations = lease, slots, can_run, reservations
@@ -111,7 +112,7 @@ class _Claiming:
         claims: list[Claim] = []
         seats, suspects = min(self._slots.seats, MAX_CLAIM), MAX_SUSPECTS - self._slots.suspects
         for candidate in candidates:
-            if candidate.most_lost and min(seats, suspects) > 0:
+            if candidate.max_worker_losses and min(seats, suspects) > 0:
                 taken = self.take(candidate, "lost = 1", min(seats, suspects))
                 suspects -= len(taken)
                 seats -= len(taken)
@@ -126,40 +127,40 @@ class _Claiming:
     def take(self, candidate: RunningCollection, lost: str, limit: int) -> list[Claim]:
         """Claim up to `limit` rollouts of one collection. `lost` is a SQL condition on the number of lost workers."""
         limits = _limits(candidate)
-        free = min(limit, *(_left(self._slots, *name) - self._taken[name] for name in limits))
+        free = min(limit, *(_remaining(self._slots, *name) - self._taken[name] for name in limits))
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
             self._lease,
             candidate.pk,
             wanted=free,
-            asked=self._slots.asked.get(candidate.model, 0),
-            room=self._slots.rooms.get(candidate.pk),
+            judge_calls=self._slots.judge_calls.get(candidate.model, 0),
+            max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        taken = _take(self._lease, candidate.pk, lost, free) if free else []
+        taken = _claim_rows(self._lease, candidate.pk, lost, free) if free else []
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
 
 
-def _left(slots: Slots, kind: str, pk: int) -> int:
+def _remaining(slots: Slots, kind: str, pk: int) -> int:
     given: Mapping[int, int] = getattr(slots, kind)
     return given.get(pk, MAX_CLAIM)
 
 
-def _room(slots: Slots, one: RunningCollection, seats: int) -> int:
-    return min(seats, *(_left(slots, *name) for name in _limits(one)))
+def _free_slots(slots: Slots, one: RunningCollection, seats: int) -> int:
+    return min(seats, *(_remaining(slots, *name) for name in _limits(one)))
 
 
 def _limits(one: RunningCollection) -> list[tuple[str, int]]:
-    """Return the limits of a collection, as names and keys of Slots."""
+    """Return the limits that apply to a collection, as (field of Slots, id)."""
     return [("models", one.model), ("environments", one.environment), ("collections", one.pk)]
 
 
 def usable_by(group: str) -> Q:
-    """Return a filter of collections whose model and environment a worker of this group may use.
+    """Return a filter for collections that workers of this group may run.
 
-    Either the model or the environment has this group, and the other has the same or none. A worker without a group
-    runs collections without groups.
+    At least one of model and environment must have this group, and the other the same or none. A worker without a group
+    runs only collections without groups.
     """
     model, environment = "policy_model__worker_group", "environment__worker_group"
     if not group:
@@ -167,23 +168,23 @@ def usable_by(group: str) -> Q:
     return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
 
 
-def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
-    """Claim rollouts if the lease is live. A worker that was suspended past its lease must not claim.
+def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
+    """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
 
-    The state of the collection is checked again: it may have been paused since the candidates were read.
+    Checks the state of the collection again, which may have been paused since it was read.
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
-        pick = _PICK.format(lost=lost, lock=lock, running=running, now=now)
+        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now)
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         given = [lease, started, collection_id, lease, *moment, collection_id, limit]
-        cursor.execute(_TAKE.format(pick=pick), given)
+        cursor.execute(_CLAIM.format(pick=pick), given)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 
 
 def mark_started(collection_ids: set[int]) -> None:
-    """Record when the first rollout of a collection was claimed: its time limit counts from then."""
+    """Record when the first rollout of each collection was claimed. Time limits count from then."""
     fresh = Collection.objects.filter(pk__in=collection_ids, started_at__isnull=True)
     fresh.update(started_at=timezone.now())

@@ -1,4 +1,4 @@
-"""Settle collections: end finished ones, and pause collections that reached a limit."""
+"""End finished collections, and pause collections that reached a limit."""
 
 from collections.abc import Collection as AnyOf
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.rollouts.models import Collection, Reservation
 
 FIRST_CLAIM = 2
-"""Initial number of rollouts of a collection with a budget, before the use per rollout is known."""
+"""Initial rollouts in flight of a collection with a budget, while the use per rollout is unknown."""
 
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
 _TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
@@ -19,20 +19,20 @@ _MONEY_SPENT = Q(max_cost__lte=F("cost"))
 
 
 def lock_collections(collection_ids: AnyOf[int]) -> None:
-    """Lock the rows of several collections in a fixed order, which prevents deadlocks."""
+    """Lock several collections in a fixed order, to prevent deadlocks."""
     if len(collection_ids) > 1 and connection.vendor == "postgresql":
         rows = Collection.objects.filter(pk__in=collection_ids).order_by("pk")
         list(rows.select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def settle_collections(collection_ids: AnyOf[int]) -> None:
-    """End collections without unfinished rollouts, and pause collections that reached a token or cost limit.
+    """End collections without unfinished rollouts, and pause those that reached a token or cost limit.
 
-    Rollouts in flight continue, so a collection exceeds its limit if they use more than `room_in_budget` expected.
+    Rollouts in flight continue. If they use more than `rollouts_within_budget` expected, the limit is exceeded.
     """
     given = Collection.objects.filter(pk__in=collection_ids)
     open_ones = given.filter(state__in=[Collection.State.RUNNING, Collection.State.PAUSED])
-    # One query in the common case that no collection is finished.
+    # A single query in the common case that no collection has finished.
     if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
         return
     if open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now()):
@@ -43,7 +43,7 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
 
 
 class Budget(NamedTuple):
-    """Total budget of a collection and its use so far."""
+    """The budget of a collection, and its use so far. Costs are in USD."""
 
     max_tokens: int | None
     max_cost: float | None
@@ -58,11 +58,11 @@ class Budget(NamedTuple):
         return self.max_tokens is not None or self.max_cost is not None
 
 
-def room_in_budget(budget: Budget) -> int:
-    """Return how many rollouts can be expected to finish within the budget, if all are in flight; at least one.
+def rollouts_within_budget(budget: Budget) -> int:
+    """Return how many rollouts in flight are expected to fit into the rest of the budget; at least one.
 
-    The expected use per rollout is the average so far, including failed and retried attempts. It starts with a few
-    rollouts, and then allows as many in flight as have completed, because short rollouts finish first.
+    The expected use is the average so far, including failed and retried attempts. The number starts small and grows
+    with the completed rollouts, because short rollouts finish first and bias the average.
     """
     room = FIRST_CLAIM + budget.completed
     tokens = budget.input_tokens + budget.output_tokens + budget.judge_tokens
@@ -74,7 +74,7 @@ def room_in_budget(budget: Budget) -> int:
 
 
 def pause_overdue() -> list[int]:
-    """Pause the collections whose time limit is reached. Return their ids."""
+    """Pause collections that reached their time limit. Return their ids."""
     now = timezone.now()
     limited = Collection.objects.filter(
         state=Collection.State.RUNNING, started_at__isnull=False, max_seconds__isnull=False

@@ -1,4 +1,4 @@
-"""Connect the shared parts of a collection's rollouts, from its row and snapshot."""
+"""Build the objects that all rollouts of a collection share, from its row and snapshot."""
 
 import logging
 import time
@@ -30,19 +30,19 @@ from apps.rollouts.models import Collection
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
-"""Seconds that a connected setting is used before its rows are read again, so that changes take effect."""
+"""Seconds before the rows of a cached setting are read again, so that changes take effect."""
 REFUSED_SECONDS = 30.0
-"""Seconds for which a worker claims no rollouts of a collection after finding that it cannot run it."""
+"""Seconds for which this worker ignores a collection that it cannot run."""
 MAX_KNOWN = 1_000
-"""Maximum cached settings; a worker that has seen more collections clears the cache."""
+"""Maximum number of cached settings. The cache is cleared when it is full."""
 
 
 class CannotRun(Exception):
-    """Raised if this worker, as configured, cannot run the collection. Its rollouts do not fail."""
+    """Raised if this worker cannot run the collection as configured. Its rollouts stay in the queue."""
 
 
 class Watch(Protocol):
-    """Callback for every try of every call, with endpoint, slug and result."""
+    """Callback for every try of a call: endpoint, slug, outcome and error message."""
 
     def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
 
@@ -56,10 +56,10 @@ def connect_setting(
     weights: WeightsInUse,
     throttles: Throttles,
 ) -> Setting:
-    """Connect the shared parts of a collection's rollouts.
+    """Build the objects that all rollouts of a collection share.
 
-    Harness, sampling, verifier, rubric and judge settings come from the plan, so that all rewards of a collection are
-    comparable. Endpoints, keys, prices, limits and the choice of the judge model are current.
+    Harness, sampling, verifier, rubric and judge settings come from the snapshot, so that rewards stay comparable.
+    Endpoints, keys, prices, limits and the judge model are current.
     """
     planned = {
         **collection.snapshot["agent"],
@@ -131,7 +131,7 @@ def _read_command(planned: Mapping[str, Any]) -> CommandSpec | None:
 
 
 class Settings:
-    """Settings in use by a worker, at most FRESH_SECONDS old. Used only by the database thread."""
+    """The cached settings of a worker, at most FRESH_SECONDS old. Used only on the database thread."""
 
     def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats, throttles: Throttles) -> None:
         self._outbound = outbound
@@ -139,10 +139,10 @@ class Settings:
         self._seats = seats
         self._throttles = throttles
         self._weights = WeightsInUse()
-        self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time until which they are fresh
+        self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time at which they expire
 
     def get(self, collection_id: int) -> Setting:
-        """Raise CannotRun if connecting fails, for example an unreadable key or a missing environment."""
+        """Return the setting of a collection. Raise CannotRun, for example for an unreadable key."""
         known = self._known.get(collection_id)
         if known is None or time.monotonic() > known[0]:
             known = (time.monotonic() + FRESH_SECONDS, self._connect(collection_id))
@@ -154,11 +154,11 @@ class Settings:
         return known[1]
 
     def refuse(self, collection_id: int, why: str) -> None:
-        """Leave a collection to other workers for a while."""
+        """Leave a collection to other workers for REFUSED_SECONDS."""
         self._known[collection_id] = (time.monotonic() + REFUSED_SECONDS, CannotRun(why))
 
     def refusals(self) -> dict[str, str]:
-        """Return the collections that this worker cannot run now: id and reason. Thread-safe."""
+        """Return the collections that this worker cannot run at present: {id: reason}. Thread-safe."""
         now = time.monotonic()
         return {
             str(pk): str(found)
@@ -169,7 +169,7 @@ class Settings:
     def _connect(self, collection_id: int) -> "Setting | CannotRun":
         rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
         collection = rows.get(pk=collection_id)
-        # Must happen before the first call with a new key, because replies and errors may repeat the key.
+        # Before the first call with a new key, because replies and errors may repeat the key.
         fresh_redactor()
         try:
             return connect_setting(
@@ -181,7 +181,7 @@ class Settings:
                 throttles=self._throttles,
             )
         except DatabaseError:
-            raise  # not a problem of the collection
+            raise  # an outage is not a problem of the collection
         except Exception as problem:
             told = str(problem) if isinstance(problem, CannotRun) else f"{type(problem).__name__}: {problem}"
             logger.warning("collection %s cannot run on this worker: %r", collection_id, problem)

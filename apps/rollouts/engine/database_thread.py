@@ -1,4 +1,4 @@
-"""The single database thread of a worker: calls run one after the other, on a connection re-opened after errors."""
+"""The single database thread of a worker. It runs calls in order and reconnects after errors."""
 
 import asyncio
 import logging
@@ -15,15 +15,15 @@ from apps.accounts.outages import drop_broken_connection
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 HANGING_SECONDS = 5.0
-"""Seconds without response of the database before it is logged."""
+"""Seconds without a response after which a hanging database is logged."""
 
 
 class DatabaseThread:
-    """Used only by the loop of the worker.
+    """Runs database calls of the worker's event loop.
 
-    A hanging call is awaited, because it may still complete. `silence` reports it.
+    A hanging call is never abandoned, because it may still complete. `seconds_hanging` reports it.
     """
 
     def __init__(self) -> None:
@@ -43,26 +43,29 @@ class DatabaseThread:
             self._quiet_since = time.monotonic()
 
     @property
-    def silence(self) -> float:
-        """Return the seconds since the last response of the database while calls wait, else 0. Thread-safe."""
+    def seconds_hanging(self) -> float:
+        """Return the seconds since the last response while calls are waiting, else 0. Thread-safe."""
         return time.monotonic() - self._quiet_since if self._waiting else 0.0
 
     @property
     def trouble(self) -> str:
-        """Return a message for users if the database hangs, else an empty string. Thread-safe."""
-        silence = self.silence
-        return f"The database has not answered for {silence:.0f} s." if silence > HANGING_SECONDS else ""
+        """Return an error message if the database hangs, else an empty string. Thread-safe."""
+        seconds = self.seconds_hanging
+        return f"The database has not answered for {seconds:.0f} s." if seconds > HANGING_SECONDS else ""
 
-    async def say_silence(self, waiting: Callable[[], str]) -> None:
-        """Log a hanging database, because a call without response raises nothing."""
-        said = 0.0
+    async def log_hanging(self, waiting: Callable[[], str]) -> None:
+        """Log while the database hangs: a call without a response raises nothing.
+
+        `waiting` describes the waiting work.
+        """
+        logged = 0.0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self.silence > max(HANGING_SECONDS, 2 * said):
-                said = self.silence
-                logger.warning("the database has not answered for %.0f s (%s)", said, waiting())
-            elif self.silence < HANGING_SECONDS:
-                said = 0.0
+            await asyncio.sleep(CHECK_SECONDS)
+            if self.seconds_hanging > max(HANGING_SECONDS, 2 * logged):
+                logged = self.seconds_hanging
+                logger.warning("the database has not answered for %.0f s (%s)", logged, waiting())
+            elif self.seconds_hanging < HANGING_SECONDS:
+                logged = 0.0
 
     async def close(self) -> None:
         await self.run(_close_connection)
@@ -78,5 +81,5 @@ def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any
 
 
 def _close_connection() -> None:
-    # Resolved here: `connection` differs per thread, and only its own thread may close it.
+    # `connection` is thread-local, and only its own thread may close it.
     connection.close()

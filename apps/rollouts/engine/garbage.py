@@ -1,4 +1,4 @@
-"""Memory of a process with thousands of loops: garbage collection settings, and returning freed memory."""
+"""Memory of a process with thousands of agent loops: tune garbage collection, and return freed memory to the system."""
 
 import asyncio
 import ctypes
@@ -11,51 +11,51 @@ from pathlib import Path
 from apps.gym.calls.memory_budget import MIB, MemoryBudget
 
 THRESHOLDS = (50_000, 20, 50)
-"""Garbage collection thresholds of the three generations."""
+"""Thresholds of the three generations, for `gc.set_threshold`."""
 
 
 @cache
-def calm_collector() -> None:
-    """Collect garbage less often, and exclude the objects of the program itself. Call it once per process.
+def tune_garbage_collection() -> None:
+    """Collect garbage less often, and ignore objects created at startup. Call it once per process.
 
-    By default, Python collects after every 700 new objects. A rollout creates thousands, nearly all freed by reference
-    counting, and a full collection visits every live object: this took a fifth of a worker's CPU.
+    A rollout creates thousands of objects, nearly all freed by reference counting. With the default threshold of 700,
+    full collections, which visit every live object, took a fifth of a worker's CPU time.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
 
 
-LOOK_SECONDS = 2.0
-LOOKS_A_TRIM = 2
+CHECK_SECONDS = 2.0
+CHECKS_PER_TRIM = 2
 BURST = 64 * MIB
-"""Freed bytes of large replies after which memory is returned to the operating system."""
-KEPT = 16 * MIB
-"""Memory above that of its start that a process keeps without trying to return it."""
+"""Bytes of large replies that must be freed before memory is returned to the system."""
+TOLERATED_GROWTH = 16 * MIB
+"""Memory growth since the start, in bytes, below which nothing is returned."""
 _M_MMAP_THRESHOLD = -3
 
 
 async def return_freed_memory(memory: MemoryBudget) -> None:
-    """Run forever: return memory after large replies were freed.
+    """Return memory to the system after large replies were freed. Runs forever.
 
-    Background jobs use the same heap, so it is also trimmed while the process is much larger than at its start.
+    Background jobs share the heap, so memory is also returned while the process is much larger than at its start.
     """
     _keep_large_blocks_apart()
-    small, looks = _resident_bytes() + KEPT, 0
+    small, looks = _resident_bytes() + TOLERATED_GROWTH, 0
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
         looks += 1
         if memory.freed >= BURST:
             memory.freed = 0
             await asyncio.to_thread(_return_memory)
-        elif looks % LOOKS_A_TRIM == 0 and _resident_bytes() > small:
+        elif looks % CHECKS_PER_TRIM == 0 and _resident_bytes() > small:
             await asyncio.to_thread(_trim)
 
 
 def _keep_large_blocks_apart() -> None:
-    """Have glibc map blocks of 1 MiB or more separately, so that each is returned when freed.
+    """Make glibc allocate blocks of 1 MiB or more with mmap, so that freeing one returns it to the system.
 
-    By default it stops doing so after the first few and keeps them in its heap.
+    By default, glibc raises this threshold after the first large blocks are freed, and then keeps them in its heap.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

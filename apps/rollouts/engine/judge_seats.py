@@ -1,4 +1,4 @@
-"""Seats at judge models: limit the calls in flight to each judge, which may also run rollouts itself."""
+"""Limit the calls in flight to each judge model, which may also run rollouts as a policy model."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,86 +11,86 @@ from apps.gym.calls.time_limits import stopped_clocks
 from apps.policies.models import PolicyModel
 
 
-class Bench:
-    """Seats at one judge in this worker: a context manager for one call. Used only by the loop of the worker."""
+class JudgeLimiter:
+    """Limit this worker's calls to one judge. Use it as a context manager around a call, on the event loop."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-        """Maximum judge calls and rollouts together: this worker's share of the model's concurrency."""
-        self.attempting = 0
-        self.asked = 0
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        """Maximum judge calls plus rollouts of the model: this worker's share of its concurrency limit."""
+        self.running_rollouts = 0
+        self.in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def taken(self) -> int:
-        return self.asked + len(self._waiting)
+        return self.in_flight + len(self._waiting)
 
     async def __aenter__(self) -> None:
-        if self._waiting or not self._has_room():
+        if self._waiting or not self._has_free_seat():
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
                 with stopped_clocks(), parked():
-                    await waiter  # `wake` has taken the seat
+                    await waiter  # `wake` counted this call
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._rise()
+                    self._release()
                 elif waiter in self._waiting:
                     self._waiting.remove(waiter)
                 raise
             return
-        self.asked += 1
+        self.in_flight += 1
 
     async def __aexit__(self, *_: object) -> None:
-        self._rise()
+        self._release()
 
     def wake(self) -> None:
-        """Admit waiting questions in order, up to the limit."""
-        while self._waiting and self._has_room():
+        """Start waiting calls in order, up to the limit."""
+        while self._waiting and self._has_free_seat():
             waiter = self._waiting.popleft()
             if not waiter.done():
-                self.asked += 1
+                self.in_flight += 1
                 waiter.set_result(None)
 
-    def _has_room(self) -> bool:
-        # One question is always admitted: a model busy with rollouts must not block the rollouts that it judges.
-        return self.asked < max(1, self.room - self.attempting)
+    def _has_free_seat(self) -> bool:
+        # One call is always allowed: a model busy with rollouts must not block the rollouts that it judges.
+        return self.in_flight < max(1, self.limit - self.running_rollouts)
 
-    def _rise(self) -> None:
-        self.asked -= 1
+    def _release(self) -> None:
+        self.in_flight -= 1
         self.wake()
 
 
 class JudgeSeats:
-    """The judge seats of one worker.
+    """The limits of one worker for all judges.
 
-    The concurrency limit of a judge covers questions and rollouts of all workers. Questions take precedence, because
-    their rollouts are almost finished.
+    The concurrency limit of a judge model covers judge calls and rollouts of all workers. Judge calls take precedence,
+    because their rollouts are almost finished.
     """
 
     def __init__(self) -> None:
-        self._benches: dict[int, Bench] = {}
+        self._limiters: dict[int, JudgeLimiter] = {}
 
     def of(self, judge: PolicyModel, attempts: PolicyModel) -> AbstractAsyncContextManager[Any]:
-        """Return the seats for attempts of the model `attempts`.
+        """Return the limiter for rollouts of the policy model `attempts`.
 
-        A model that judges its own attempts needs no extra seat: while a rollout waits for the judge, it makes no
-        other call.
+        There is no limit if a model judges its own rollouts: a rollout makes no other call while it waits for the
+        judge.
         """
         if judge.pk == attempts.pk:
             return nullcontext()
-        bench = self._benches.get(judge.pk)
-        if bench is None:
-            bench = self._benches[judge.pk] = Bench(judge.concurrency)
-        return bench
+        limiter = self._limiters.get(judge.pk)
+        if limiter is None:
+            limiter = self._limiters[judge.pk] = JudgeLimiter(judge.concurrency)
+        return limiter
 
     def taken(self) -> Counter[int]:
-        """Return the number of questions in flight and waiting, by judge model."""
-        return Counter({pk: bench.taken for pk, bench in list(self._benches.items()) if bench.taken})
+        """Return the number of judge calls in flight and waiting, by judge model id."""
+        return Counter({pk: limiter.taken for pk, limiter in list(self._limiters.items()) if limiter.taken})
 
-    def learn(self, rooms: Mapping[int, int], attempting: Mapping[int, int]) -> None:
-        """Set this worker's shares of the judges' concurrency, and its number of running rollouts per model."""
-        for pk, bench in list(self._benches.items()):
-            bench.room = rooms.get(pk, bench.room)
-            bench.attempting = attempting.get(pk, 0)
-            bench.wake()
+    def set_limits(self, limits: Mapping[int, int], running_rollouts: Mapping[int, int]) -> None:
+        """Set this worker's limits by judge id, and its number of running rollouts by policy model id."""
+        for pk, limiter in list(self._limiters.items()):
+            limiter.limit = limits.get(pk, limiter.limit)
+            limiter.running_rollouts = running_rollouts.get(pk, 0)
+            limiter.wake()

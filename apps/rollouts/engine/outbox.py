@@ -1,4 +1,4 @@
-"""The outbox of the worker: write events and ends to the database in batches, and wait for it during outages."""
+"""The outbox of a worker: store events and ends in batches, and retry during database outages."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 SHARE_OF_MEMORY = 2
-"""The events waiting to be stored may use half of the memory budget. Above it, rollouts wait."""
+"""Share of the memory budget for events that are not stored yet. Above it, rollouts wait."""
 EVENT_BYTES = 300
-"""Approximate memory of an event besides its payload."""
+"""Approximate bytes of memory per event, without its payload."""
 
 InDatabase = Callable[..., Awaitable[Any]]
 """Run a function on the database thread of the worker."""
@@ -42,7 +42,7 @@ class NotStored(Exception):
 
 
 class Outbox:
-    """Keep events until they are stored. During database errors `trouble` has the message, and nothing is dropped."""
+    """Buffer events and ends until they are stored. Nothing is dropped; `trouble` has the error during an outage."""
 
     def __init__(
         self, *, in_database: InDatabase, changed: Callable[[set[int]], None], memory: MemoryBudget | None = None
@@ -60,8 +60,8 @@ class Outbox:
         self._stopping = False
         self._touched: set[int] = set()
         self._bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._space = asyncio.Event()
+        self._space.set()
         self.trouble = ""
         self._log = RetryLog("storing results")
         self._kept = self._stored_events = 0
@@ -69,8 +69,8 @@ class Outbox:
         self.unstored: Counter[int] = Counter()
         """Number of ends waiting to be stored, by collection id."""
 
-    def keep_event(self, claim: Claim, event: TraceUnion) -> int:
-        """Queue the event for the database. Return its bytes of memory."""
+    def add_event(self, claim: Claim, event: TraceUnion) -> int:
+        """Queue an event and return its size in memory, in bytes."""
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
@@ -83,14 +83,14 @@ class Outbox:
         self._kept += 1
         self._memory.add(size)
         if self.is_full:
-            self._room.clear()
+            self._space.clear()
         self._filled.set()
         return size
 
-    async def wait_for_room(self) -> None:
-        """Return once the buffer is not full."""
+    async def wait_for_space(self) -> None:
+        """Wait until the buffer has space."""
         if self.is_full:
-            await self._room.wait()
+            await self._space.wait()
 
     async def wait_until_stored(self) -> None:
         """Return once all events kept so far are in the database. Raises NotStored if some cannot be stored."""
@@ -100,8 +100,8 @@ class Outbox:
             self._wake.set()
             await stored
 
-    def keep_end(self, end: End) -> None:
-        """Queue the end of an attempt. Only its first end counts; later ones are dropped."""
+    def add_end(self, end: End) -> None:
+        """Queue the end of an attempt. Only the first end of an attempt is stored."""
         key = (end.id, end.attempt)
         self._seqs.pop(key, None)
         if key not in self._ends:
@@ -112,7 +112,7 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Drop the bookkeeping of a rollout whose end this worker does not report."""
+        """Forget a rollout whose end this worker will not report."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
 
     @property
@@ -124,15 +124,15 @@ class Outbox:
         return self._bytes * SHARE_OF_MEMORY > self._memory.limit
 
     def waiting_ids(self) -> set[int]:
-        """Return the rollouts that have ended and are not stored yet."""
+        """Return the ids of rollouts with an end that is not stored yet."""
         return {rollout_id for rollout_id, _ in self._ends}
 
     async def run(self) -> None:
-        """Flush until stopped, and then until the outbox is empty."""
+        """Flush until stopped, then until the outbox is empty."""
         while not (self._stopping and not self._events and not self._ends):
             if not self._stopping:
                 await self._filled.wait()
-                await self._nap(FLUSH_SECONDS)
+                await self._sleep(FLUSH_SECONDS)
             self._filled.clear()
             await self._flush()
             if self._events or self._ends:
@@ -144,11 +144,11 @@ class Outbox:
         self._wake.set()
 
     async def _flush(self) -> None:
-        """Store one batch. Events come first, in the same transaction, so that a finished row has its full trace."""
+        """Store one batch: events and ends in one transaction, so that a finished rollout has its full trace."""
         if not self._events and not self._ends:
             return
         ends = list(islice(self._ends.values(), MAX_ENDS))
-        # A copy: rollouts continue to add events while the database thread reads.
+        # A copy: rollouts add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
         problem: Exception | None = None
         try:
@@ -163,9 +163,9 @@ class Outbox:
         stored = sum(self._sizes[: len(events)])
         del self._sizes[: len(events)]
         self._bytes -= stored
-        self._memory.give_back(stored)
+        self._memory.release(stored)
         if not self.is_full:
-            self._room.set()
+            self._space.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
         self.unstored -= Counter(end.collection for end in ends)
@@ -185,7 +185,7 @@ class Outbox:
                 stored.set_exception(NotStored(f"The call could not be stored: {problem}"))
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
-        """Redact and store. Wait for an unavailable database; raise permanent errors."""
+        """Redact and store a batch. Retry while the database is unavailable; raise permanent errors."""
         touched, self._touched = self._touched, set()
         batch = _Batch(events, ends, self._redactions)
         for failures in count():
@@ -204,7 +204,7 @@ class Outbox:
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
-        """Store results one by one. A result that cannot be stored ends as failed with the reason."""
+        """Store results one by one. Rollouts whose result cannot be stored end as failed."""
         by_attempt: dict[tuple[int, int], list[EventRow]] = {}
         for event in events:
             by_attempt.setdefault(event[:2], []).append(event)
@@ -221,7 +221,7 @@ class Outbox:
             except Exception:
                 logger.exception("%d events of rollout %s cannot be stored", len(rest), rollout_id)
 
-    async def _nap(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -231,7 +231,7 @@ class Outbox:
 
 
 class _Batch:
-    """Events and ends. They are redacted once, even if storing them is retried. Used on the database thread."""
+    """A batch of events and ends, redacted only once even if it is stored again. Used on the database thread."""
 
     def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
         self.redactions = redactions
@@ -248,5 +248,5 @@ class _Batch:
 
 
 def _size(row: EventRow) -> int:
-    # Not the length: a string with one emoji takes four bytes for each character.
+    # Not `len`: with one emoji, every character of a string takes four bytes.
     return sys.getsizeof(row[4]) + (len(row[5]) if row[5] else 0) + EVENT_BYTES

@@ -1,4 +1,4 @@
-"""Record the results of rollouts in batches: events while they run, and ends fenced by (lease, attempt)."""
+"""Store events and ends of rollouts in batches. Ends are fenced by (lease, attempt)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,15 @@ from apps.rollouts.trace_payloads import pack
 EventRow = tuple[int, int, int, str, str, bytes | None]
 """(rollout id, attempt, seq, kind, payload, packed tokens)"""
 StoredRow = tuple[int, int, int, str, bytes, bytes | None]
-"""The same with the payload in stored form."""
+"""EventRow with the payload in its stored form."""
 
 
 class End(msgspec.Struct, kw_only=True, frozen=True):
-    """The end of an attempt. `reward` is set only with status `completed`, `error_kind` only with `failed`.
+    """The end of an attempt. `reward` is set only if `status` is `completed`, `error_kind` only if it is `failed`.
 
-    Status `queued` means that the rollout gets another attempt. `failed` is 1 if this attempt counts towards its
-    maximum. `deferred` attempts have not failed: their endpoint accepts no calls for now.
+    Status `queued` means that the rollout is tried again. `failed` is 1 if the attempt counts towards the maximum
+    number of attempts. `deferred` attempts do not count: the endpoint accepts no calls at present. Durations are in
+    seconds, `cost` is in USD.
     """
 
     id: int
@@ -62,7 +63,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def unstorable_end(end: End, problem: Exception) -> End:
-    """Return a replacement for an end that the database rejects."""
+    """Return a failed end to store in place of an end that the database rejects."""
     return End(
         id=end.id,
         lease=end.lease,
@@ -100,7 +101,7 @@ _COLUMNS = {
     "redactions": "jsonb",
     "flagged": "boolean",
 }
-"""Columns of the rollout that an end sets, each from the field with the same name, with their PostgreSQL types."""
+"""Rollout columns set by an end, from its fields of the same names, with their PostgreSQL types."""
 _FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
 _END = """
     UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
@@ -113,22 +114,22 @@ _END = """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
 _READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
-# Only the constant names above are formatted into the SQL, never values.
+# Only these constant names are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
-_EVENTS_A_STATEMENT = 250
-_BYTES_A_STATEMENT = 8 * 1024 * 1024
+_EVENTS_PER_STATEMENT = 250
+_BYTES_PER_STATEMENT = 8 * 1024 * 1024
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
-    An end is fenced: if the rollout has another lease or attempt by then, the end changes no row and no counter.
-    An attempt has at most one end. Events need no fence, because every claim has a new attempt number. `again` means
-    that the batch was sent before and may already be stored.
+    If the rollout has another lease or attempt by now, an end changes nothing, not even counters. Events need no fence,
+    because each claim has a new attempt number. `again` means that the batch may already be stored, after a lost
+    response.
     """
     with transaction.atomic():
         _insert_events(events, again)
@@ -149,16 +150,16 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
     stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql" and not again:
-            # Binary, because text would encode the tokens as hexadecimal digits, twice as long.
+            # Binary format: in text format, tokens would be hexadecimal and twice as long.
             copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
-            # Django does not wrap errors of the driver here, and only Django's errors are retried.
+            # Django does not wrap driver errors of COPY, but only Django errors are retried.
             with connection.wrap_database_errors, cursor.copy(copy) as stream:
                 stream.set_types(_EVENT_TYPES)
                 for row in stored:
                     stream.write_row(row)
             return
-        # Few statements with many rows: SQLite's driver releases the interpreter for every row of an `executemany`, and
-        # gets it back from a busy event loop up to 5 ms later.
+        # Multi-row statements: for each row of `executemany`, SQLite's driver releases the GIL and waits up to 5 ms to
+        # get it back.
         for rows in _statements(stored):
             places = ", ".join([_EVENT_PLACES] * len(rows))
             insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
@@ -168,18 +169,18 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
 
 
 def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
-    """Yield the rows of each statement. They are limited, because SQLite copies all values before storing the first."""
+    """Yield the rows of each statement. Statements are limited in size, because SQLite copies all values first."""
     start = size = 0
     for position, row in enumerate(events):
         size += len(row[4])
-        if position - start == _EVENTS_A_STATEMENT or (size > _BYTES_A_STATEMENT and position > start):
+        if position - start == _EVENTS_PER_STATEMENT or (size > _BYTES_PER_STATEMENT and position > start):
             yield events[start:position]
             start, size = position, len(row[4])
     yield events[start:]
 
 
 def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int]:
-    """Return the tasks of the ends that were written, by rollout and attempt."""
+    """Store the ends and return the tasks of those that were accepted, by (rollout id, attempt)."""
     postgres = connection.vendor == "postgresql"
     values = msgspec.json.encode(ends).decode()
     with connection.cursor() as cursor:
@@ -193,7 +194,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
     totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
     for end in ended:
         total = totals[end.collection]
-        # `completed`, `failed` and `cancelled` name counters too.
+        # The counters have the names of the statuses.
         if not end.deferred:
             total["retried" if end.status == "queued" else end.status] += 1
         total["input_tokens"] += end.input_tokens

@@ -1,11 +1,11 @@
-"""Limits of rollouts in flight across all workers, without a lock that all claims share.
+"""Enforce limits of rollouts in flight across all workers, without a global lock.
 
-On PostgreSQL, each worker has one row per collection with the slots that it has reserved: at least one for each
-rollout it runs. A reservation locks only the limits that apply to the collection: of its model, of its environment,
-and its own concurrency. It adds up the rows of all workers and takes free slots, in one short transaction. A worker
-releases its own slots without a lock. Workers that lost or gave up their lease do not count.
+On PostgreSQL, each worker has one row per collection with its number of reserved slots: at least one per running
+rollout. Reserving locks only the limits that apply to the collection (its model, its environment, its own concurrency),
+sums up the rows of all workers with a live lease, and takes free slots, in one short transaction. Releasing needs no
+lock.
 
-SQLite has one writer at a time, so claims count the running rollouts instead.
+SQLite has a single writer, so claims count the running rollouts instead.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from django.db import connection
 
 from apps.rollouts.models import Reservation, Worker
 
-# A union of two ranges of the lease index, so that a single worker reads no rows. With one condition and OR, SQLite
-# would scan all rows.
+# A UNION of two ranges of the lease index reads no rows if there is a single worker. One condition with OR would scan
+# all rows.
 _RUNNING_ELSEWHERE = """
     SELECT collection_id, COUNT(*) FROM (
         SELECT collection_id FROM rollouts_rollout WHERE status = 'running' AND lease < %s
@@ -26,22 +26,25 @@ _RUNNING_ELSEWHERE = """
 
 
 class Reservations:
-    """The slots that one worker has reserved. Used only by its database thread, outside of transactions."""
+    """The slots reserved by one worker. Used only on its database thread, outside of transactions."""
 
     def __init__(self) -> None:
         self._lease = 0
         self._slots: Counter[int] = Counter()
         """Reserved slots by collection id, as stored."""
 
-    def exceed(self, running: Mapping[int, int]) -> bool:
-        """Return True if more slots are reserved than `running` needs: the number of rollouts by collection id."""
+    def has_unused(self, running: Mapping[int, int]) -> bool:
+        """Return True if more slots are reserved than needed.
+
+        `running` counts this worker's rollouts by collection id.
+        """
         return any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
 
-    def elsewhere(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
-        """Release slots beyond `running` and return the slots of other workers, by collection id.
+    def release_unused(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
+        """Release slots beyond `running`, and return the slots of other workers by collection id.
 
-        `running` counts this worker's rollouts by collection id. The count comes from memory, because finished
-        rollouts may not be stored yet.
+        `running` counts this worker's rollouts by collection id. It is counted in memory, because finished rollouts may
+        not be stored yet.
         """
         with connection.cursor() as cursor:
             if connection.vendor == "sqlite":
@@ -55,16 +58,21 @@ class Reservations:
         self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
         return elsewhere
 
-    def reserve(self, lease: int, collection_id: int, *, wanted: int, asked: int, room: int | None) -> int:
+    def reserve(
+        self, lease: int, collection_id: int, *, wanted: int, judge_calls: int, max_in_flight: int | None
+    ) -> int:
         """Reserve up to `wanted` slots of a collection and return the number reserved.
 
-        `asked` is the number of this worker's judge calls to the collection's model. `room` is the maximum number
-        of rollouts in flight for the collection, or None.
+        `judge_calls` is the number of this worker's judge calls to the collection's model. `max_in_flight` is the
+        maximum number of rollouts in flight of the collection, or None.
         """
         if connection.vendor == "sqlite":
             return wanted
         with connection.cursor() as cursor:
-            cursor.execute("SELECT rollouts_reserve(%s, %s, %s, %s, %s)", [lease, collection_id, wanted, asked, room])
+            cursor.execute(
+                "SELECT rollouts_reserve(%s, %s, %s, %s, %s)",
+                [lease, collection_id, wanted, judge_calls, max_in_flight],
+            )
             (granted,) = cursor.fetchone()
         self._slots[collection_id] += granted
         return int(granted)

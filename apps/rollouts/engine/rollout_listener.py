@@ -1,4 +1,4 @@
-"""Callbacks of running rollouts (running.Listener), which also report the results of calls to the breakers."""
+"""The worker's callbacks for running rollouts (running.Listener). They also report calls to the breakers."""
 
 from apps.gym.calls.memory_budget import current_account
 from apps.gym.calls.observers import Outcome
@@ -15,11 +15,11 @@ from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_counters import Meters
 
 MAX_CLAIMS = 20
-"""Claims of one rollout after which its next failure is final, whatever the cause."""
+"""Claims of a rollout after which its next failure is final, whatever the cause."""
 
 
 class RolloutListener:
-    """Used only by the loop of the worker. `settings` belong to the watched collections."""
+    """The callbacks of one worker. Used only on its event loop. `settings` caches the settings of collections."""
 
     def __init__(
         self,
@@ -35,24 +35,22 @@ class RolloutListener:
         self._outbox, self._breakers, self._throttles, self._meters = outbox, breakers, throttles, meters
 
     def keep(self, claim: Claim, event: TraceUnion) -> None:
-        size = self._outbox.keep_event(claim, event)
+        size = self._outbox.add_event(claim, event)
         if account := current_account():
             account.retain(size)
         self._meters.count_event(event)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         return not self._outbox.is_full
 
-    async def wait_for_room(self) -> None:
-        await self._outbox.wait_for_room()
+    async def wait_for_space(self) -> None:
+        await self._outbox.wait_for_space()
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Decide whether a rollout gets another attempt.
+        """Return None if the rollout has failed for good, else how many failures to count (0 or 1).
 
-        A failed attempt does not count if its endpoint fails for all rollouts.
-
-        It does not count either if this worker is misconfigured: the collection is left to other workers. An endpoint
-        that accepts no calls for now (a long pause, an exhausted quota) never uses up an attempt.
+        An attempt does not count as failed if its endpoint fails for all rollouts, if this worker is misconfigured (the
+        collection is then left to other workers), or if the endpoint accepts no calls at present.
         """
         if failure.refused_by:
             return 0
@@ -61,7 +59,7 @@ class RolloutListener:
             return 0
         if not failure.passing or claim.attempt >= MAX_CLAIMS:
             return None
-        if self._breakers.holds(_failing_endpoint(setting, failure)):
+        if self._breakers.is_failing(_failing_endpoint(setting, failure)):
             return 0
         return 1 if claim.failures + 1 < setting.max_attempts else None
 

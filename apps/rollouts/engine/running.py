@@ -1,4 +1,4 @@
-"""Run one claimed rollout: build gym objects from its rows, report the events, and report exactly one end."""
+"""Run one claimed rollout: build gym objects from its rows, and report its events and exactly one end."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ from apps.rollouts.models import Rollout
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 2_000
-"""Maximum characters of an error message in the row; the trace has the full message."""
+"""Maximum characters of an error message on the rollout. The trace has the full message."""
 MAX_COUNT = 2**31 - 1
 MAX_TOOLS = 64
 """Maximum number of tools whose calls are counted separately per rollout."""
@@ -35,7 +35,7 @@ OTHER_TOOLS = "(others)"
 
 
 class Setting(msgspec.Struct, kw_only=True):
-    """Shared parts of all rollouts of a collection: connected policy model and resource server, harness and limits.
+    """The objects shared by all rollouts of a collection: policy client, resource server, harness and limits.
 
     `rollout_timeout` is in seconds. `command` is what a command agent runs. The judge belongs to the resource server.
     """
@@ -55,7 +55,7 @@ class Setting(msgspec.Struct, kw_only=True):
 
 
 class Tally:
-    """Counts the trace figures of the row, event by event."""
+    """Compute the figures of a rollout from its events."""
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -104,7 +104,7 @@ class Tally:
         self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
 
     def cost(self, setting: "Setting | None") -> float:
-        """Return the cost in USD at current prices, including the judge's."""
+        """Return the cost in USD at current prices, including judge calls."""
         if setting is None:
             return 0.0
         own: TokenUsage = {
@@ -121,20 +121,20 @@ class Tally:
 
 
 class Listener(Protocol):
-    """Callbacks of a running rollout, and the decision after a failed attempt."""
+    """Callbacks of a running rollout."""
 
     def keep(self, claim: Claim, event: TraceUnion) -> None: ...
 
-    def has_room(self) -> bool:
-        """Return False while the database is far behind."""
+    def has_space(self) -> bool:
+        """Return False if too many events are waiting to be stored."""
         ...
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until more events can be queued."""
         ...
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Return None if the rollout failed for good, else how many failures to count for the attempt (0 or 1)."""
+        """Return None if the rollout has failed for good, else how many failures to count for the attempt (0 or 1)."""
         ...
 
 
@@ -145,12 +145,15 @@ Drive = Callable[[Callable[[], float]], AttemptDriver]
 async def run_rollout(
     *, claim: Claim, row: TaskRow, setting: Setting, listener: Listener, drive: Drive | None = None
 ) -> End:
-    """Run the attempt and report every event. Raises only CancelledError. Without `drive`, the built-in agent runs."""
+    """Run an attempt, report its events to the listener and return its end. Raises only CancelledError.
+
+    Without `drive`, the built-in agent runs.
+    """
     began = time.perf_counter()
     tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
 
     def elapsed() -> float:
-        # Not the clock of the loop: uvloop's counts whole milliseconds.
+        # Not the clock of the loop: that of uvloop has a resolution of 1 ms.
         return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
 
     attempt: AttemptDriver
@@ -172,17 +175,17 @@ async def run_rollout(
             async for event in attempt.events():
                 tally.add(event)
                 listener.keep(claim, event)
-                if not listener.has_room():
-                    # Waiting for the database does not count towards the attempt's time.
+                if not listener.has_space():
+                    # Waiting for the database does not count towards the time limit.
                     with stopped_clocks():
-                        await listener.wait_for_room()
+                        await listener.wait_for_space()
         return _end(claim, tally, setting, elapsed())
     except GymError as problem:
         failure = problem
     except TimeoutError:
         failure = TimedOut(f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s.")
     except Exception as bug:
-        # A bug in GymWeb or in user code must end only this rollout, never the worker. The log has the traceback.
+        # A bug in GymWeb or in user code must only fail this rollout, never the worker.
         logger.exception("rollout %s failed unexpectedly", claim.rollout_id)
         failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
@@ -191,11 +194,11 @@ async def run_rollout(
         listener.keep(claim, call)
     listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counts_for = listener.another_attempt(claim, setting, failure)
-    # The traceback references this frame, and the frame the exception: the attempt would stay in memory until the next
-    # full collection.
+    # The traceback and this frame reference each other and would keep the attempt in memory until the next full
+    # collection.
     failure.__traceback__ = None
     if counts_for is not None:
-        return _again(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
+        return _retry_end(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
@@ -242,8 +245,8 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
     )
 
 
-def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
-    """Return the end of an attempt whose rollout returns to the queue. Its usage still counts."""
+def _retry_end(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
+    """Return the end of an attempt that will be retried. Its usage still counts."""
     return End(
         id=claim.rollout_id,
         lease=claim.lease,
@@ -263,12 +266,12 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, def
 
 
 def _count(number: int) -> int:
-    """Return a count within the range of the column, whatever the endpoint reported."""
+    """Clamp a count to the range of the column: endpoints may report any number."""
     return max(0, min(number, MAX_COUNT))
 
 
 def _storable(text: str) -> str:
-    """Return text that every database accepts: without NUL and lone surrogates."""
+    """Return text without NUL and lone surrogates, which databases reject."""
     return text.replace("\0", "�").encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Read all running collections with their limits in one statement. Claims choose from them."""
+"""Read all running collections with their limits, in one statement."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -8,16 +8,15 @@ from django.db import connection
 from apps.agents.models import Agent
 from apps.rollouts.engine.collection_limits import Budget
 
-# Raw SQL, because compiling the ORM query takes longer than running it. `most_lost` is ordered like the index of queued
-# rows, so that the query planner uses this index. With EXISTS it would scan finished rows, of which a collection may
-# have hundreds of thousands.
+# Raw SQL, because compiling the ORM query takes longer than running it. The ORDER BY of `max_worker_losses` makes the
+# planner use the index of queued rows; EXISTS would scan finished rows, which can be hundreds of thousands.
 _SQL = """
     SELECT c.id, c.concurrency, c.policy_model_id, m.concurrency, m.worker_group,
         c.environment_id, e.concurrency, e.worker_group, e.judge_model_id, j.concurrency,
         e.adapter, e.health, a.kind, e.health_checked_at,
         (SELECT queued.lost FROM rollouts_rollout queued
             WHERE queued.collection_id = c.id AND queued.status = 'queued'
-            ORDER BY queued.lost DESC, queued.id DESC LIMIT 1) AS most_lost,
+            ORDER BY queued.lost DESC, queued.id DESC LIMIT 1) AS max_worker_losses,
         c.max_tokens, c.max_cost, c.input_tokens, c.output_tokens, c.judge_tokens, c.cost, c.completed
     FROM rollouts_collection c
     JOIN policies_policymodel m ON m.id = c.policy_model_id
@@ -29,26 +28,26 @@ _SQL = """
 
 
 class RunningCollection(NamedTuple):
-    """A running collection with the limits of its model, environment and judge.
+    """A running collection with the concurrency limits of its model, environment and judge.
 
-    `most_lost` is the highest number of workers lost by one of its queued rollouts; None without queued rollouts.
+    `max_worker_losses` is the highest number of lost workers of a queued rollout; None if no rollout is queued.
     """
 
     pk: int
     concurrency: int | None
     model: int
-    of_model: int
+    model_limit: int
     model_group: str
     environment: int
-    of_environment: int
+    environment_limit: int
     environment_group: str
     judge: int | None
-    of_judge: int | None
+    judge_limit: int | None
     adapter: str
     health: str
     agent_kind: str
     checked_at: datetime | None
-    most_lost: int | None
+    max_worker_losses: int | None
     budget: Budget
 
     @property
@@ -61,9 +60,9 @@ class RunningCollection(NamedTuple):
         return self.model_group or self.environment_group
 
     def is_claimable_by(self, group: str) -> bool:
-        """Return True if it has queued rollouts that workers of this group may run; see `usable_by`."""
+        """Return True if there are queued rollouts that workers of this group may run; see `usable_by`."""
         groups = {self.model_group, self.environment_group, ""}
-        return self.most_lost is not None and groups == {group, ""}
+        return self.max_worker_losses is not None and groups == {group, ""}
 
 
 def read_running() -> list[RunningCollection]:
@@ -74,8 +73,8 @@ def read_running() -> list[RunningCollection]:
 
 
 def _running(row: tuple[Any, ...]) -> RunningCollection:
-    fields, (checked_at, most_lost), budget = row[:13], row[13:15], Budget(*row[15:])
+    fields, (checked_at, max_worker_losses), budget = row[:13], row[13:15], Budget(*row[15:])
     # SQLite returns naive datetimes, which are in UTC.
     if checked_at is not None and checked_at.tzinfo is None:
         checked_at = checked_at.replace(tzinfo=UTC)
-    return RunningCollection(*fields, checked_at, most_lost, budget)  # type: ignore[call-arg]
+    return RunningCollection(*fields, checked_at, max_worker_losses, budget)  # type: ignore[call-arg]

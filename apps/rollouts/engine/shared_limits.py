@@ -1,4 +1,4 @@
-"""Limits across all workers: how many rollouts this worker may start for each model and environment."""
+"""Compute how many rollouts this worker may start, from limits that all workers share."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,18 +7,18 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from apps.environments.environment_health import is_held_back
-from apps.rollouts.engine.circuit_breakers import Endpoint, Shut, take_trial
+from apps.rollouts.engine.circuit_breakers import Endpoint, OpenBreaker, claim_breaker_test
 from apps.rollouts.engine.claiming import Claim, Slots
-from apps.rollouts.engine.collection_limits import Budget, room_in_budget
+from apps.rollouts.engine.collection_limits import Budget, rollouts_within_budget
 from apps.rollouts.engine.running import Setting
 from apps.rollouts.engine.running_collections import RunningCollection, read_running
 from apps.rollouts.models import Collection
 
 
 class Share(NamedTuple):
-    """This worker's share of a global limit: the shares of all live workers add up to the limit.
+    """This worker's share of a global limit. The shares of all live workers add up to the limit.
 
-    Used only for judge calls, which have no rows that other workers could count.
+    Used only for judge calls, which other workers cannot count in the database.
     """
 
     rank: int
@@ -33,10 +33,7 @@ class Share(NamedTuple):
 
 
 class InUse:
-    """What this worker uses now.
-
-    Counts running rollouts by policy model, environment and collection, and judge calls.
-    """
+    """Current usage of this worker: running rollouts by model, environment and collection id, and judge calls."""
 
     def __init__(
         self,
@@ -45,15 +42,15 @@ class InUse:
         lease: int,
         live: list[tuple[int, str]],
         group: str = "",
-        asked: Counter[int] | None = None,
+        judge_calls: Counter[int] | None = None,
         unstored: Mapping[int, int] | None = None,
         claimable: Mapping[Endpoint, int] | None = None,
     ) -> None:
-        """`live` are the claiming workers with their groups, including this one.
+        """Count the running rollouts.
 
-        `asked` counts judge calls by model; they use its concurrency as rollouts do. `unstored` counts finished
-        rollouts by collection that are not in the database yet, so no budget includes them. `claimable` bounds claims
-        for endpoints that throttle.
+        `live` has (worker id, group) of all claiming workers, including this one. `judge_calls` counts judge calls by
+        model id, which count towards the concurrency of the model. `unstored` counts finished rollouts by collection id
+        whose usage is not in the database yet. `claimable` limits claims for throttled endpoints.
         """
         self.lease = lease
         self.live = live
@@ -62,86 +59,86 @@ class InUse:
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
         self.alone = any(claim.lost > 1 for claim, _ in running)
         self.attempting = Counter(setting.policy_model_id for _, setting in running)
-        self._asked = asked or Counter()
-        self.models = self.attempting + self._asked
+        self._judge_calls = judge_calls or Counter()
+        self.models = self.attempting + self._judge_calls
         self.environments = Counter(setting.environment_id for _, setting in running)
         self.collections = Counter(claim.collection_id for claim, _ in running)
-        self.judge_rooms: dict[int, int] = {}
-        """This worker's share of each judge's concurrency, known after slots were requested."""
+        self.judge_shares: dict[int, int] = {}
+        """This worker's share of each judge's concurrency, by model id. Set by `slots`."""
         self.awaits_results = False
-        """True if unstored results keep a collection with a budget from continuing."""
+        """True if a collection with a budget cannot continue until results are stored. Set by `slots`."""
         self._unstored = unstored or {}
         self._claimable = claimable or {}
-        self._trials: dict[Endpoint, set[int]] = {}
+        self._due_tests: dict[Endpoint, set[int]] = {}
 
     def slots(
         self,
         seats: int,
-        shut: dict[Endpoint, Shut],
+        open_breakers: dict[Endpoint, OpenBreaker],
         elsewhere: Mapping[int, int] | None = None,
         running: list[RunningCollection] | None = None,
     ) -> Slots:
-        """Return the remaining limits. `elsewhere` is the number of rollouts per collection on other workers.
+        """Return the remaining limits. `elsewhere` counts the rollouts of other workers by collection id.
 
-        Limits are global and not divided between workers: a share would be idle while its worker has no free seat,
-        and the shares would be wrong whenever a worker starts or stops. An endpoint with an open breaker has no slots,
-        or one if a test is due. An environment with an unhealthy server has none. `running` are the running
-        collections, read here if absent.
+        Limits are not divided between workers: shares of workers without a free seat would be idle, and shares would be
+        wrong whenever a worker starts or stops. An endpoint with an open breaker has no slots, or one if a test is due.
+        An environment with an unhealthy server has none. `running` are the running collections; by default they are
+        read here.
         """
         running = read_running() if running is None else running
-        self._trials = {}
+        self._due_tests = {}
         models, environments, collections = Limits(), Limits(), Limits()
         used = self._used(elsewhere or {}, running)
         judged: dict[int, set[int]] = {}
-        unwell: set[int] = set()
+        unhealthy: set[int] = set()
         now = timezone.now()
         for one in running:
-            models.add(one.model, one.of_model, one.group)
-            environments.add(one.environment, one.of_environment, one.group)
+            models.add(one.model, one.model_limit, one.group)
+            environments.add(one.environment, one.environment_limit, one.group)
             for endpoint in (
                 Endpoint("policy_model", one.model),
                 Endpoint("environment", one.environment),
                 Endpoint("policy_model", one.judge or 0),
             ):
-                if endpoint in shut and shut[endpoint].due:
-                    self._trials.setdefault(endpoint, set()).add(one.pk)
+                if endpoint in open_breakers and open_breakers[endpoint].due:
+                    self._due_tests.setdefault(endpoint, set()).add(one.pk)
             if is_held_back(one.adapter, one.health, one.checked_at, now):
-                unwell.add(one.environment)
-            if one.judge is not None and one.of_judge is not None:
-                models.add(one.judge, one.of_judge, one.group)
+                unhealthy.add(one.environment)
+            if one.judge is not None and one.judge_limit is not None:
+                models.add(one.judge, one.judge_limit, one.group)
                 judged.setdefault(one.judge, set()).add(one.environment)
-            room = self._room(one.pk, one.concurrency, one.budget)
-            if room is not None:
-                collections.add(one.pk, room, one.group)
-        models_left = self._left(models, used.models)
-        environments_left = self._left(environments, used.environments)
+            max_in_flight = self._max_in_flight(one.pk, one.concurrency, one.budget)
+            if max_in_flight is not None:
+                collections.add(one.pk, max_in_flight, one.group)
+        models_left = self._remaining(models, used.models)
+        environments_left = self._remaining(environments, used.environments)
         for judge_pk, environment_pks in judged.items():
             part = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
-            self.judge_rooms[judge_pk] = part
+            self.judge_shares[judge_pk] = part
             if part == 0:
-                # Without a share of the judge, this worker leaves the environments that it judges to other workers.
+                # Without a share of the judge, this worker must not start rollouts that need it.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
-        environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
-        bounds = {endpoint: int(state.due) for endpoint, state in shut.items()}
+        environments_left.update(dict.fromkeys(unhealthy & environments_left.keys(), 0))
+        bounds = {endpoint: int(state.due) for endpoint, state in open_breakers.items()}
         for endpoint, number in self._claimable.items():
             bounds[endpoint] = min(number, bounds.get(endpoint, number))
-        self._hold_back(bounds, judged, models_left, environments_left)
+        self._apply_bounds(bounds, judged, models_left, environments_left)
         return Slots(
             seats,
             models_left,
             environments_left,
-            self._left(collections, used.collections),
+            self._remaining(collections, used.collections),
             running=self.running,
             suspects=self.suspects,
             alone=self.alone,
             yields=self._share({self.group}).rank == 0,
             group=self.group,
-            rooms=collections.numbers,
-            asked=self._asked,
+            max_in_flight=collections.numbers,
+            judge_calls=self._judge_calls,
         )
 
     def _used(self, elsewhere: Mapping[int, int], running: list[RunningCollection]) -> "Used":
-        """Return the rollouts of this worker and of others, also in collections that are paused by now."""
+        """Return the usage of all workers, including rollouts of collections that have been paused."""
         used = Used(Counter(self.models), Counter(self.environments), Counter(self.collections))
         for one in running:
             used.add(elsewhere.get(one.pk, 0), one.model, one.environment, one.pk)
@@ -151,46 +148,44 @@ class InUse:
                 used.add(elsewhere[pk], model, environment, pk)
         return used
 
-    def _room(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
-        """Return how many rollouts of a collection may be in flight, or None without a limit."""
+    def _max_in_flight(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
+        """Return the maximum number of rollouts in flight of a collection, or None without a limit."""
         if not budget.is_limited:
             return concurrency
         unstored = self._unstored.get(pk, 0)
         self.awaits_results |= unstored > 0
-        room = room_in_budget(budget) - unstored
-        return room if concurrency is None else min(room, concurrency)
+        max_in_flight = rollouts_within_budget(budget) - unstored
+        return max_in_flight if concurrency is None else min(max_in_flight, concurrency)
 
-    def _hold_back(
+    def _apply_bounds(
         self,
         bounds: Mapping[Endpoint, int],
         judged: dict[int, set[int]],
         models_left: dict[int, int],
         environments_left: dict[int, int],
     ) -> None:
-        """Reduce the free slots of each endpoint, and of the environments that it judges, to its bound."""
+        """Limit the free slots of each endpoint, and of the environments that it judges, to its bound."""
         for endpoint, bound in bounds.items():
             if endpoint.kind == "environment":
-                held = [(environments_left, endpoint.pk)]
+                bounded = [(environments_left, endpoint.pk)]
             else:
-                held = [(models_left, endpoint.pk)]
-                held += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
-            held = [(left, pk) for left, pk in held if pk in left]
-            for left, pk in held:
+                bounded = [(models_left, endpoint.pk)]
+                bounded += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
+            bounded = [(left, pk) for left, pk in bounded if pk in left]
+            for left, pk in bounded:
                 left[pk] = min(left[pk], bound)
 
-    def take_trials(self, shut: dict[Endpoint, Shut], claimed: Iterable[int]) -> None:
-        """Record the due breaker tests of the claimed collections.
+    def claim_breaker_tests(self, open_breakers: dict[Endpoint, OpenBreaker], claimed: Iterable[int]) -> None:
+        """Claim the due breaker tests for the claimed collections, so that no other worker tests these endpoints.
 
-        No other worker tests these endpoints until the next test is due.
-
-        Call it only after claiming something: a test without a rollout would delay the next one.
+        Call it only after a successful claim: a test without a rollout would delay the next one.
         """
-        for endpoint, collections in self._trials.items():
+        for endpoint, collections in self._due_tests.items():
             if not collections.isdisjoint(claimed):
-                take_trial(endpoint, shut[endpoint])
+                claim_breaker_test(endpoint, open_breakers[endpoint])
 
-    def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
-        """Return the rest of each limit, restricted to the group of this worker."""
+    def _remaining(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
+        """Return what is left of each limit that applies to the group of this worker."""
         return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:
@@ -198,7 +193,7 @@ class InUse:
 
 
 class Used(NamedTuple):
-    """The number of running rollouts by model, environment and collection, over all workers."""
+    """Number of running rollouts of all workers by model, environment and collection id."""
 
     models: Counter[int]
     environments: Counter[int]
@@ -211,7 +206,7 @@ class Used(NamedTuple):
 
 
 class Limits:
-    """Limits of rollouts in flight by id, and the worker groups that use each model or environment."""
+    """Limits of rollouts in flight by id, and the worker groups that use each model, environment or collection."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}

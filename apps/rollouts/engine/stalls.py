@@ -1,4 +1,4 @@
-"""Watch an event loop from outside and report what blocks it: one slow call stops every rollout of the process."""
+"""Report what blocks an event loop: one slow call stops every rollout of the process."""
 
 import asyncio
 import logging
@@ -14,39 +14,39 @@ _TICK_SECONDS = 0.25
 
 
 class StallWatch:
-    """Log the stack of the event loop when it is blocked for STALL_SECONDS. Start and stop it within the loop."""
+    """Log the stack of the event loop when it is blocked for STALL_SECONDS. Start and stop it on the loop."""
 
     def __init__(self) -> None:
-        self._turned = time.monotonic()
+        self._last_tick = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="stall-watch", daemon=True)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._turn()
+        self._tick()
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
         self._handle.cancel()
 
-    def _turn(self) -> None:
-        self._turned = time.monotonic()
-        self._handle = self._loop.call_later(_TICK_SECONDS, self._turn)
+    def _tick(self) -> None:
+        self._last_tick = time.monotonic()
+        self._handle = self._loop.call_later(_TICK_SECONDS, self._tick)
 
     def _watch(self) -> None:
-        told = 0.0
+        reported_tick = 0.0
         while not self._stop.wait(_TICK_SECONDS):
-            turned = self._turned
-            if time.monotonic() - turned < STALL_SECONDS + _TICK_SECONDS or told == turned:
+            last_tick = self._last_tick
+            if time.monotonic() - last_tick < STALL_SECONDS + _TICK_SECONDS or reported_tick == last_tick:
                 continue
-            told = turned
+            reported_tick = last_tick
             where = _describe_stack(self._loop_thread)
             logger.warning("the event loop was blocked for over %g s at:\n%s", STALL_SECONDS, where)
 
 
 def _describe_stack(thread: int) -> str:
-    """Return the stack of a thread. A separate function, so that its reference to the frame is dropped on return."""
+    """Return the stack of a thread. A separate function, to drop its reference to the frame."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "unknown location"

@@ -1,7 +1,7 @@
-"""Share one request rate per endpoint between all workers, in rows of the database.
+"""Share the request rate of an endpoint between all workers, through its row in the database.
 
-Each worker has a gate per endpoint. Once an endpoint throttles, its gate reports to the row of the endpoint several
-times a second while calls wait, and gets permits for them. See docs/decisions/0011.
+Each worker has a gate per endpoint. Once the endpoint throttles, the gate reports to the row several times a second
+while calls wait, and receives permits for them. See docs/decisions/0011.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.models import Collection, Throttle
 
 RETRY_SECONDS = 1.0
-"""Seconds between two tries to reach the database."""
+"""Seconds between retries if the database is unavailable."""
 
 
 class Throttles:
-    """The gates of one process. Used by its loop, except `gate`, which is thread-safe."""
+    """The gates of one process. Used on its event loop; only `gate` is thread-safe."""
 
     def __init__(self) -> None:
         self._holder = secrets.token_hex(8)
@@ -39,18 +39,19 @@ class Throttles:
         self._quotas: dict[Endpoint, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._log = RetryLog("sharing the rate of throttled endpoints")
-        # A separate connection, opened at the first throttled reply: permits must not wait behind a batch of results.
+        # A separate connection, opened at the first throttled reply, so that permits do not wait for batches of
+        # results.
         self._database = DatabaseThread()
 
     def gate(self, endpoint: Endpoint) -> Gate:
         """Return the gate of this process for an endpoint."""
         gate = self._gates.get(endpoint)
         if gate is None:
-            gate = self._gates.setdefault(endpoint, Gate(partial(self._begin, endpoint)))
+            gate = self._gates.setdefault(endpoint, Gate(partial(self._start_sharing, endpoint)))
         return gate
 
-    def learn(self, limited: Iterable[Endpoint]) -> None:
-        """Limit the endpoints that other processes found throttled."""
+    def limit_throttled(self, limited: Iterable[Endpoint]) -> None:
+        """Start limiting endpoints that other processes found throttled."""
         self._limited = frozenset(limited)
         for endpoint in self._limited & self._gates.keys():
             self._gates[endpoint].limit()
@@ -60,7 +61,7 @@ class Throttles:
         is_first = endpoint not in self._quotas
         self._quotas[endpoint] = message
         if is_first:
-            self._keep(self._pause(endpoint))
+            self._start_task(self._pause(endpoint))
 
     def claimable(self) -> dict[Endpoint, int]:
         """Return how many rollouts this process may claim for each throttled or exhausted endpoint."""
@@ -73,22 +74,22 @@ class Throttles:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._database.close()
 
-    def _begin(self, endpoint: Endpoint, gate: Gate) -> None:
-        self._keep(self._mind(endpoint, gate))
+    def _start_sharing(self, endpoint: Endpoint, gate: Gate) -> None:
+        self._start_task(self._share_rate(endpoint, gate))
 
-    def _keep(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _mind(self, endpoint: Endpoint, gate: Gate) -> None:
-        """Exchange reports for starts while the endpoint is limited."""
+    async def _share_rate(self, endpoint: Endpoint, gate: Gate) -> None:
+        """Exchange reports for permits while the endpoint is limited."""
         while gate.limited:
             report = gate.report()
             grant = await self._retry(exchange, endpoint, self._holder, report, gate.message)
             gate.apply(grant)
             if gate.limited:
-                await gate.wait_for_news(grant.report_in)
+                await gate.wait_for_activity(grant.report_in)
 
     async def _pause(self, endpoint: Endpoint) -> None:
         await self._retry(pause_for_quota, endpoint, self._quotas[endpoint])
@@ -107,7 +108,7 @@ class Throttles:
 
 
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
-    """Merge a report into the row of the endpoint and hand out permits, by the clock of the database."""
+    """Merge a report into the row of the endpoint and return permits, by the clock of the database."""
     with transaction.atomic():
         Throttle.objects.get_or_create(**endpoint.key)
         throttle = Throttle.objects.select_for_update().get(**endpoint.key)
@@ -115,9 +116,9 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
         control = msgspec.convert(throttle.control, RateControl)
         grant = control.exchange(holder, report, now)
         throttle.control = msgspec.to_builtins(control)
-        throttle.limited_until = _moment(control.limited_until)
-        throttle.paused_until = _moment(control.paused_until)
-        # Capped by the ceiling: while no call is made, the computed rate would grow without limit.
+        throttle.limited_until = _to_datetime(control.limited_until)
+        throttle.paused_until = _to_datetime(control.paused_until)
+        # Capped by the ceiling: the computed rate grows without limit while no calls are made.
         throttle.rate = min(1e308, control.rate(now), control.ceiling or math.inf)
         throttle.concurrency = None if control.cap is None else int(control.cap)
         if report.throttled:
@@ -142,11 +143,11 @@ def pause_for_quota(endpoint: Endpoint, message: str) -> int:
     if endpoint.kind == "policy_model":
         uses = Q(policy_model=endpoint.pk) | Q(environment__judge_model=endpoint.pk)
     with transaction.atomic():
-        said = {"quota_message": cut_clean(message.replace("\0", ""), 500), "quota_at": server_now()}
+        fields = {"quota_message": cut_clean(message.replace("\0", ""), 500), "quota_at": server_now()}
         Throttle.objects.get_or_create(**endpoint.key)
-        Throttle.objects.filter(**endpoint.key).update(**said)
+        Throttle.objects.filter(**endpoint.key).update(**fields)
         running = Collection.objects.filter(uses, state=Collection.State.RUNNING).values("pk")
-        # The state is checked twice: after waiting for a row lock PostgreSQL re-checks only the outer condition.
+        # Checked twice: after waiting for a row lock, PostgreSQL checks only the outer condition again.
         return Collection.objects.filter(pk__in=running, state=Collection.State.RUNNING).update(
             state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA
         )
@@ -161,5 +162,5 @@ def _server_seconds() -> float:
         return float(cursor.fetchone()[0])
 
 
-def _moment(seconds: float) -> datetime:
+def _to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

@@ -11,17 +11,17 @@ from apps.rollouts.engine.recording import End, EventRow
 Attempt = tuple[int, int]
 """(rollout id, attempt)"""
 BIG = 64 * 1024
-"""Characters of a payload above which it is searched alone, because a joined text is a copy."""
+"""Payloads with more characters are searched separately, because joining texts copies them."""
 TOKENS_NOTE = "redacted"
-"""Reason for missing token ids of a model call: with the tokenizer, ids would reveal the redacted text."""
+"""Stored in place of the token ids of a model call: with the tokenizer, ids would reveal the redacted text."""
 
 
 def clean_batch(
     events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[Attempt, Counts]
 ) -> tuple[Sequence[EventRow], Sequence[End], dict[Attempt, Counts]]:
-    """Return events and ends without credentials, and the updated redaction counts of attempts that have any.
+    """Return redacted events and ends, and the updated redaction counts of attempts that have any.
 
-    One search over the whole batch usually finds that there is nothing to redact.
+    In the common case, a single search over the whole batch finds nothing to redact.
     """
     counts = dict(before)
     if not counts and not _is_suspicious(events, ends, redactor):
@@ -55,17 +55,17 @@ def _texts(end: End) -> tuple[str, ...]:
 def clean_event(
     event: TraceUnion, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
-    """Return payload and packed tokens of an event, and the updated redaction counts of its attempt."""
+    """Return the redacted payload and packed tokens of an event, and the updated redaction counts of its attempt."""
     return _clean(encode_event(event), event_tokens(event), redactor, before)
 
 
 def _clean(
     payload: str, tokens: bytes | None, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
-    """Redact a payload. `before` are the counts of its attempt so far.
+    """Redact a payload. `before` has the redaction counts of its attempt so far.
 
-    No token ids are stored from the first credential on, because all later prompts contain it. Ids stored before
-    it remain readable.
+    After the first credential, no token ids are stored, because all later prompts contain it. Token ids stored earlier
+    remain.
     """
     payload, found = redactor.redact_json(payload)
     counts = add_counts(before, found) if found else before
@@ -76,7 +76,7 @@ def _clean(
 
 
 def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
-    """Return the end to store, with the redaction counts of the attempt and of its own texts."""
+    """Return the redacted end, with the redaction counts of the whole attempt."""
     # Texts that were too long for a message were redacted when they were cut.
     marked = count_marks(end.error_message)
     said = "\n".join(_texts(end))
@@ -94,6 +94,6 @@ def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
 
 
 def add_counts(one: Counts | None, other: Counts) -> Counts:
-    """Return the sum; neither is changed."""
+    """Return the sum of two counts as a new dict."""
     one = one or {}
     return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in {**one, **other}}

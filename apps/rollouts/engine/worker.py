@@ -1,4 +1,4 @@
-"""Keep every seat busy: claim rows, run one asyncio task per rollout, pass results to the outbox, drain on request."""
+"""Claim rollouts, run one asyncio task for each, store results through the outbox, and drain on request."""
 
 import asyncio
 import itertools
@@ -17,10 +17,10 @@ from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.circuit_breakers import Breakers
-from apps.rollouts.engine.claimed_work import Fetched, Work, fetch_work, look_around
+from apps.rollouts.engine.claimed_work import Fetched, Work, fetch_work, read_updates
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.database_thread import DatabaseThread
-from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
+from apps.rollouts.engine.garbage import return_freed_memory, tune_garbage_collection
 from apps.rollouts.engine.outbox import Outbox
 from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.rollout_listener import RolloutListener
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Seconds between polls. A notification only shortens the wait."""
+"""Seconds between polls for queued rollouts. Notifications wake the worker earlier."""
 IDLE_SECONDS = 5.0
-"""Seconds between polls for cancellations, limits and other workers while no rollout runs."""
+"""Seconds between polls for updates while no rollout runs."""
 CLAIM_SECONDS = 0.05
-RECONCILE_LOOKS = 5
+POLLS_PER_RECONCILIATION = 5
 MAX_BACKLOG = 2_000
-"""Unstored finished rollouts at which the worker stops claiming."""
+"""Maximum number of ended rollouts waiting to be stored. Above it, nothing is claimed."""
 
 
 class RolloutWorker(ChannelsWorker):
-    """A Channels worker whose channel only wakes it: agent loops never run inside a dispatch."""
+    """A Channels worker that uses its channel only to wake up. Rollouts run outside of dispatch."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class RolloutWorker(ChannelsWorker):
         self.seats = seats or settings.WORKER_SEATS
         self.group = group
         self._leave_at = math.inf
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
         self._has_started = asyncio.Event()
         self._stopping = False
-        self._seats = WorkerSeats(self.seats, freed=self._rung.set)
+        self._seats = WorkerSeats(self.seats, freed=self._woken.set)
         self._changes = Changes()
         self._database = DatabaseThread()
         self._identity = WorkerIdentity(
@@ -87,7 +87,7 @@ class RolloutWorker(ChannelsWorker):
         self._commands: CommandAttempts | None = None
         self._awaits_results = False
         self._claim_log = RetryLog("claiming rollouts")
-        self._watch_log = RetryLog("polling the database")
+        self._poll_log = RetryLog("polling the database")
         self._breakers = Breakers()
         self._throttles = Throttles()
         self._meters = Meters()
@@ -97,17 +97,17 @@ class RolloutWorker(ChannelsWorker):
         return self._identity.lease
 
     def stop(self) -> None:
-        """Request a drain within the grace period; `handle` returns when it is done."""
+        """Start draining, with a grace period for running rollouts. `handle` returns when it is done."""
         self._leave_at = min(self._leave_at, time.monotonic() + settings.WORKER_GRACE_SECONDS)
         self._finish_and_leave()
 
     def _finish_and_leave(self) -> None:
         self._stopping = True
-        self._rung.set()
+        self._woken.set()
 
     async def handle(self) -> None:
-        """Work until stopped, then drain. Return with the lease released and every result stored."""
-        calm_collector()
+        """Run until stopped, then drain. On return, the lease is released and every result is stored."""
+        tune_garbage_collection()
         self._outbound = open_outbound()
         self._memory = self._outbound.memory
         self._outbox = Outbox(in_database=self._database.run, changed=self._changes.add, memory=self._memory)
@@ -124,21 +124,21 @@ class RolloutWorker(ChannelsWorker):
         stalls = StallWatch()
         stalls.start()
         flushing = asyncio.create_task(self._outbox.run())
-        # If results can no longer be stored, the worker must stop. `await flushing` then raises the reason.
+        # If results can no longer be stored, stop the worker. `await flushing` then raises the cause.
         flushing.add_done_callback(lambda _: self.stop())
-        jobs = [self._listen(), self._changes.announce(), self._watch(), self._background_jobs.run()]
-        jobs.append(self._database.say_silence(lambda: f"{self._outbox.backlog} ended rollouts wait"))
+        jobs = [self._listen(), self._changes.announce(), self._poll(), self._background_jobs.run()]
+        jobs.append(self._database.log_hanging(lambda: f"{self._outbox.backlog} ended rollouts wait"))
         jobs.append(return_freed_memory(self._memory))
-        around = [asyncio.create_task(job) for job in jobs]
+        tasks = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
             await self._drain()
         finally:
             self._background_jobs.leave()
             stalls.stop()
-            for task in around:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*around, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._outbox.stop()
             await flushing
             await self._changes.announce_now()
@@ -154,7 +154,7 @@ class RolloutWorker(ChannelsWorker):
                 self._identity.trouble = f"No rollouts can be claimed: {problem}"
                 self._claim_log.failed(problem)
             if claimed < MAX_CLAIM:
-                await self._wait_for_ring(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
+                await self._wait_until_woken(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
 
     async def _fill_seats(self) -> int:
         self._awaits_results = False
@@ -207,13 +207,13 @@ class RolloutWorker(ChannelsWorker):
         lease, in_use = self.lease, self._in_use()
         self._is_claiming = True
         try:
-            with self._breakers.turns() as turns:
+            with self._breakers.reports() as reports:
                 fetched: Fetched = await self._database.run(
                     fetch_work,
                     lease=lease,
                     seats=seats,
                     in_use=in_use,
-                    turns=turns,
+                    reports=reports,
                     started=self._started,
                     settings_in_use=self._settings,
                     reservations=self._reservations,
@@ -222,7 +222,7 @@ class RolloutWorker(ChannelsWorker):
         finally:
             self._is_claiming = False
         self._awaits_results = in_use.awaits_results
-        self._seats.learn_rooms(in_use.judge_rooms)
+        self._seats.set_judge_limits(in_use.judge_shares)
         return fetched if lease == self.lease else Fetched([], has_external=False)
 
     def _count_claims(self, work: list[Work]) -> None:
@@ -233,7 +233,7 @@ class RolloutWorker(ChannelsWorker):
             self._changes.add(one.claim.collection_id for one in work)
 
     def _is_behind(self) -> bool:
-        """Return True if the database must catch up, or memory must be freed, before more rollouts start."""
+        """Return True if no rollouts should start until the database catches up or memory is freed."""
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._memory.is_full
 
     def _in_use(self) -> InUse:
@@ -242,7 +242,7 @@ class RolloutWorker(ChannelsWorker):
             lease=self.lease,
             live=self._identity.live,
             group=self.group,
-            asked=self._seats.judges.taken(),
+            judge_calls=self._seats.judges.taken(),
             unstored=self._outbox.unstored.copy(),
             claimable=self._throttles.claimable(),
         )
@@ -264,38 +264,38 @@ class RolloutWorker(ChannelsWorker):
             if foreign:
                 await foreign.close()
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
-        self._outbox.keep_end(end)
+        self._outbox.add_end(end)
 
-    async def _wait_for_ring(self, seconds: float) -> None:
+    async def _wait_until_woken(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        self._rung.clear()
+                await self._woken.wait()
+        self._woken.clear()
 
     async def _listen(self) -> None:
-        """Receive notifications. If the channel layer fails, claims are only delayed."""
+        """Receive notifications. If the channel layer fails, claims are only delayed until the next poll."""
         while True:
             try:
                 await self.channel_layer.receive(WORKER_CHANNEL)
-                self._rung.set()
+                self._woken.set()
             except Exception as problem:
                 LAYER.failed("listening for wake-ups", problem)
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _watch(self) -> None:
-        """Cancel the tasks of cancelled collections. Read breakers, limits, other workers and drain requests."""
-        for look in itertools.count(1):
-            await self._wait_to_look()
+    async def _poll(self) -> None:
+        """Poll for updates: cancelled collections, breakers, limits, other workers and drain requests."""
+        for number in itertools.count(1):
+            await self._wait_for_next_poll()
             try:
-                await self._look_around()
-                if look % RECONCILE_LOOKS == 0:
+                await self._apply_updates()
+                if number % POLLS_PER_RECONCILIATION == 0:
                     running = {claim.rollout_id for claim, _ in self._seats.running()}
-                    await self._identity.release_strays(running | self._outbox.waiting_ids())
-                self._watch_log.works()
+                    await self._identity.release_unknown(running | self._outbox.waiting_ids())
+                self._poll_log.works()
             except Exception as problem:
-                self._watch_log.failed(problem)
+                self._poll_log.failed(problem)
 
-    async def _wait_to_look(self) -> None:
+    async def _wait_for_next_poll(self) -> None:
         """Wait a second, or longer while no rollout runs."""
         await asyncio.sleep(POLL_SECONDS)
         if not self._seats.taken:
@@ -304,31 +304,31 @@ class RolloutWorker(ChannelsWorker):
                 async with asyncio.timeout(IDLE_SECONDS - POLL_SECONDS):
                     await self._has_started.wait()
 
-    async def _look_around(self) -> None:
-        with self._breakers.turns() as turns:
-            seen = await self._database.run(
-                look_around,
+    async def _apply_updates(self) -> None:
+        with self._breakers.reports() as reports:
+            updates = await self._database.run(
+                read_updates,
                 lease=self.lease,
                 running=Counter(claim.collection_id for claim, _ in self._seats.running()),
-                turns=turns,
-                # A claim that runs now may have reserved more than `running`.
+                reports=reports,
+                # A concurrent claim may have reserved slots for rollouts that are not in `running` yet.
                 reservations=None if self._is_claiming else self._reservations,
             )
         if self._seats.taken:
             await self._database.run(self._settings.follow_versions)
-        self._identity.live = seen.live
-        self._breakers.learn(seen.shut)
-        self._throttles.learn(seen.throttled)
-        self._changes.add(seen.paused)
-        if seen.is_draining and not self._stopping:
+        self._identity.live = updates.live
+        self._breakers.set_open(updates.open_breakers)
+        self._throttles.limit_throttled(updates.throttled)
+        self._changes.add(updates.paused)
+        if updates.is_draining and not self._stopping:
             logger.info("draining: %d rollouts are still running", self._seats.taken)
             self._finish_and_leave()
-        for claim in self._seats.cancel(seen.cancelled):
-            self._outbox.keep_end(cancelled_end(claim))
+        for claim in self._seats.cancel(updates.cancelled):
+            self._outbox.add_end(cancelled_end(claim))
             self._meters.count_end("cancelled", "", 0.0, 0, 0)
 
     def _vitals(self) -> Vitals:
-        """Return the facts for the heartbeat. Called by the heartbeat thread."""
+        """Return the vitals for the heartbeat. Called on the heartbeat thread."""
         backlog = self._outbox.backlog
         trouble = self._outbox.trouble or self._identity.trouble or self._database.trouble
         if not trouble and self._memory.is_full and not self._outbox.is_full:
@@ -344,31 +344,28 @@ class RolloutWorker(ChannelsWorker):
         return Vitals(self._seats.taken, backlog, trouble, refuses, {**self._meters.read(), "memory": memory})
 
     def _lease_lost(self, lease: int) -> None:
-        """Drop everything and start again under a new identity, because other workers run this worker's rollouts."""
+        """Cancel all rollouts and restart with a new lease: other workers now run this worker's rollouts."""
         if lease == self.lease and not self._stopping:
             logger.warning("lease %s lost: dropping %d rollouts", lease, self._seats.taken)
             self._identity.drop()
-            self._identity_change = asyncio.ensure_future(self._begin_again())
+            self._identity_change = asyncio.ensure_future(self._restart())
 
-    async def _begin_again(self) -> None:
+    async def _restart(self) -> None:
         await self._seats.cancel_all()
-        await self._close_servers()  # The next secrets name the new identity.
-        self._meters.begin_again()  # Earlier counts stay in the row of the old identity.
+        await self._close_servers()  # The next secrets name the new lease.
+        self._meters.reset()  # Earlier counts stay in the row of the old lease.
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
-        self._rung.set()
+        self._woken.set()
 
     async def _drain(self) -> None:
-        """Give running rollouts their grace period, or unlimited time if no quick stop was requested.
-
-        `_leave` queues the rest again.
-        """
-        # Runs concurrently, so that a hanging database does not extend the grace period.
-        saying = asyncio.create_task(self._identity.drain())
+        """Wait for running rollouts, until the grace period ends if there is one. `_leave` requeues the rest."""
+        # Concurrently, so that a hanging database does not extend the grace period.
+        announcing = asyncio.create_task(self._identity.drain())
         while self._seats.taken and (left := self._leave_at - time.monotonic()) > 0:
-            # In steps, because a quick stop may be requested meanwhile.
+            # In steps, because `stop` may be called meanwhile.
             await self._seats.wait(min(left, POLL_SECONDS))
         await self._seats.cancel_all()
-        await saying
+        await announcing
 
     async def _close_servers(self) -> None:
         for served in (self._external, self._commands):
@@ -377,7 +374,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def _leave(self) -> None:
         await self._close_servers()
-        await self._identity.give_up()
+        await self._identity.release()
         await self._throttles.close()
         await self._database.close()
         await self._outbound.close()

@@ -1,4 +1,4 @@
-"""Counters of a worker since its start, behind `/metrics`; stored as JSON with every heartbeat."""
+"""Counters of a worker since its start, for `/metrics`. Stored as JSON with every heartbeat."""
 
 import time
 from bisect import bisect_left
@@ -8,7 +8,7 @@ from apps.gym.calls.observers import Outcome
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-"""Upper bounds of the histogram buckets in seconds; one more bucket holds longer durations."""
+"""Upper bounds of the histogram buckets, in seconds. An additional bucket holds longer durations."""
 
 
 class Histogram:
@@ -24,12 +24,12 @@ class Histogram:
 
 
 class Meters:
-    """Counters by name and labels, and histograms of seconds by phase. Used only by the loop of the worker."""
+    """Counters by name and labels, and histograms of seconds by phase. Used only on the event loop."""
 
     def __init__(self) -> None:
-        self.begin_again()
+        self.reset()
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset all counters, for a new identity."""
         self._counts: dict[tuple[str, ...], int] = {}
         names = ("model_call", "tool_call", "judge_call", "verification", "rollout")
@@ -68,14 +68,13 @@ class Meters:
         self.count("tokens", "output", by=output_tokens)
 
     def read(self) -> dict[str, Any]:
-        """Return the counters.
+        """Return the counters as JSON-compatible values. Thread-safe.
 
-        `counts` are lists of name, labels and number; `phases` are sums of seconds and counts by bucket (see BUCKETS).
-
-        `rate` is the finished attempts per second since the last call; None in the first one.
+        `counts` has (name, labels, number). `phases` has sums of seconds and counts by bucket (see BUCKETS). `rate` is
+        the number of attempts finished per second since the last call; None in the first call.
         """
         return {
-            # Copy first: the heartbeat thread reads this while the loop continues counting.
+            # Copy first: the event loop continues counting while the heartbeat thread reads.
             "counts": [[*name, number] for name, number in self._counts.copy().items()],
             "rate": self._rate(),
             "phases": {

@@ -1,4 +1,4 @@
-"""The worker's lease: obtain it, renew it with heartbeats, and replace it if other workers expired it."""
+"""Manage the lease of a worker: obtain it, renew it by heartbeats, and replace it if it was lost."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ from apps.rollouts.engine.worker_leases import (
     Heartbeat,
     Vitals,
     drain_lease,
-    give_up_lease,
     live_workers,
+    release_lease,
     release_unknown,
     renew_lease,
     take_lease,
@@ -27,7 +27,8 @@ RETRY_SECONDS = 1.0
 class WorkerIdentity:
     """The lease of a worker.
 
-    Used by the worker's loop. `vitals` is called by the heartbeat thread, `lost` by the loop with the lost lease.
+    `vitals` is called on the heartbeat thread. `lost` is called on the event loop with the id of the lost lease. All
+    other methods are used on the event loop.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class WorkerIdentity:
         self.lease = 0
         self.live: list[tuple[int, str]] = []
         self.trouble = ""
-        """Why nothing can be claimed; empty if claiming works."""
+        """The reason why nothing can be claimed, or an empty string."""
         self._seats, self._group = seats, group
         self._database, self._vitals, self._lost = database, vitals, lost
         self._log = RetryLog("taking a lease")
@@ -50,21 +51,21 @@ class WorkerIdentity:
         self._strays: set[int] = set()
 
     async def obtain(self, *first: Callable[[], object], is_wanted: Callable[[], bool]) -> None:
-        """Take a lease. Waits for the database during an outage, also at startup."""
+        """Take a lease. During an outage, also at startup, wait for the database."""
         while not self.lease and is_wanted():
             try:
                 for work in first:
                     await self._database.run(work)
-                await self._take()
+                await self._take_lease()
                 self._log.works()
             except (OperationalError, InterfaceError) as problem:
                 if "no such table" in str(problem):
-                    raise  # SQLite without migrations: waiting does not help
+                    raise  # SQLite without migrations: waiting would not help
                 self.trouble = f"No lease available: {problem}"
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take(self) -> None:
+    async def _take_lease(self) -> None:
         worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
         self.live = await self._database.run(live_workers)
         self.lease, self._strays = worker.pk, set()
@@ -76,14 +77,14 @@ class WorkerIdentity:
         self._heartbeat = Heartbeat(worker_id=worker.pk, vitals=self._vitals, lost=lost)
         self._heartbeat.start()
 
-    async def release_strays(self, known: set[int]) -> None:
-        """Release rows that only the database assigns to this worker: the response of a claim may have been lost."""
+    async def release_unknown(self, known: set[int]) -> None:
+        """Requeue rollouts that only the database assigns to this worker, for example after a lost response."""
         if self.lease:
             held = {"worker_id": self.lease, "known": known, "suspects": self._strays}
             self._strays = await self._database.run(release_unknown, **held)
 
     def drop(self) -> None:
-        """Forget the lease after other workers expired it."""
+        """Drop the lease after other workers expired it."""
         self.lease = 0
         self._stop_heartbeat()
 
@@ -94,12 +95,12 @@ class WorkerIdentity:
         except Exception as problem:
             logger.warning("draining without announcement: %r", problem)
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         self._stop_heartbeat()
         try:
-            # The last report: counters since the last heartbeat.
+            # The final report, with the counters since the last heartbeat.
             await self._database.run(renew_lease, worker_id=self.lease, vitals=self._vitals())
-            released = await self._database.run(give_up_lease, worker_id=self.lease)
+            released = await self._database.run(release_lease, worker_id=self.lease)
             if released:
                 logger.info("%d rollouts released", released)
         except Exception as problem:

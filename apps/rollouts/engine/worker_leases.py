@@ -1,4 +1,4 @@
-"""Worker leases: take, renew from a separate thread, release and expire."""
+"""Worker leases: take, renew, drain, release and expire them."""
 
 import os
 import socket
@@ -26,11 +26,11 @@ from apps.rollouts.search.word_index import mark_unindexed
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
 MAX_TROUBLE = 500
 MAX_LOST = 3
-"""Number of lost workers at which a rollout fails: it may crash them."""
+"""Number of lost workers after which a rollout fails, because it may have crashed them."""
 
 
 class Vitals(NamedTuple):
-    """Facts that a worker reports with every heartbeat.
+    """State of a worker, reported with every heartbeat.
 
     `refuses` maps ids of collections that it cannot run to the reason.
     """
@@ -57,53 +57,53 @@ def take_lease(*, seats: int, group: str = "") -> Worker:
 
 
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
-    """Renew the lease. Return False if it is lost: expired by another worker, or ended."""
+    """Renew the lease. Return False if it was expired by another worker, or ended."""
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
     said = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
         if connection.vendor == "postgresql":
-            # UPDATE computes the new values before it waits for the row, and the lease counts from after the wait.
+            # UPDATE computes values before it waits for the row lock, but the lease must count from after the wait.
             list(live.select_for_update().values_list("pk", flat=True))
         return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **said))
 
 
 def drain_lease(*, worker_id: int) -> None:
-    """Announce that this worker claims no more, so that others take its share of the limits. It leaves when idle."""
+    """Mark the worker as draining, so that others take over its share of the limits."""
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 
-def give_up_lease(*, worker_id: int) -> int:
-    """Queue the rollouts of this worker again and end its lease. Return the number of released rollouts."""
+def release_lease(*, worker_id: int) -> int:
+    """Requeue the rollouts of this worker and end its lease. Return the number of requeued rollouts."""
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
         delete_stale_reservations()
-        return _take_back("lease = %s", [worker_id], lost=0)
+        return _requeue_lost("lease = %s", [worker_id], lost=0)
 
 
 def reap_leases() -> int:
-    """Take back rollouts without a live lease. Return the number of expired workers."""
+    """Expire leases and requeue their rollouts. Return the number of expired workers."""
     with transaction.atomic():
-        _wait_briefly_for_locks()
+        _limit_lock_waits()
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         if reaped:
             delete_stale_reservations()
-        # One statement reads rows and leases together, so that a lease taken at this moment does not look lost.
-        _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
+        # A single statement, so that a lease taken concurrently does not look lost.
+        _requeue_lost("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
 
 
-def _wait_briefly_for_locks() -> None:
-    """Limit the time to wait for locks: a heartbeat that waits longer than its lease loses it.
+def _limit_lock_waits() -> None:
+    """Limit waiting for locks: a heartbeat that waits longer than its lease would lose it.
 
-    The next heartbeat tries again.
+    The next beat tries again.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")
 
 
-_TAKE_BACK = """
+_REQUEUE_LOST = """
     UPDATE rollouts_rollout SET
         status = CASE
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN 'cancelled'
@@ -120,14 +120,14 @@ _TAKE_BACK = """
 """
 
 
-def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
-    """Queue, fail or cancel running rows in one statement, and count exactly the changed rows."""
+def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
+    """Requeue, fail or cancel running rollouts in one statement, and update the counters by the changed rows."""
     hopeless = [lost, MAX_LOST]
     message = f"Its worker was lost {MAX_LOST} times while running it."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     values = [*hopeless, *hopeless, *hopeless, message, now, *hopeless, now, lost, *parameters]
     with connection.cursor() as cursor:
-        cursor.execute(_TAKE_BACK.format(which=which), values)
+        cursor.execute(_REQUEUE_LOST.format(which=which), values)
         rows = cursor.fetchall()
     taken = Counter((collection_id, status) for collection_id, status, _, _ in rows)
     mark_unindexed([pk for _, status, pk, _ in rows if status != Rollout.Status.QUEUED])
@@ -141,10 +141,10 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
 
 
 def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
-    """Requeue rollouts that are assigned to this worker in the database only, for example after a lost response.
+    """Requeue rollouts that only the database assigns to this worker, for example after a lost response.
 
-    They are requeued only if they were unknown at the previous call too. `known` are the ids of rollouts that are
-    running or waiting to be stored; `suspects` are the ids that the previous call returned.
+    They must have been unknown in the previous call too. `known` are the ids of rollouts that are running or waiting to
+    be stored. `suspects` are the ids that the previous call returned.
     """
     held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in held if pk not in known}
@@ -153,18 +153,18 @@ def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]
         chunk = stray[start : start + 500]
         with transaction.atomic():
             places = ", ".join(["%s"] * len(chunk))
-            _take_back(f"lease = %s AND id IN ({places})", [worker_id, *chunk], lost=0)
+            _requeue_lost(f"lease = %s AND id IN ({places})", [worker_id, *chunk], lost=0)
     return unknown.difference(stray)
 
 
 def live_workers() -> list[tuple[int, str]]:
-    """Return the claiming workers with their groups, oldest lease first."""
+    """Return (worker id, group) of all claiming workers, oldest lease first."""
     live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
     return list(live.order_by("pk").values_list("pk", "group"))
 
 
 def is_draining(worker_id: int) -> bool:
-    """Return True if this worker was asked to leave."""
+    """Return True if this worker was asked to drain."""
     return Worker.objects.filter(pk=worker_id, state=Worker.State.DRAINING).exists()
 
 
@@ -173,7 +173,7 @@ def _lease() -> timedelta:
 
 
 class Heartbeat:
-    """Renew the lease of a worker three times per lease. Calls `lost`, from its own thread, if the lease was taken."""
+    """Renew the lease of a worker three times per lease period. If it is lost, call `lost` on the heartbeat thread."""
 
     def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
         self._worker_id = worker_id
@@ -187,15 +187,15 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end; it closes its connection itself."""
+        """Ask the thread to end. It closes its database connection."""
         self._stop.set()
 
     def join(self) -> None:
         self._thread.join(timeout=10)
 
     def _beat(self) -> None:
-        # After a database outage or a suspended process, all leases may look expired although their workers are about
-        # to renew them. So a heartbeat expires leases only after two beats in time.
+        # After an outage, or if this process was suspended, other workers may look expired although they are about to
+        # renew. So a heartbeat expires leases only after two beats in time.
         in_time, last = 1, time.monotonic()
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
@@ -210,7 +210,7 @@ class Heartbeat:
                         reap_leases()
                     self._log.works()
                 except Exception as problem:
-                    # The next beat may succeed. Otherwise the lease expires and other workers take the rows.
+                    # The next beat may succeed. Otherwise the lease expires and the rollouts are requeued.
                     in_time = 0
                     self._log.failed(problem)
                     connection.close()

@@ -1,4 +1,4 @@
-"""The seats of a worker: one task per running rollout, and the seats at judges."""
+"""The seats of a worker: one asyncio task per running rollout, and limits of judge calls."""
 
 import asyncio
 from collections import Counter
@@ -11,14 +11,17 @@ from apps.rollouts.engine.running import Setting
 
 
 class WorkerSeats:
-    """Used only by the worker's loop. `freed` is called when enough seats are free to claim again."""
+    """The seats of a worker. Used only on its event loop.
+
+    `freed` is called when enough seats are free to claim again.
+    """
 
     def __init__(self, number: int, freed: Callable[[], None]) -> None:
         self.judges = JudgeSeats()
         self._number = number
         self._freed = freed
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
-        self._attempting: Counter[int] = Counter()  # rollouts by policy model
+        self._attempting: Counter[int] = Counter()  # number of rollouts by policy model id
 
     @property
     def taken(self) -> int:
@@ -31,9 +34,9 @@ class WorkerSeats:
     def running(self) -> list[tuple[Claim, Setting]]:
         return list(self._running.values())
 
-    def learn_rooms(self, rooms: Mapping[int, int]) -> None:
-        """Set the maximum questions in flight to each judge."""
-        self.judges.learn(rooms, self._attempting)
+    def set_judge_limits(self, limits: Mapping[int, int]) -> None:
+        """Set the maximum judge calls in flight by model id."""
+        self.judges.set_limits(limits, self._attempting)
 
     def take(self, claim: Claim, setting: Setting, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -45,19 +48,19 @@ class WorkerSeats:
         ended = self._running.pop(task, None)
         if ended is not None:
             self._attempting[ended[1].policy_model_id] -= 1
-            self.learn_rooms({})
-        # Wake when enough seats for a batch are free, or nothing is running. Otherwise the next poll claims. With few
-        # seats, a quarter is enough: waiting for all would leave them empty between short rollouts.
+            self.set_judge_limits({})
+        # Claim when a batch of seats is free or nothing runs; otherwise the next poll claims. With few seats, a quarter
+        # is enough: waiting for all would leave them empty between short rollouts.
         if not self._running or self.free >= min(MAX_CLAIM, self._number // 4):
             self._freed()
 
     def cancel(self, collection_ids: set[int]) -> list[Claim]:
-        """Cancel the rollouts of these collections. Return their claims, except rollouts that had just ended."""
+        """Cancel the rollouts of these collections. Return their claims, except of rollouts that have just ended."""
         running = list(self._running.items())
         return [claim for task, (claim, _) in running if claim.collection_id in collection_ids and task.cancel()]
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all rollouts have ended, at most `seconds`."""
+        """Wait until all rollouts have ended, for at most `seconds`."""
         await asyncio.wait(list(self._running), timeout=seconds)
 
     async def cancel_all(self) -> None:

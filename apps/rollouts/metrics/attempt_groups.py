@@ -1,4 +1,4 @@
-"""Count the groups of a collection (all attempts at one task) by outcome, in the database."""
+"""Count groups (all attempts of a collection at one task) by outcome, in the database."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ from apps.rollouts.metrics.deviations import Deviations, deviations_sql
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
-# A group's votes as text, for example 0:3:2/1:5:5: five attempts gave one answer, all solved; three gave none, two of
-# them solved. The text tells the size of the group and its number of solved attempts; sums of rewards are stored next
-# to it. Under labels of rollouts, the attempts at one task may form several groups.
+# Votes of a group as text, for example 0:3:2/1:5:5: three attempts gave no answer, two of them solved; five gave one
+# answer, all solved. This also encodes the size of the group and its number of solved attempts. Sums of rewards are
+# stored separately. With labels of rollouts, the attempts at one task may form several groups.
 _GROUPS = f"""
     WITH {{known}}
     SELECT {{label}}, votes, COUNT(*), SUM(total / size), {deviations_sql("total", "size", "n0")}
@@ -33,7 +33,7 @@ _GROUPS = f"""
 """  # noqa: S608 (constants alone are formatted in)
 _JOINED = {
     "sqlite": "group_concat(voting || ':' || attempts || ':' || solved, '/')",
-    # The order does not matter: groups with equal answers are combined below.
+    # Unordered: groups with equal answers are combined below.
     "postgresql": "string_agg(voting || ':' || attempts || ':' || solved, '/')",
 }
 
@@ -41,8 +41,8 @@ _JOINED = {
 class Groups(msgspec.Struct, array_like=True):
     """Groups with one label.
 
-    `shapes` counts groups by their votes, and has the sum of their mean rewards. `deviations` has the groups'
-    sums of rewards, for the clustered standard error.
+    `shapes` counts groups by their votes, with the sum of their mean rewards. `deviations` has the sums of rewards per
+    group, for the clustered standard error.
     """
 
     shapes: dict[str, tuple[int, float]] = {}
@@ -54,12 +54,12 @@ class Groups(msgspec.Struct, array_like=True):
 
     @property
     def votes(self) -> Counter[tuple[Answers, ...]]:
-        """Return how many groups gave each answer how often."""
+        """Return the number of groups by their votes."""
         return Counter({_answers(shape): count for shape, (count, _) in self.shapes.items()})
 
     @property
     def solved(self) -> Counter[tuple[int, int]]:
-        """Return how many groups have each (size, number of solved attempts)."""
+        """Return the number of groups by (size, number of solved attempts)."""
         solved: Counter[tuple[int, int]] = Counter()
         for answers, count in self.votes.items():
             solved[_size(answers), sum(each.solved for each in answers)] += count
@@ -93,7 +93,7 @@ def read_groups(tasks: TaskRange, labels: Labels, means: Mapping[str, float]) ->
 
 
 def combine_groups(parts: Iterable[Groups]) -> Groups:
-    """Return the groups of several parts. No group is in two of them."""
+    """Combine the groups of several parts, which must be disjoint."""
     parts = list(parts)
     shapes: dict[str, tuple[int, float]] = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""Find out how each attempt at a rollout ended, from its events and its row."""
+"""Determine how each attempt of a rollout ended, from its events and its row."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ OUTCOMES = ("running", "completed", "failed", "cancelled", "cut_off")
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """A previous attempt.
+    """One attempt.
 
-    `outcome` is one of OUTCOMES. `cut_off` means that it has no final event: its worker was lost, or returned it to the
-    queue on shutdown.
+    `outcome` is one of OUTCOMES. `cut_off` is True without a final event: the worker was lost, or shut down and
+    requeued the rollout.
     """
 
     attempt: int
@@ -26,18 +26,18 @@ class PastAttempt:
 
     @property
     def reason(self) -> str:
-        """Return a short explanation of how the attempt ended."""
+        """Return in a few words how the attempt ended."""
         if self.outcome == "cut_off":
             return "its worker was lost" if self.error_kind else "its worker was lost or released it"
         return self.error_kind or self.outcome
 
 
 def read_attempts(rollout: Rollout) -> list[PastAttempt]:
-    """Return all attempts in order. An attempt whose worker was lost early has no events."""
+    """Return all attempts in order. Attempts whose worker was lost early have no events."""
     counts = dict(rollout.events.order_by().values_list("attempt").annotate(events=Count("seq")))
     ends = rollout.events.filter(kind__in=["error", "verification"]).order_by("attempt", "seq")
-    # Verifications may be large, so only their existence is read. The last event counts: a reverification may have
-    # rewarded a failed attempt.
+    # Only the existence of verifications is read, because they may be large. The last event counts: a reverification
+    # may have rewarded a failed attempt.
     kinds = dict(ends.values_list("attempt", "kind"))
     said: dict[int, ErrorRaised | None] = dict.fromkeys(kinds)
     for attempt, payload in ends.filter(kind="error").values_list("attempt", "payload"):
@@ -46,7 +46,8 @@ def read_attempts(rollout: Rollout) -> list[PastAttempt]:
     last = max([rollout.attempt, *counts])
     past = [number for number in range(1, last + 1) if number != rollout.attempt]
     silent = sum(number not in said for number in past) + (_is_latest_silent(rollout, said))
-    # The row counts lost workers. If that equals the attempts without a final event, all of those lost their worker.
+    # If the row counts as many lost workers as there are attempts without a final event, all of those lost their
+    # worker.
     all_lost = rollout.lost > 0 and silent == rollout.lost
     return [_read(rollout, number, counts.get(number, 0), said, all_lost) for number in range(1, last + 1)]
 

@@ -1,7 +1,7 @@
-"""Cache the figures of large collections and models: pages show the cached figures while a worker computes new ones.
+"""Cache the figures of large collections and models. Pages show cached figures while a worker computes new ones.
 
-Small collections are measured on each request. Cached figures are fresh while the engine's counters are unchanged;
-every change of a figure also changes a counter.
+Small collections are measured on each request. Cached figures are fresh while the engine's counters are unchanged,
+because every change of a figure also changes a counter.
 """
 
 import time
@@ -28,22 +28,22 @@ Figures = TypeVar("Figures")
 Owner = Collection | PolicyModel
 
 AT_ONCE = 2_000
-"""Maximum rollouts of a collection to measure within a request."""
+"""Maximum rollouts of a collection that is measured within a request."""
 VERSIONS_AT_ONCE = 20_000
-"""Maximum rewards of a policy model to measure within a request."""
+"""Maximum rewards of a policy model that is measured within a request."""
 SHARE = 4
-"""Figures of running collections are computed again after this multiple of the time they took.
+"""Figures of running collections are recomputed after this multiple of the time they took.
 
-Computing thus takes at most a fifth of the time.
+At most a fifth of the time is thus spent computing.
 """
-_FORM = 2  # increase it if the meaning of a figure changes
-_FORSAKEN = timedelta(minutes=10)
-_PATIENCE = timedelta(seconds=30)
+_FORM = 2  # increase it when the meaning of a figure changes
+_CLAIM_EXPIRES = timedelta(minutes=10)
+_WORKER_PATIENCE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[Figures]):
-    """Cached figures. `figures` is None if they were never measured; `is_fresh` means that they are up to date."""
+class CachedFigures(Generic[Figures]):
+    """Cached figures, or None if never measured. `is_fresh` is True if they are up to date."""
 
     figures: Figures | None
     is_fresh: bool
@@ -55,26 +55,26 @@ def is_measured_at_once(collection: Collection) -> bool:
     return collection.total <= AT_ONCE
 
 
-def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Kept[PageFigures]:
+def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> CachedFigures[PageFigures]:
     """Return the figures of a collection's page. Sets the cached counters and the current state on `collection`.
 
-    `facets` are the breakdowns that the page shows. `may_wait` allows measuring in this process if no worker does it.
+    `facets` are the breakdowns to include. `may_wait` allows measuring in this process if no worker does it.
     """
     if is_measured_at_once(collection):
-        return Kept(measure_page(collection, facets), is_fresh=True)
+        return CachedFigures(measure_page(collection, facets), is_fresh=True)
     row, _ = KeptFigures.objects.get_or_create(collection=collection)
     if missing := [facet for facet in facets if facet not in row.facets]:
         row.facets = [*row.facets, *missing]
         row.save(update_fields=["facets"])
-    return _show(collection, _read(row, collection, PageFigures, may_wait=may_wait))
+    return _apply_counters(collection, _read(row, collection, PageFigures, may_wait=may_wait))
 
 
 def fresh_figures(collection: Collection) -> PageFigures:
-    """Return up-to-date figures, measured in this process unless the cached ones are fresh."""
+    """Return up-to-date figures, measuring in this process if the cached ones are not fresh."""
     if is_measured_at_once(collection):
         return measure_page(collection, ())
     row, _ = KeptFigures.objects.get_or_create(collection=collection)
-    kept: PageFigures | None = _as_of_now(row, collection, _decode(row, PageFigures))
+    kept: PageFigures | None = _if_unchanged(row, collection, _decode(row, PageFigures))
     if kept is None:
         _measure(row, collection)
         kept = _decode(row, PageFigures)
@@ -82,10 +82,10 @@ def fresh_figures(collection: Collection) -> PageFigures:
     return kept
 
 
-def _show(collection: Collection, kept: Kept[PageFigures]) -> Kept[PageFigures]:
+def _apply_counters(collection: Collection, kept: CachedFigures[PageFigures]) -> CachedFigures[PageFigures]:
     """Set the cached counters and the current state on `collection`.
 
-    Fresh figures get the current number of running rollouts, because a claim changes no counter.
+    The number of running rollouts is read separately, because a claim changes no counter.
     """
     collection.refresh_from_db(fields=STATE)
     if kept.figures is None:
@@ -97,46 +97,46 @@ def _show(collection: Collection, kept: Kept[PageFigures]) -> Kept[PageFigures]:
     return replace(kept, figures=replace(kept.figures, running=count_running(collection)))
 
 
-def read_versions(policy_model: PolicyModel) -> Kept[list[VersionReward]]:
+def read_versions(policy_model: PolicyModel) -> CachedFigures[list[VersionReward]]:
     rewarded = policy_model.collections.aggregate(total=Sum("rewarded", default=0))["total"]
     if rewarded <= VERSIONS_AT_ONCE:
-        return Kept(track_versions(policy_model=policy_model), is_fresh=True)
+        return CachedFigures(track_versions(policy_model=policy_model), is_fresh=True)
     row, _ = KeptFigures.objects.get_or_create(policy_model=policy_model)
     return _read(row, policy_model, list[VersionReward], may_wait=True)
 
 
-def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
+def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> CachedFigures[Any]:
     kept = _decode(row, kind)
-    fresh = _as_of_now(row, owner, kept)
+    fresh = _if_unchanged(row, owner, kept)
     has_facets = not isinstance(fresh, PageFigures) or set(row.facets) <= set(fresh.breakdowns)
     if fresh is not None and has_facets:
-        return Kept(fresh, is_fresh=True, measured_at=row.measured_at)
-    if not live_workers() or _waits_in_vain(row):
+        return CachedFigures(fresh, is_fresh=True, measured_at=row.measured_at)
+    if not live_workers() or _is_overdue(row):
         if not may_wait:
-            return Kept(kept, is_fresh=False, measured_at=row.measured_at)
-        # No background job would compute them.
+            return CachedFigures(kept, is_fresh=False, measured_at=row.measured_at)
+        # No background job would do it.
         _measure(row, owner)
-        return Kept(_decode(row, kind), is_fresh=True, measured_at=row.measured_at)
+        return CachedFigures(_decode(row, kind), is_fresh=True, measured_at=row.measured_at)
     KeptFigures.objects.filter(pk=row.pk, wanted_at__isnull=True).update(wanted_at=timezone.now())
-    return Kept(kept, is_fresh=False, measured_at=row.measured_at)
+    return CachedFigures(kept, is_fresh=False, measured_at=row.measured_at)
 
 
-def _as_of_now(row: KeptFigures, owner: Owner, kept: Any) -> Any:
-    """Return the figures dated now if nothing has changed since they were measured, else None."""
+def _if_unchanged(row: KeptFigures, owner: Owner, kept: Any) -> Any:
+    """Return the figures, dated now, if nothing has changed since they were measured, else None."""
     now = timezone.now()
-    if kept is None or row.counted != _count(owner):
+    if kept is None or row.counted != _fingerprint(owner):
         return None
     return replace(kept, as_of=now) if isinstance(kept, PageFigures) else kept
 
 
-def _waits_in_vain(row: KeptFigures) -> bool:
-    """Return True if no worker has started in time. There may be workers that run no background jobs."""
-    patience = _PATIENCE + SHARE * timedelta(seconds=row.seconds)
+def _is_overdue(row: KeptFigures) -> bool:
+    """Return True if no worker has started measuring in time. Some workers run no background jobs."""
+    patience = _WORKER_PATIENCE + SHARE * timedelta(seconds=row.seconds)
     return row.claimed_at is None and row.wanted_at is not None and row.wanted_at < timezone.now() - patience
 
 
 def _decode(row: KeptFigures, kind: Any) -> Any:
-    """Return None if nothing is cached or the cache has an older format."""
+    """Return the cached figures. None if nothing is cached or its format is outdated."""
     try:
         return msgspec.json.decode(row.content, type=kind) if row.content else None
     except msgspec.DecodeError:
@@ -146,8 +146,8 @@ def _decode(row: KeptFigures, kind: Any) -> Any:
 _COUNTERS = ("total", "completed", "failed", "cancelled", "retried", "rewarded", "reward_sum", "cost", "judge_tokens")
 
 
-def _count(owner: Owner) -> str:
-    """Return a fingerprint that changes with every figure: the engine's counters and the applied reverifications."""
+def _fingerprint(owner: Owner) -> str:
+    """Return a fingerprint that changes whenever a figure may change: counters and applied reverifications."""
     collections = Collection.objects.filter(pk=owner.pk) if isinstance(owner, Collection) else owner.collections.all()
     sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
     applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
@@ -157,9 +157,9 @@ def _count(owner: Owner) -> str:
 
 @background_job(thread="figures", waiting=lambda: KeptFigures.objects.filter(wanted_at__isnull=False))
 def measure_wanted() -> bool:
-    """Background job: compute the figures that were requested first. Return True if there were any."""
+    """Background job: measure the figures that were requested first. Return True if there were any."""
     now = timezone.now()
-    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _FORSAKEN)
+    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _CLAIM_EXPIRES)
     waiting = KeptFigures.objects.filter(free, wanted_at__isnull=False).select_related("collection", "policy_model")
     for row in waiting.order_by("wanted_at", "pk")[:20]:
         if row.measured_at and row.measured_at + SHARE * timedelta(seconds=row.seconds) > now:
@@ -170,7 +170,7 @@ def measure_wanted() -> bool:
             try:
                 _measure(row, owner)
             except Error:
-                # Release the claim so that any worker can try again at once.
+                # Release the claim, so that any worker can retry at once.
                 when_database_answers(partial(KeptFigures.objects.filter(pk=row.pk).update, claimed_at=None))
                 raise
             return True
@@ -178,8 +178,8 @@ def measure_wanted() -> bool:
 
 
 def _measure(row: KeptFigures, owner: Owner) -> None:
-    # The counters are read first: rollouts that end meanwhile make the figures stale, never wrongly fresh.
-    counted, began = _count(owner), time.monotonic()
+    # Counters are read first: rollouts that end meanwhile make the figures stale, never wrongly fresh.
+    counted, began = _fingerprint(owner), time.monotonic()
     figures = measure_page(owner, row.facets) if isinstance(owner, Collection) else track_versions(policy_model=owner)
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()
     row.seconds, row.measured_at = time.monotonic() - began, timezone.now()

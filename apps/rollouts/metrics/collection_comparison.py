@@ -1,4 +1,4 @@
-"""Compare two collections task by task: settings that differ, mean difference, and the tasks that changed."""
+"""Compare two collections task by task: settings, mean difference, changed tasks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ BINS = 10
 SOLVES = 0.5
 """A collection solves a task if at least this share of its rewarded attempts has full marks."""
 
-# The same task is the same row within one version of a dataset, and the same key across versions.
+# Tasks match by row within one dataset version, and by key across versions.
 _PAIRED = """
     WITH rewarded AS (
         SELECT r.collection_id, {same} AS same, MIN(r.task_id) AS task_id, AVG(r.reward) AS mean,
@@ -36,8 +36,8 @@ _PAIRED = """
     )
 """
 # All figures in one statement, because pairing a million rollouts takes most of the time. Each row has a name and
-# numbers. Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 positions on each
-# axis, centred on round values; rewards within 0–1 span the whole axis.
+# numbers. Squares are of deviations from the mean, for precision. The grid has BINS + 1 positions per axis, centred on
+# round values; rewards from 0 to 1 span the whole axis.
 _FIGURES = """,
     ends AS (
         SELECT AVG(difference) AS mean, CASE WHEN MIN(one_mean) < MIN(other_mean) THEN MIN(one_mean)
@@ -77,7 +77,7 @@ _DIFFERENCES = "SELECT difference FROM pairs ORDER BY one_task"
 
 
 class GridCell(NamedTuple):
-    """The number of tasks in one cell of the grid. `x` and `y` are the mean rewards at its centre."""
+    """Number of tasks in one cell of the grid. `x` and `y` are the mean rewards at its centre."""
 
     x: float
     y: float
@@ -100,9 +100,9 @@ class Change:
 class Contrast:
     """Comparison over tasks with rewards in both collections. Differences are second minus first.
 
-    `differs` maps the paths of different settings to (first, second). `grid` counts tasks by both mean rewards.
-    `interval` is the mean difference by task with its 95 % interval, None for fewer than two tasks. `p_value` is the
-    exact McNemar test of `newly_solved` against `no_longer_solved`.
+    `differs` maps dotted paths of settings to (first, second). `grid` counts tasks by both mean rewards. `interval` is
+    the mean difference by task with its 95 % interval; None for fewer than two tasks. `p_value` is from the exact
+    McNemar test of `newly_solved` against `no_longer_solved`.
     """
 
     tasks: int
@@ -162,7 +162,7 @@ def contrast_collections(one: Collection, other: Collection) -> Contrast:
 
 
 def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the values that differ between two nested mappings, by dotted path; None stands for a missing value."""
+    """Return {dotted path: (first, second)} of values that differ between two nested mappings. None: missing."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in sorted({*one, *other}):
         where, left, right = f"{path}{name}", one.get(name), other.get(name)
@@ -174,7 +174,7 @@ def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str
 
 
 def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
-    """Return the common table expression `pairs` of tasks with rewards in both collections, and its parameters."""
+    """Return the SQL of the CTE `pairs` (tasks with rewards in both collections) and its parameters."""
     if one.version_id == other.version_id:
         parts = {"same": "r.task_id", "join": "", "known": ""}
     else:

@@ -35,7 +35,7 @@ class JudgeFigures:
     """Figures of the judge of a collection.
 
     `failed` rollouts have no reward because of the judge; `contradicted` of them had contradictory verdicts.
-    `agreement` is the share of comparisons with the same verdict in both orders, or None without comparisons.
+    `agreement` is the share of comparisons with the same verdict in both orders; None without comparisons.
     """
 
     calls: int
@@ -67,7 +67,7 @@ class LengthBar:
 
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
-    """Return the figures of everything that is stored, from blocks that were counted before where nothing changed."""
+    """Return the current figures. Unchanged blocks of tasks are not counted again."""
     with consistent_reads():
         return _measure(collection, read_whole_parts(collection))
 
@@ -112,14 +112,14 @@ def _histogram(rewards: Numbers) -> list[dict[str, float | int]]:
     edges = histogram_edges(rewards.low, rewards.high)
     width = (edges[-1] - edges[0]) / (len(edges) - 1)
     counts: Counter[int] = Counter()
-    # The tolerance keeps a reward on an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
+    # The tolerance puts a reward on an edge into the upper bar: 0.3 / 0.1 is 2.9999999999999996.
     for bar in rewards.bars(lambda reward: math.floor((reward - edges[0]) / width + 1e-9)):
         counts[min(bar.place, len(edges) - 2)] += bar.count
     return bin_counts(edges, counts)
 
 
 def _by_length(lengths: Numbers, longest: int) -> list[LengthBar]:
-    """Return rewarded rollouts in bars of equal width by output tokens, without empty bars."""
+    """Return histogram bars of equal width by output tokens, without empty bars."""
     if not longest:
         return []
     found: dict[int, list[Bar]] = defaultdict(list)

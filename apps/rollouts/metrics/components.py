@@ -15,8 +15,8 @@ from apps.rollouts.metrics.distributions import Distribution, Numbers, distribut
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
-# Verifiers usually produce few different sets of components, so the database counts sets instead of single values.
-# Where components vary, as times do, this returns a row per rollout.
+# Verifiers usually produce few distinct sets of components, so the database groups by set. If components vary, for
+# example because they are times, this returns a row per rollout.
 _COMPONENT_SETS = f"""
     WITH {{known}}
     SELECT {{label}}, components, SUM(size) FROM (
@@ -38,7 +38,7 @@ _MEANS_A_QUERY = 400
 
 
 class Component(msgspec.Struct, array_like=True):
-    """The values of one reward component: all of them, the number of tasks with any, and the deviations of tasks."""
+    """One reward component: its distribution, the number of tasks that have it, and their deviations from the mean."""
 
     values: Distribution
     tasks: int = 0
@@ -47,7 +47,10 @@ class Component(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentFigures:
-    """A reward component over all completed rollouts that have it. `confidence` is computed as for the reward."""
+    """A reward component over all completed rollouts that have it.
+
+    `confidence` is the 95 % interval, as for rewards.
+    """
 
     name: str
     count: int
@@ -75,7 +78,7 @@ def read_components(tasks: TaskRange, labels: Labels) -> dict[str, dict[str, Com
 
 
 def combine_components(parts: Sequence[Mapping[str, Component]]) -> list[ComponentFigures]:
-    """Return the figures of each component, sorted by name. No task is in two parts."""
+    """Return the figures of each component, by name. Parts must have disjoint tasks."""
     names = sorted({name for part in parts for name in part})
     return [_figures(name, [part[name] for part in parts if name in part]) for name in names]
 
@@ -97,7 +100,7 @@ def _figures(name: str, parts: Iterable[Component]) -> ComponentFigures:
 
 
 def _add_tasks(tasks: TaskRange, labels: Labels, components: Mapping[str, Mapping[str, Component]]) -> None:
-    """Set the number of tasks of each component and their deviations from its mean."""
+    """Set the number of tasks of each component, and their deviations from its mean."""
     names = sorted({name for by_name in components.values() for name in by_name})
     together = max(1, min(_COMPONENTS_A_QUERY, _MEANS_A_QUERY // max(1, len(components))))
     for start in range(0, len(names), together):
@@ -126,13 +129,13 @@ def _add_tasks(tasks: TaskRange, labels: Labels, components: Mapping[str, Mappin
 
 
 def _member(name: str) -> tuple[str, str, str]:
-    """Return the SQL for a component's value, the SQL that tests whether it exists, and the parameter of both."""
+    """Return SQL for the value of a component, SQL for its existence, and the parameter of both."""
     if connection.vendor == "postgresql":
         return "(r.components->>%s)::float8", "CASE WHEN jsonb_exists(r.components, %s) THEN 1 END", name
     quoted = orjson.dumps(name).decode()
     if name.isascii() and quoted == f'"{name}"':
         value = "json_extract(r.components, %s)"
         return value, value, f"$.{quoted}"
-    # Not all SQLite versions support quotes, backslashes or line ends in JSON paths.
+    # Some SQLite versions do not support quotes, backslashes or line ends in JSON paths.
     value = "(SELECT part.value FROM json_each(r.components) AS part WHERE part.key = %s)"
     return value, value, name

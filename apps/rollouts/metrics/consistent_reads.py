@@ -1,4 +1,4 @@
-"""Run several queries on one state of the database."""
+"""Run several queries on a consistent snapshot of the database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ _POSTGRES = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 @contextmanager
 def consistent_reads() -> Iterator[None]:
-    """Let all queries in the block see the same rows, despite concurrent writes. Use it for reads only.
+    """Give all queries in the block the same snapshot. Use it for reads only.
 
-    Inside another transaction, the block sees what that transaction sees. PostgreSQL gets 64 MB of work memory to group
-    a million rows; with its default of 4 MB it would sort them on disk.
+    Inside another transaction, its isolation applies. PostgreSQL gets 64 MB of work memory; with the default of 4 MB,
+    it would group a million rows on disk.
     """
     if connection.in_atomic_block:
         yield
@@ -29,7 +29,7 @@ def consistent_reads() -> Iterator[None]:
 
 @contextmanager
 def _deferred() -> Iterator[None]:
-    """Keep SQLite from taking the write lock, which transactions of this project otherwise take at their start."""
+    """Prevent SQLite from taking the write lock, which transactions in this project otherwise take at their start."""
     database: Any = connection
     mode = getattr(database, "transaction_mode", None)
     if mode is None:

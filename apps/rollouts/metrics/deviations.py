@@ -1,4 +1,4 @@
-"""Sums of squared deviations of tasks from a mean, which can be moved to another mean and added up."""
+"""Sums of squared deviations per task from a mean. They can be shifted to another mean and added up."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,9 @@ import msgspec
 
 
 class Deviations(msgspec.Struct, array_like=True, frozen=True):
-    """Sums over tasks. With t the total of a task, n its number of values, and d = t − n × center:
+    """Sums over tasks, where t is the total of a task, n its number of values, and d = t − n × center.
 
-    `squares` is the sum of d × d, `products` that of d × n, `weights` that of n × n.
+    `squares` is the sum of d², `products` of d × n, and `weights` of n².
     """
 
     center: float = 0.0
@@ -20,13 +20,13 @@ class Deviations(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def read(cls, center: float, sums: Sequence[Any]) -> "Deviations":
-        """Return the deviations that the columns of deviations_sql describe."""
+        """Create from the columns of `deviations_sql`."""
         return cls(center, *(float(each or 0.0) for each in sums))
 
     def about(self, mean: float) -> "Deviations":
         """Return the deviations from another mean.
 
-        Precise if the mean is near: t − n × mean is d + n × (center − mean).
+        Precise if the mean is close to the center: t − n × mean = d + n × (center − mean).
         """
         off = self.center - mean
         return Deviations(
@@ -38,7 +38,7 @@ class Deviations(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def combine(cls, parts: Iterable["Deviations"]) -> "Deviations":
-        """Return the deviations of all tasks from the center of the first part that has any."""
+        """Add up the deviations of several parts, relative to the center of the first non-empty part."""
         known = [part for part in parts if part.weights]
         if not known:
             return cls()
@@ -52,6 +52,9 @@ class Deviations(msgspec.Struct, array_like=True, frozen=True):
 
 
 def deviations_sql(total: str, size: str, center: str) -> str:
-    """Return the columns of the sums. Deviations are taken before squaring, so that large, close values keep digits."""
+    """Return the SQL columns of the sums.
+
+    Deviations are taken before squaring, for precision with large, close values.
+    """
     off = f"({total} - {size} * {center})"
     return f"SUM({off} * {off}), SUM({off} * {size}), SUM({size} * {size})"

@@ -1,4 +1,4 @@
-"""Distributions of numbers, stored as packed arrays and combined without sorting all numbers again."""
+"""Distributions of numbers, stored as packed arrays that can be combined without sorting again."""
 
 import math
 import statistics
@@ -12,10 +12,10 @@ from apps.gym.metrics.pass_at_k import sample_std
 
 
 class Distribution(msgspec.Struct, array_like=True, frozen=True):
-    """Distinct numbers in order, as arrays in the byte order of the machine.
+    """Sorted distinct numbers, as arrays in native byte order.
 
-    `values` has the numbers as float64 and `passed` the count of all numbers up to each of them as int64. `sums` has a
-    float64 sum that belongs to each number; it may be empty. `squares` is the sum of squared deviations from the mean.
+    `values` are the numbers (float64), and `passed` the cumulative counts (int64). `sums` has an associated float64 sum
+    per number, or is empty. `squares` is the sum of squared deviations from the mean.
     """
 
     values: bytes = b""
@@ -34,7 +34,7 @@ class Distribution(msgspec.Struct, array_like=True, frozen=True):
 
 
 def distribute(rows: Iterable[tuple[float, int, float]]) -> Distribution:
-    """Return the distribution of rows (number, how often it occurs, its sum) with distinct numbers."""
+    """Return the distribution of rows (number, count, associated sum) with distinct numbers."""
     ordered = sorted(rows)
     size, passed = 0, array("q")
     for _, count, _ in ordered:
@@ -54,7 +54,7 @@ def distribute(rows: Iterable[tuple[float, int, float]]) -> Distribution:
 
 
 class Numbers:
-    """All numbers of several distributions."""
+    """The union of several distributions."""
 
     def __init__(self, parts: Iterable[Distribution]) -> None:
         self._parts = [part for part in parts if part.size]
@@ -77,7 +77,7 @@ class Numbers:
     @property
     def std(self) -> float | None:
         """Return the sample standard deviation, or None for fewer than two numbers."""
-        # Each part has deviations from its own mean: the one-pass formula loses precision where numbers are close.
+        # Deviations are from each part's own mean: the one-pass formula loses precision for close numbers.
         mean = self.mean
         squares = math.fsum(part.squares + part.size * (part.mean - mean) ** 2 for part in self._parts)
         return sample_std(self.size, squares)
@@ -87,7 +87,7 @@ class Numbers:
         return statistics.mean((self._at((self.size - 1) // 2), self._at(self.size // 2)))
 
     def bars(self, place: Callable[[float], int]) -> Iterator["Bar"]:
-        """Yield the numbers of each part by place, which must not fall while the numbers rise."""
+        """Yield the numbers of each part grouped by `place(number)`, which must be non-decreasing."""
         for part, values, passed in zip(self._parts, self._values, self._passed, strict=True):
             sums = memoryview(part.sums).cast("d") if part.sums else None
             start = before = 0
@@ -104,7 +104,7 @@ class Numbers:
                 start, before = end, passed[end - 1]
 
     def _at(self, position: int) -> float:
-        """Return the number at this position of all numbers in order, by halving the windows that it may be in."""
+        """Return the number at this position of the sorted union, by binary search."""
         windows: Sequence[tuple[int, int]] = [(0, len(values)) for values in self._values]
         while True:
             largest = max(range(len(windows)), key=lambda part: windows[part][1] - windows[part][0])
@@ -121,12 +121,12 @@ class Numbers:
                 windows = [(high, end) for (_, end), (_, high) in zip(windows, cuts, strict=True)]
 
     def _count(self, ends: Sequence[int]) -> int:
-        """Return how many numbers come before these places of the parts."""
+        """Return how many numbers precede these positions of the parts."""
         return sum(passed[end - 1] for passed, end in zip(self._passed, ends, strict=True) if end)
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """Numbers with one place: the lowest, the highest, their count and the total of their sums."""
+    """Numbers of one part in one place: lowest, highest, count, and total of their sums."""
 
     place: int
     low: float

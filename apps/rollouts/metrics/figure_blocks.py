@@ -1,7 +1,7 @@
-"""Blocks of counted tasks: a collection's figures are combined from blocks, and only changed blocks are counted again.
+"""Count a collection in blocks of tasks, and count only changed blocks again.
 
-A change of rollouts marks its tasks in the same transaction. A block without marks is exact; others are counted from
-the rows when figures are read, and a background job replaces them.
+A change of rollouts marks their tasks in the same transaction. A block without marks is exact. Marked blocks are
+counted from the rows when figures are read, and a background job replaces them.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ from apps.rollouts.metrics.whole_parts import WholePart, read_whole_part
 from apps.rollouts.models import LAST_SPAN, SPAN_BITS, Collection, FigureBlock, FigureMark
 
 BLOCK_ROLLOUTS = 8_192
-"""Rollouts of a block, more or less: counting them takes 40 ms on PostgreSQL."""
+"""Approximate rollouts per block. Counting one takes 40 ms on PostgreSQL."""
 BLOCKS_AT_ONCE = 8
-"""Maximum number of new blocks that one run of the background job counts."""
+"""Maximum new blocks per run of the background job."""
 SETTLED_SECONDS = 20.0
-"""Age of a mark at which its block is counted again: running rollouts change the same blocks for a while."""
-_FORSAKEN = timedelta(minutes=5)
+"""Age of a mark after which its block is counted again. Running rollouts change the same blocks for a while."""
+_CLAIM_EXPIRES = timedelta(minutes=5)
 _VERSION = b"\x01"  # increase it if the meaning of a count changes
 _LEVEL = 1
 
 
 class Spans(NamedTuple):
-    """Spans from `first` to `last`, with their counted content if it is up to date."""
+    """A range of spans, `first` to `last`, with its counts if they are up to date."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ class Spans(NamedTuple):
 
 
 def read_whole_parts(collection: Collection) -> list[WholePart]:
-    """Return counts that cover the collection. Call it within consistent_reads."""
+    """Return counts that together cover the collection. Call it within `consistent_reads`."""
     blocks = FigureBlock.objects.filter(collection=collection).order_by("first")
     marks = FigureMark.objects.filter(collection=collection).order_by("span").distinct()
     marked = list(marks.values_list("span", flat=True))
@@ -66,7 +66,7 @@ def _is_marked(marked: Sequence[int], first: int, last: int) -> bool:
 
 
 def _joined(spans: Iterable[Spans]) -> Iterator[Spans]:
-    """Yield the spans, with neighbours that must be counted joined into one."""
+    """Yield the ranges, with adjacent ones that must be counted merged."""
     for is_counted, group in groupby(spans, key=lambda each: each.content.startswith(_VERSION)):
         found = list(group)
         yield from found if is_counted else [Spans(found[0].first, found[-1].last)]
@@ -83,7 +83,7 @@ def _decode(content: bytes) -> WholePart:
 
 @background_job(thread="figures", waiting=FigureMark.objects.all, every=5.0)
 def count_marked_blocks() -> bool:
-    """Background job: count one block again whose marks have settled. Return True if there was one."""
+    """Background job: recount one block with settled marks. Return True if there was one."""
     settled = timezone.now() - timedelta(seconds=SETTLED_SECONDS)
     block = _claim(settled)
     if block is None:
@@ -92,17 +92,17 @@ def count_marked_blocks() -> bool:
         marks = FigureMark.objects.filter(collection=block.collection_id, span__range=(block.first, block.last))
         seen = dict(marks.values_list("pk", "span"))
         counted = list(_count(block))
-    # The collection may be deleted meanwhile.
+    # The collection may have been deleted meanwhile.
     with contextlib.suppress(IntegrityError):
         _replace(block, counted, seen, settled)
     return True
 
 
 def _claim(settled: datetime) -> FigureBlock | None:
-    """Return a claimed block with settled marks, if any. A collection begins with one block."""
+    """Claim a block with settled marks, if any. New collections have a single block."""
     marks = FigureMark.objects.filter(marked_at__lte=settled, collection__is_being_deleted=False)
     now = timezone.now()
-    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _FORSAKEN)
+    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _CLAIM_EXPIRES)
     for mark in marks.exclude(collection__state=Collection.State.PLANNING).order_by("pk")[:20]:
         FigureBlock.objects.get_or_create(collection_id=mark.collection_id, first=0, defaults={"last": LAST_SPAN})
         around = FigureBlock.objects.filter(free, collection=mark.collection_id, first__lte=mark.span)
@@ -113,9 +113,9 @@ def _claim(settled: datetime) -> FigureBlock | None:
 
 
 def _count(block: FigureBlock) -> Iterator[FigureBlock]:
-    """Yield new blocks for this one: a single block, or several if it has grown too large.
+    """Yield the new blocks that replace this one: one, or several if it has grown too large.
 
-    The last one has no content if there are too many to count at once.
+    If there are too many to count at once, the last one has no content.
     """
     first = block.first
     for _ in range(BLOCKS_AT_ONCE):
@@ -130,13 +130,13 @@ def _count(block: FigureBlock) -> Iterator[FigureBlock]:
 
 
 def _find_end(collection_id: int, first: int, last: int) -> int:
-    """Return the last span of a block that begins with the span `first`."""
+    """Return the last span of a block that starts at span `first`."""
     rollouts = TaskRange.of_spans(collection_id, first, last).rollouts()
     ids = rollouts.order_by("task").values_list("task", flat=True)
     if not ids[2 * BLOCK_ROLLOUTS : 2 * BLOCK_ROLLOUTS + 1]:
         return last
     cut = ids[BLOCK_ROLLOUTS] >> SPAN_BITS
-    # Even if all rollouts of a block are in one span.
+    # At least one span, even if it has more rollouts than a block should.
     return max(cut - 1, ids[0] >> SPAN_BITS)
 
 

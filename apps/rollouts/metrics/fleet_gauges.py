@@ -1,4 +1,4 @@
-"""Read the current state of all workers and queues for monitoring. The cost does not grow with the queue."""
+"""Read the current state of workers and queues for monitoring, at a cost independent of the queue length."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
 
 KEPT = timedelta(minutes=15)
-"""How long a stopped worker is still shown, so that a scrape does not miss its last counts."""
+"""How long stopped workers are reported, so that a scrape gets their final counts."""
 
 OPEN_STATES = (Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED)
 ENDS = ("completed", "failed", "cancelled")
@@ -28,9 +28,9 @@ class Queue(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """State of all workers.
+    """State of all workers and queues.
 
-    `ended` counts rollouts by status over all collections. `oldest_queued` is in seconds, 0 if the queue is empty.
+    `ended` counts rollouts by status over all collections. `oldest_queued` is in seconds, 0 for an empty queue.
     """
 
     queues: list[Queue]
@@ -60,10 +60,10 @@ def read_fleet() -> Fleet:
 
 
 def count_unfinished(group: str) -> int:
-    """Return how many rollouts workers of this group could run at once: queued and running ones of running collections.
+    """Return how many rollouts workers of this group could run at once, including those running.
 
-    A collection counts at most the concurrency of itself, its model and its environment. Collections with the same
-    model count separately.
+    Each collection counts up to the smallest of its own, its model's and its environment's concurrency. Collections
+    with the same model are counted separately.
     """
     limits = ("concurrency", "policy_model__concurrency", "environment__concurrency")
     left = F("total") - F("completed") - F("failed") - F("cancelled")
@@ -74,12 +74,10 @@ def count_unfinished(group: str) -> int:
 def _read_queues() -> list[Queue]:
     """Return the queues.
 
-    Queued rollouts are computed from the counters of collections, because counting queue rows is slow. Running rows are
-    few.
-
-    Counters and running rows are read one after the other, so a row may briefly be counted in neither or both.
+    Queued rollouts are computed from counters, because counting them is slow; running ones are few. Both are read one
+    after the other, so a rollout may briefly count in neither or both.
     """
-    # Uses the index of leases, which holds only running rows. Ordering, grouping or joining would change the plan.
+    # Uses the index of leases, which contains only running rows. ORDER BY, GROUP BY or a join would change the plan.
     held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0).order_by()
     running = Counter(held.values_list("collection_id", flat=True))
     ended = F("completed") + F("failed") + F("cancelled")
@@ -93,12 +91,12 @@ def _read_queues() -> list[Queue]:
 
 
 def _oldest_queued(now: datetime) -> float:
-    """Return the age of the oldest queued rollout in seconds since its collection was planned.
+    """Return the age in seconds of the oldest queued rollout, since its collection was planned.
 
-    Ignores paused collections.
+    Paused collections are ignored.
     """
     queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
-    # The order of the index of queued rows, so that the planner uses it, as claiming does.
+    # Ordered like the index of queued rows, so that the planner uses it.
     first = Subquery(queued.order_by("lost", "id").values("pk")[:1])
     waiting = Collection.objects.filter(state=Collection.State.RUNNING).annotate(first=first).exclude(first=None)
     since = waiting.aggregate(since=Min("created_at"))["since"]

@@ -1,4 +1,4 @@
-"""Figures of the rollouts under each label. A whole collection is measured as a single label."""
+"""Figures of rollouts by label. A whole collection is measured as a single label."""
 
 import dataclasses
 import math
@@ -80,7 +80,7 @@ class Figures:
 
 
 class Part(msgspec.Struct, array_like=True):
-    """Counts of the rollouts of some tasks with one label. The figures of a label are computed from all its parts."""
+    """Counts of one label's rollouts of some tasks. Figures are computed from all parts of a label."""
 
     outcomes: list[Outcome]
     rewards: Distribution
@@ -89,10 +89,7 @@ class Part(msgspec.Struct, array_like=True):
 
 
 def read_parts(tasks: TaskRange, labels: Labels) -> dict[str, Part]:
-    """Return a part per label, in the order of the labels.
-
-    The number of queries does not depend on the number of labels.
-    """
+    """Return a part for each label, in order, with a constant number of queries."""
     outcomes = read_outcomes(tasks, labels)
     rewards = read_rewards(tasks, labels)
     groups = read_groups(tasks, labels, {label: found.mean for label, found in rewards.items()})
@@ -104,7 +101,7 @@ def read_parts(tasks: TaskRange, labels: Labels) -> dict[str, Part]:
 
 
 def figure(parts: Sequence[Part]) -> Figures:
-    """Return the figures of all rollouts in the parts, no two of which have a task in common."""
+    """Return the figures of the parts together. Parts must have disjoint tasks."""
     outcomes = combine_outcomes(outcome for part in parts for outcome in part.outcomes)
     rewards = Numbers(part.rewards for part in parts)
     groups = combine_groups(part.groups for part in parts)
@@ -154,23 +151,23 @@ def _confidence(rewards: Numbers, groups: Groups) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Share(Figures):
-    """Figures of the rollouts with one label. The label is empty for tasks or rollouts without one.
+    """Figures of one label. The label is empty for tasks or rollouts without one.
 
-    A group is all attempts at one task; by model version, all attempts that started with the same version.
+    A group is all attempts at one task; by model version, only those that started with the same version.
     """
 
     label: str
 
 
 class Breakdown(NamedTuple):
-    """Shares, largest first, and the number of shares left out."""
+    """Figures by label, largest first, and the number of labels left out."""
 
     shares: list[Share]
     left_out: int
 
 
 def break_down(collection: Collection, facet: Facet) -> Breakdown:
-    """Return the figures by label. By tag, a task counts once for each of its tags."""
+    """Return the figures by label. With the facet tag, a task counts for each of its tags."""
     with consistent_reads():
         labels = find_labels(collection, facet)
         parts = read_parts(whole(collection), labels)
@@ -179,5 +176,5 @@ def break_down(collection: Collection, facet: Facet) -> Breakdown:
 
 
 def fields_of(figures: Figures) -> dict[str, Any]:
-    """Return the figures by name. Unlike dataclasses.asdict, it copies nothing."""
+    """Return the figures by name. Unlike `dataclasses.asdict`, this does not copy values."""
     return {field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)}

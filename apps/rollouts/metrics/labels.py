@@ -1,4 +1,4 @@
-"""Labels by which the rollouts of a collection are counted: one for all, or split, tag or model version."""
+"""Labels by which rollouts are grouped: a single one for all, or split, tag or model version."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -10,11 +10,11 @@ from apps.rollouts.models import Collection
 Facet = Literal["split", "tag", "model_version"]
 FACETS: tuple[Facet, ...] = ("split", "tag", "model_version")
 MAX_LABELS = 100
-"""Maximum labels of a breakdown; the most frequent are kept."""
+"""Maximum labels of a breakdown. The most frequent are kept."""
 
 _TASK = "JOIN tasks_task t ON t.id = r.task_id"
-# Several tags are stored in one text, one a line. SQLite cannot split text, so the text is turned into a JSON array
-# first: backslashes are escaped, and line ends become separators.
+# Tags are stored in one text column, one per line. SQLite cannot split text, so the text is converted to a JSON array:
+# backslashes are escaped, and line ends become separators.
 _LINES = {
     "postgresql": """CROSS JOIN LATERAL unnest(
         CASE WHEN btrim(raw, chr(10)) = '' THEN ARRAY[''] ELSE string_to_array(btrim(raw, chr(10)), chr(10)) END
@@ -23,7 +23,7 @@ _LINES = {
         '[' || replace(replace(json_quote(trim(raw, char(10))), '\\', '\u005c'), '\n', '","') || ']'
     ) AS part""",
 }
-# Rollouts are counted by stored value before values are split into labels, because there are fewer values.
+# Group by stored value before splitting into labels, because there are fewer values.
 _LARGEST = """
     SELECT label, rollouts, COUNT(*) OVER () FROM (
         SELECT {label} AS label, SUM(size) AS rollouts FROM (
@@ -35,10 +35,10 @@ _LARGEST = """
 
 
 class Labelling(NamedTuple):
-    """SQL to find labels.
+    """SQL fragments to group by label.
 
     `raw` is the stored value of rollouts `r` after `join`, grouped by `by`. `label` is one label in it, after joining
-    `parts`. Rollouts of a task are also grouped by `version`; then `r` may be these groups.
+    `parts`. `version` is an additional grouping of a task's rollouts; `r` may be these groups.
     """
 
     raw: str
@@ -50,14 +50,14 @@ class Labelling(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """The measured labels, most frequent first, and the number of other labels."""
+    """The labels to measure, most frequent first, and the number of labels left out."""
 
     labelling: Labelling
     names: Sequence[str]
     left_out: int = 0
 
 
-def all_under_one() -> Labels:
+def single_label() -> Labels:
     return Labels(Labelling(raw="CAST('' AS text)", by=""), [""])
 
 
@@ -81,9 +81,9 @@ def _labelling(facet: Facet) -> Labelling:
 def read_by_label(
     query: str, labels: Labels, given: Sequence[Any], known: Mapping[str, Sequence[float]] | None = None, **parts: str
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a query with the placeholders of a Labelling and {known}.
+    """Run a query with the placeholders of Labelling and {known}, and return its rows.
 
-    `known` are rows of a label and its numbers, called n0, n1 and so on; without it, all labels are returned.
+    `known` has rows of a label and its numbers, named n0, n1 and so on. Without it, rows of all labels are returned.
     """
     rows = [(name, *numbers) for name, numbers in (known or dict.fromkeys(labels.names, ())).items()]
     if not rows:

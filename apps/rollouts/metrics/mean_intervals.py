@@ -1,4 +1,4 @@
-"""Half-widths of the 95 % intervals of the mean reward of several collections, in one query."""
+"""Half-widths of the 95 % intervals of mean rewards, for several collections in one query."""
 
 import time
 from collections import OrderedDict
@@ -10,18 +10,17 @@ from apps.gym.metrics.pass_at_k import Z_95, standard_error_from
 from apps.rollouts.models import Collection
 
 MEASURED = 20_000
-"""Maximum number of rewards to read, so that an overview is fast.
+"""Maximum number of rewards to read, to keep overviews fast.
 
-Larger collections show the interval on their own page.
+Larger collections show the interval only on their own page.
 """
 
 _REMEMBERED = 500
 _SECONDS = 600.0
-# The cache key covers all values that change with the rewards of a collection. Two swapped rewards keep the sum, so
-# entries also expire.
+# The cache key has all values that change with the rewards. Two swapped rewards keep the sum, so entries also expire.
 _known: OrderedDict[tuple[object, ...], tuple[float, float | None]] = OrderedDict()
 
-# Deviations are taken from each collection's own mean before they are squared, as for a single collection.
+# Deviations from the collection's own mean are squared, for precision.
 _SPREADS = """
     SELECT groups.collection_id, COUNT(*), SUM((total - size * mean) * (total - size * mean))
     FROM (
@@ -38,10 +37,10 @@ _SPREADS = """
 
 
 def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
-    """Return the half-widths by collection id, clustered by task.
+    """Return half-widths by collection id, clustered by task.
 
-    Collections with rewards of fewer than two tasks are left out, and, in order, collections that would exceed MEASURED
-    rewards in total.
+    Collections with rewards of fewer than two tasks are left out. So are later collections once MEASURED rewards are
+    exceeded in total.
     """
     now = time.monotonic()
     margins: dict[int, float | None] = {}
@@ -52,7 +51,7 @@ def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
             margins[collection.pk] = known
         elif collection.rewarded and sum(chosen.values()) + collection.rewarded <= MEASURED:
             chosen[collection.pk] = collection.rewarded
-    # Queried even without ids, so that every page needs the same number of queries.
+    # Runs even without ids, so that every page has the same number of queries.
     ids = list(chosen) or [0]
     with connection.cursor() as cursor:
         cursor.execute(_SPREADS.format(places=", ".join(["%s"] * len(ids))), [*ids, *ids])

@@ -10,8 +10,7 @@ from apps.gym.metrics.pass_at_k import SOLVED, confidence_interval, standard_err
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
-# Deviations are taken from each version's own mean before they are squared: the one-pass formula loses precision where
-# rewards are large and close together.
+# Deviations from each version's own mean are squared: the one-pass formula loses precision for large, close rewards.
 _VERSIONS = """
     WITH task_groups AS (
         SELECT rollouts_rollout.model_version AS version, rollouts_rollout.task_id AS task, COUNT(*) AS size,
@@ -35,10 +34,10 @@ _VERSIONS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionReward:
-    """Figures of the rollouts that started with one model version. `version` is empty if the model reported none.
+    """Figures of rollouts that started with one model version. `version` is empty if the model reported none.
 
-    `confidence` is the 95 % interval of the mean, clustered by task; None for fewer than two tasks. `solved` counts the
-    rollouts with full marks. `first_at` and `last_at` are the end times of the earliest and the latest.
+    `confidence` is the 95 % interval of the mean, clustered by task; None for fewer than two tasks. `solved` counts
+    rollouts with full marks. `first_at` and `last_at` are the earliest and latest end times.
     """
 
     version: str
@@ -52,7 +51,7 @@ class VersionReward:
 
 
 def track_versions(*, policy_model: PolicyModel, collection: Collection | None = None) -> list[VersionReward]:
-    """Return the versions of a model, optionally within one collection, in order of first appearance."""
+    """Return the versions of a model, optionally within one collection, by first appearance."""
     chosen = "rollouts_collection.id = %s AND" if collection else ""
     with connection.cursor() as cursor:
         given = [policy_model.pk, *([collection.pk] if collection else [])]

@@ -1,4 +1,4 @@
-"""How rollouts ended, what they used, and how their rewards spread, by label."""
+"""Outcomes, usage and reward distribution of rollouts, by label."""
 
 import math
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 Outcome = dict[str, Any]
-"""Rollouts with the same end: `status`, `stop_reason`, `error_kind`, and the figures of _FIGURES."""
+"""Rollouts with the same `status`, `stop_reason` and `error_kind`, with the figures in _FIGURES."""
 
 _FIGURES: dict[str, tuple[str, str]] = {
     "count": ("COUNT(*)", "SUM"),
@@ -37,7 +37,7 @@ _FIGURES: dict[str, tuple[str, str]] = {
     ),
     "longest": ("MAX(CASE WHEN r.reward IS NOT NULL THEN r.output_tokens END)", "MAX"),
 }
-"""How each figure is counted over rollouts, and how partial counts are combined."""
+"""SQL that computes each figure over rollouts, and the aggregate that combines partial values."""
 _OUTCOMES = f"""
     WITH {{known}}
     SELECT {{label}}, status, stop_reason, error_kind,
@@ -64,14 +64,14 @@ def read_outcomes(tasks: TaskRange, labels: Labels) -> dict[str, list[Outcome]]:
     """Return the outcomes by label, in one pass over the rollouts."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for label, *values in read_by_label(_OUTCOMES, labels, [f"%{CONTRADICTION}%", *tasks]):
-        # PostgreSQL's sums of integers are decimal numbers.
+        # PostgreSQL returns sums of integers as Decimal.
         plain = [int(value) if isinstance(value, Decimal) else value for value in values]
         found[label].append(dict(zip(_NAMES, plain, strict=True)))
     return found
 
 
 def combine_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return one outcome for each way to end."""
+    """Combine the outcomes with the same status, stop reason and error kind."""
     by_end: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_end[outcome["status"], outcome["stop_reason"], outcome["error_kind"]].append(outcome)
@@ -87,7 +87,7 @@ def _combine(rows: list[Outcome]) -> Outcome:
 
 
 def read_rewards(tasks: TaskRange, labels: Labels) -> dict[str, Distribution]:
-    """Return the distribution of rewards by label, in a second pass over the rewards."""
+    """Return the distribution of rewards by label, with a second query."""
     rows: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
     for label, reward, count in read_by_label(_REWARDS, labels, [*tasks]):
         rows[label].append((reward, int(count), 0.0))

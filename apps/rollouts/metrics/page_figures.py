@@ -1,4 +1,4 @@
-"""Compute all figures of a collection's page from one state of the database."""
+"""Compute all figures of a collection's page from one snapshot of the database."""
 
 import random
 from collections.abc import Iterable
@@ -19,27 +19,27 @@ SHOWN = 400
 _MOST_LOOKED_UP = 8_000
 
 
-class Scattered(NamedTuple):
+class ScatterPoint(NamedTuple):
     rollout: int
     reward: float
     output_tokens: int
 
 
-def scatter_rewards(collection: Collection, *, most: int = SHOWN) -> list[Scattered]:
-    """Return up to about `most` rewarded rollouts, drawn at random if there are more, ordered by id."""
+def scatter_rewards(collection: Collection, *, most: int = SHOWN) -> list[ScatterPoint]:
+    """Return about `most` rewarded rollouts, ordered by id; a random sample if there are more."""
     rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by("pk")
     columns: QuerySet[Any, Any] = rewarded.values_list("pk", "reward", "output_tokens")
     if collection.rewarded <= most:
-        return [Scattered(*row) for row in columns[:most]]
+        return [ScatterPoint(*row) for row in columns[:most]]
     mine = Rollout.objects.filter(collection=collection)
     first = mine.order_by("pk").values_list("pk", flat=True).first() or 0
     last = mine.order_by("-pk").values_list("pk", flat=True).first() or 0
-    # Ids that belong to other collections or have no reward do not count, so more are drawn.
+    # Draw more ids than needed: some belong to other collections or have no reward.
     among = last - first + 1
     wanted = min(_MOST_LOOKED_UP, among, 1 + round(1.3 * most * among / collection.rewarded))
     draw = random.Random(collection.pk)
     ids = draw.sample(range(first, last + 1), wanted)
-    found = [Scattered(*row) for row in columns.filter(pk__in=ids)]
+    found = [ScatterPoint(*row) for row in columns.filter(pk__in=ids)]
     return sorted(draw.sample(found, most)) if len(found) > most else found
 
 
@@ -62,9 +62,9 @@ STATE = ("state", "pause_reason", "started_at", "finished_at")
 
 @dataclass(frozen=True, kw_only=True)
 class PageFigures:
-    """Consistent figures of everything that was stored before `as_of`.
+    """Consistent figures as of `as_of`.
 
-    `counters` holds the collection's counters by name, `running` the number of running rollouts, and `points` the
+    `counters` are the collection's counters by name, `running` is the number of running rollouts, and `points` is the
     sample for the scatter plot.
     """
 
@@ -72,12 +72,12 @@ class PageFigures:
     counters: dict[str, int | float]
     running: int
     metrics: CollectionMetrics
-    points: list[Scattered]
+    points: list[ScatterPoint]
     breakdowns: dict[Facet, Breakdown]
 
 
 def measure_page(collection: Collection, facets: Iterable[Facet]) -> PageFigures:
-    """Measure the figures now, with a breakdown by each of `facets`.
+    """Measure the figures, with a breakdown by each of `facets`.
 
     Updates the counters and the state of `collection`.
     """
@@ -95,5 +95,5 @@ def measure_page(collection: Collection, facets: Iterable[Facet]) -> PageFigures
 
 
 def count_running(collection: Collection) -> int:
-    """Return the number of running rollouts, using the index of leases, which holds only those."""
+    """Return the number of running rollouts, using the index of leases, which contains only those."""
     return Rollout.objects.filter(collection=collection, status=Rollout.Status.RUNNING, lease__gt=0).count()

@@ -1,4 +1,4 @@
-"""List the tasks of two collections by reward difference, page by page, with a typical rollout of each side."""
+"""List the tasks of two collections by reward difference, in pages, with a representative rollout of each side."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from apps.rollouts.models import Collection, Rollout
 Which = Literal["regressed", "improved", "lost", "gained", "same", "all"]
 WHICH: tuple[Which, ...] = ("regressed", "improved", "lost", "gained", "same", "all")
 
-# `lost` and `gained` tasks flipped: one collection solved them in at least half of its attempts, the other did not.
+# Tasks are `lost` or `gained` if only one of the collections solved them in at least half of its attempts.
 _CHOSEN: dict[Which, tuple[str, str]] = {
     "regressed": ("difference < -1e-9", "ASC"),
     "improved": ("difference > 1e-9", "DESC"),
@@ -33,7 +33,7 @@ _AFTER = {
 
 
 class Cursor(NamedTuple):
-    """The last change of the previous page."""
+    """Position of the last change of the previous page."""
 
     difference: float
     task: int
@@ -55,7 +55,10 @@ class Cursor(NamedTuple):
 def list_changes(
     one: Collection, other: Collection, which: Which, *, after: Cursor | None = None, limit: int = 50
 ) -> list[Change]:
-    """Return a page of changes: largest differences first, unchanged tasks by task, all tasks from worst to best."""
+    """Return a page of changes, largest differences first.
+
+    Unchanged tasks are ordered by id, all tasks from worst to best.
+    """
     pairs, given = pair_tasks(one, other)
     chosen, order = _CHOSEN[which]
     query = pairs + _LISTED.format(chosen=chosen, order=order, after=_AFTER[order] if after else "")
@@ -73,8 +76,8 @@ def list_changes(
     ]
 
 
-def find_witnesses(one: Collection, other: Collection, changes: Sequence[Change]) -> list[tuple[int, int] | None]:
-    """Return two rollouts for each task: the best of the better collection and the worst of the other."""
+def find_representatives(one: Collection, other: Collection, changes: Sequence[Change]) -> list[tuple[int, int] | None]:
+    """Return two rollouts per task: the best of the better collection, and the worst of the other."""
     mine = _extremes(one, [change.task for change in changes])
     theirs = _extremes(other, [change.other_task for change in changes])
     witnesses: list[tuple[int, int] | None] = []
@@ -90,7 +93,7 @@ def find_witnesses(one: Collection, other: Collection, changes: Sequence[Change]
 
 
 def _extremes(collection: Collection, tasks: list[int]) -> dict[int, tuple[int, int]]:
-    """Return the rollouts with the worst and the best reward of each task."""
+    """Return the rollouts with the lowest and the highest reward of each task."""
     rows = Rollout.objects.filter(collection=collection, task__in=tasks or [0]).rewarded()
     found: dict[int, tuple[int, int]] = {}
     for task, rollout in rows.order_by("task", F("reward"), "pk").values_list("task", "pk"):

@@ -1,4 +1,4 @@
-"""Reward profiles of the tasks of a collection: how often each was attempted and solved, and the spread of rewards."""
+"""Reward profiles of the tasks of a collection: attempts, solved attempts and spread of rewards."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from apps.rollouts.models import Collection
 Bucket = Literal["never", "sometimes", "always"]
 BUCKETS: tuple[Bucket, ...] = ("never", "sometimes", "always")
 
-# The variance is computed about the mean of the task, in a second pass over its few rollouts.
+# The variance is computed in a second pass over the task's rollouts, for precision.
 _PROFILES = """
     WITH groups AS (
         SELECT r.task_id, COUNT(*) AS rollouts, COUNT(r.reward) AS rewarded, AVG(r.reward) AS mean,
@@ -39,7 +39,7 @@ _IN_BUCKET: dict[Bucket, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """All rollouts of one task in a collection. Rewards are None if no rollout has one."""
+    """Figures of a task's rollouts in a collection. Rewards are None if no rollout has one."""
 
     task: int
     index: int
@@ -59,9 +59,9 @@ class Profile:
 def profile_tasks(
     collection: Collection, *, after: int = 0, limit: int = 100, bucket: Bucket | None = None
 ) -> list[Profile]:
-    """Return at most `limit` tasks with ids above `after`, ordered by id.
+    """Return up to `limit` tasks with ids above `after`, by id.
 
-    `bucket` restricts the result to never, sometimes or always solved tasks.
+    `bucket` restricts them to never, sometimes or always solved tasks.
     """
     having = _IN_BUCKET[bucket].format(solved=SOLVED) if bucket else ""
     query = _PROFILES.format(solved=SOLVED, bucket=having, index=connection.ops.quote_name("index"))

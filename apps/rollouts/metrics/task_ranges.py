@@ -1,4 +1,4 @@
-"""Ranges of tasks within a collection: figures are counted in ranges, which together cover all tasks."""
+"""Ranges of tasks within a collection. Figures are counted by range; the ranges together cover all tasks."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from apps.rollouts.models import LAST_SPAN, SPAN_BITS, Collection, Rollout, Roll
 
 
 class TaskRange(NamedTuple):
-    """Rollouts of a collection whose task ids are from `first` to `last`: the parameters of IN_RANGE."""
+    """Rollouts of a collection with task ids from `first` to `last`; the parameters of IN_RANGE."""
 
     collection: int
     first: int
@@ -21,7 +21,7 @@ class TaskRange(NamedTuple):
 
 
 IN_RANGE = "r.collection_id = %s AND r.task_id BETWEEN %s AND %s"
-"""SQL condition of rollouts `r`."""
+"""SQL condition on rollouts `r`."""
 
 
 def whole(collection: Collection) -> TaskRange:

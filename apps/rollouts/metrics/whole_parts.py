@@ -1,4 +1,4 @@
-"""Count the rollouts of a range of tasks: everything that the figures of a whole collection are computed from."""
+"""Count the rollouts of a range of tasks, with everything that the figures of a whole collection need."""
 
 import msgspec
 from django.db import connection
@@ -7,7 +7,7 @@ from django.db.models.functions import Cast
 
 from apps.rollouts.metrics.distributions import Distribution, distribute
 from apps.rollouts.metrics.label_figures import Part, read_parts
-from apps.rollouts.metrics.labels import all_under_one
+from apps.rollouts.metrics.labels import single_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 _TOOLS = {
@@ -26,10 +26,10 @@ _TOOLS = {
 
 
 class WholePart(msgspec.Struct, array_like=True):
-    """Counts of the rollouts of some tasks, whatever their label.
+    """Counts of the rollouts of some tasks, for all labels.
 
-    `tools` has rollouts, calls, errors and seconds by tool. `lengths` are the output tokens of rewarded rollouts, with
-    the sums of their rewards.
+    `tools` has (rollouts, calls, errors, seconds) by tool. `lengths` has output tokens of rewarded rollouts, with the
+    sums of their rewards.
     """
 
     part: Part
@@ -38,7 +38,7 @@ class WholePart(msgspec.Struct, array_like=True):
 
 
 def read_whole_part(tasks: TaskRange) -> WholePart:
-    labels = all_under_one()
+    labels = single_label()
     (part,) = read_parts(tasks, labels).values()
     return WholePart(part, _read_tools(tasks), _read_lengths(tasks))
 

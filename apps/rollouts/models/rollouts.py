@@ -12,6 +12,7 @@ from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.traces.events import TraceUnion, decode_event
+from apps.gym.traces.graph import TraceGraph
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.trace_payloads import PayloadField
 from apps.tasks.models import Task
@@ -189,10 +190,15 @@ class Rollout(models.Model):
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
-        """Return the decoded events of the latest attempt in order; model calls include packed tokens on request."""
+        """Return the main line of the latest attempt; model calls include packed tokens on request."""
+        return self.graph(tokens=tokens).main
+
+    def graph(self, *, tokens: bool = False) -> TraceGraph:
+        """Return all events of the latest attempt; model calls include packed tokens on request."""
         columns = ("payload", "tokens") if tokens else ("payload",)
-        rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list(*columns)
-        return [decode_event(*row) for row in rows]
+        rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list("seq", *columns)
+        read = [(seq, decode_event(*row)) for seq, *row in rows]
+        return TraceGraph([event for _, event in read], [seq for seq, _ in read])
 
 
 class TraceEvent(models.Model):

@@ -30,7 +30,11 @@ class Worker(models.Model):
     refuses = models.JSONField(default=dict, blank=True, help_text="Collections that it cannot run: id and reason")
     meters = models.JSONField(default=dict, help_text="Counters since its start (apps.rollouts.engine.worker_counters)")
     capture_address = models.CharField(
-        max_length=200, blank=True, help_text="Host and port at which external agents of its rollouts reach the model"
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",  # for workers of an older version during an upgrade
+        help_text="Host and port at which external agents of its rollouts reach the model",
     )
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     started_at = models.DateTimeField(auto_now_add=True)

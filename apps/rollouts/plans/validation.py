@@ -8,7 +8,7 @@ import msgspec
 from django.core.exceptions import ValidationError
 
 from apps.agents.models import Agent
-from apps.environments.models import Adapter
+from apps.environments.resource_servers import drives_turns
 from apps.gym.specs import spec_problems
 from apps.gym.storable import find_unstorable
 from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_problems
@@ -53,10 +53,9 @@ def _find_problems(plan: Plan) -> dict[str, str]:
             "No worker can run this, because the model and the environment belong to "
             f"different worker groups ({groups})."
         )
-    if plan.agent.kind != Agent.Kind.BUILTIN and plan.dataset.environment.adapter == Adapter.GYMNASIUM:
+    if plan.agent.kind != Agent.Kind.BUILTIN and drives_turns(plan.dataset.environment):
         errors["agent"] = (
-            "The environment of this dataset drives the turns itself (Gymnasium). "
-            "Choose an agent with the built-in loop."
+            "The environment of this dataset drives the turns itself. Choose an agent with the built-in loop."
         )
     if problem := _find_template_problem(plan.prompt_template):
         errors["prompt_template"] = problem

@@ -52,22 +52,22 @@ def as_owner(reverification: Reverification, state: str, work: Callable[[Owner],
     attempt = fenced_jobs.claim(waiting, reverification.pk, doing=doing, queued=state)
     if attempt is None:
         return
-    with attempt.at_work():
+    with attempt.store_errors():
         try:
             work(Owner(reverification, attempt, time.monotonic() + seconds))
         except _TimeIsUp:
-            attempt.hand_back()
+            attempt.requeue()
         except GymError as problem:
             # An expected failure: it is shown on the row.
             if problem.refused_by:
-                attempt.hand_back(retry_at=timezone.now() + REFUSED_WAIT, message=cut_clean(str(problem), 500))
+                attempt.requeue(retry_at=timezone.now() + REFUSED_WAIT, message=cut_clean(str(problem), 500))
             else:
                 attempt.fail(problem)
 
 
-def requeue_quiet() -> None:
+def requeue_unresponsive() -> None:
     """Requeue reverifications whose worker was lost."""
-    fenced_jobs.requeue_quiet(Reverification.objects.filter(state=State.VERIFYING), queued=State.QUEUED)
+    fenced_jobs.requeue_unresponsive(Reverification.objects.filter(state=State.VERIFYING), queued=State.QUEUED)
     # Applying continues where it stopped: each rollout is marked in the transaction that changes it.
     quiet = timezone.now() - fenced_jobs.QUIET
     lost = Reverification.objects.filter(state=State.APPLYING, attempt__gt=0, touched_at__lt=quiet)

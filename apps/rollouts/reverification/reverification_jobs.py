@@ -19,7 +19,7 @@ from apps.gym.resources.protocol import ReverifyMode
 from apps.gym.specs import spec_fields, spec_problems
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.models import Collection, Reverification
-from apps.rollouts.reverification.ownership import as_owner, requeue_quiet
+from apps.rollouts.reverification.ownership import as_owner, requeue_unresponsive
 from apps.rollouts.reverification.rescoring import rescore_rollouts, select_rollouts
 from apps.rollouts.reverification.reverification_spec import ReverificationFilters, ReverificationOrder
 from apps.rollouts.reverification.reward_application import write_rewards
@@ -105,7 +105,7 @@ async def _ask_mode(environment: Environment) -> ReverifyMode:
 )
 def continue_reverification() -> bool:
     """Background job: verify or apply the reverification that has waited longest. Return True if there was one."""
-    requeue_quiet()
+    requeue_unresponsive()
     waiting = Reverification.objects.filter(is_due(), Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
     reverification = waiting.order_by("touched_at", "id").first()
     if reverification is None:

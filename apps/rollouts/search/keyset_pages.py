@@ -1,6 +1,6 @@
-"""Keyset pagination of rollouts, and the list of sort orders for pages and API.
+"""Keyset pagination and sort orders of rollouts, for pages and API.
 
-Each page continues after the last row of the previous one, so every page takes the same time.
+A page continues after the last row of the previous one, so every page takes the same time.
 """
 
 import math
@@ -20,12 +20,12 @@ PAGE_ROWS = 50
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
     rows: list[Row]
-    after: str  # the cursor of the next page; empty on the last one
+    after: str  # cursor of the next page; empty on the last page
     is_first: bool
 
 
 def page_by_id(rows: QuerySet[Row], after: str, *, descending: bool = True, size: int = PAGE_ROWS) -> Page[Row]:
-    """Return a page in the order of ids. An invalid cursor returns the first page."""
+    """Return a page ordered by id. With an invalid cursor, return the first page."""
     last = _number(after)
     if last is not None:
         rows = rows.filter(pk__lt=last) if descending else rows.filter(pk__gt=last)
@@ -44,10 +44,10 @@ def page_by_column(
     without_values: bool = True,
     size: int = PAGE_ROWS,
 ) -> Page[Row]:
-    """Return a page sorted by a number column, rows without a value last; ids break ties. Cursor: `value~id`.
+    """Return a page ordered by a number column, with null values last and ties by id. Cursor: `value~id`.
 
-    A row has no value if the column `marker` is null; by default this is the same column. `with_values=False` means
-    that no row has a value, `without_values=False` that all rows have one.
+    A row has no value if the column `marker` (by default `column`) is null. `with_values=False` means that no row has a
+    value, `without_values=False` that every row has one.
     """
     value_text, _, id_text = after.partition("~")
     last, value = _number(id_text), _float(value_text)
@@ -56,7 +56,7 @@ def page_by_column(
     marker = marker or column
     valued = rows.filter(**{f"{marker}__isnull": False}).order_by(f"{sign}{column}", f"{sign}pk")
     parts: list[QuerySet[Row]] = []
-    # Each part is one range of an index. A single condition with OR would scan all earlier rows.
+    # Each part is one index range. A single condition with OR would scan all previous rows.
     if last is None:
         parts += [valued]
     elif value is not None:
@@ -100,7 +100,7 @@ _ENDED = {Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCEL
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """A sort order. `values` are the compared values; `marker` is null for rows without a value, which come last."""
+    """A sort order. `values` are compared; rows without a value have a null `marker` and come last."""
 
     values: Any
     marker: str = "finished_at"
@@ -114,13 +114,13 @@ SORTS: dict[str, Sort] = {
     "seconds": Sort(F("duration")),
     "cost": Sort(F("cost")),
 }
-"""Sort orders besides `id`, by filter key. Each has its own index: see Rollout.Meta."""
+"""Sort orders besides `id`, by filter key. Each has an index in Rollout.Meta."""
 
 
 def expect_values(sort: Sort, terms: Iterable[Term]) -> tuple[bool, bool]:
-    """Return whether a filter can match rows with a value, and whether it can match rows without one.
+    """Return whether a filter can match rows with a value, and rows without one.
 
-    Skip searches that cannot match, because they would scan the table.
+    Searching for rows that cannot exist would scan the table.
     """
     some, none = True, True
     for term in terms:

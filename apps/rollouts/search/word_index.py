@@ -1,6 +1,7 @@
-"""Build the full-text index in the background, in chunks. Finishing a rollout only queues it.
+"""Build the full-text index in the background. Finishing a rollout only queues it.
 
-Only redacted text is indexed, because no other is stored. The first SEARCH_WORDS words of each rollout are kept.
+Only redacted text is indexed, because traces are stored redacted. The first SEARCH_WORDS words of each rollout are
+indexed.
 """
 
 import contextlib
@@ -33,19 +34,22 @@ from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
 logger = logging.getLogger(__name__)
 
 CHUNK = 100
-"""Rollouts that a worker claims at once."""
+"""Rollouts claimed at a time."""
 PART = 4_000
-"""Words of an index part: PostgreSQL keeps 256 positions of a word in one document, and 16,383 positions in all."""
+"""Words per index part.
+
+PostgreSQL keeps at most 256 positions of a word, and 16,383 positions in total, per document.
+"""
 LARGE = 64 * 1024
-"""Maximum bytes of compressed traces read together. A larger trace is read a few events at a time."""
+"""Maximum bytes of compressed traces that are read together. Larger traces are read a few events at a time."""
 PIECE = 256 * 1024
-"""Characters of a text that are split into words at once."""
+"""Characters of a text that are split into words at a time."""
 MAX_TRIES = 3
 QUIET = timedelta(minutes=5)
 """Claims older than this are taken over by another worker."""
 
 
-# Values are never formatted in.
+# Only these constants are formatted into SQL, never values.
 _AMONG = "IN (SELECT value FROM json_each(%s))"
 _TAKE = "UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id {rollouts}"
 _SIZES = """
@@ -55,11 +59,11 @@ _EVENTS = """
     SELECT rollout_id, attempt, payload FROM rollouts_traceevent
     WHERE rollout_id {rollouts} AND kind <> 'session' ORDER BY rollout_id, attempt, seq
 """
-"""The opening of a session has no texts."""
+"""Session events have no text."""
 _DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
-_FORGET = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
+_DELETE_WORDS = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
 _ADD = {
-    # Separators are deleted from the index; the words after them keep their positions.
+    # Separators are deleted from the index; the positions of later words are kept.
     "postgresql": f"""
         INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
         SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
@@ -75,20 +79,20 @@ _ADD = {
 
 
 class Words(NamedTuple):
-    """The words of one attempt, with BREAK between two texts."""
+    """The words of one attempt, with BREAK between texts."""
 
     words: list[str]
     is_cut: bool
 
 
 Part = dict[str, object]
-"""The columns of a RolloutWords."""
+"""A row of RolloutWords."""
 
 
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
-    """Queue finished rollouts for indexing, in the transaction that ends them, with one statement.
+    """Queue finished rollouts for indexing, in the transaction that ends them.
 
-    Skips rollouts that never started, because they have no words.
+    Rollouts that never started have no words and are skipped.
     """
     if not isinstance(rollouts, QuerySet) and not rollouts:
         return
@@ -104,7 +108,7 @@ def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
 
 
 def _with_tries(query: str) -> str:
-    # SQLite needs a WHERE between SELECT and ON CONFLICT; otherwise it parses ON as part of a join.
+    # SQLite needs a WHERE between SELECT and ON CONFLICT, or it parses ON as a join condition.
     return f"SELECT found.*, 0 FROM ({query}) found WHERE true"  # noqa: S608 - the query that Django wrote
 
 
@@ -112,27 +116,27 @@ def _with_tries(query: str) -> str:
 def index_next_rollouts() -> bool:
     """Background job: index a chunk of queued rollouts. Return True if there were any."""
     taken_at = timezone.now()
-    taken = _take(taken_at)
+    taken = _claim(taken_at)
     if not taken:
         return False
-    # Read without a lock: the write below affects only rows that are still claimed as before.
+    # Read without a lock: the write below only affects rows whose claim is unchanged.
     try:
         for group in _group(taken):
             _store(_read(group), taken_at)
     except Exception as problem:
         if isinstance(problem, process_exit.Leaving) or is_transient(problem):
-            when_database_answers(lambda: _give_back(taken_at))
+            when_database_answers(lambda: _requeue(taken_at))
         raise
     return True
 
 
-def _give_back(taken_at: datetime) -> None:
-    """Return claimed rollouts to the queue without counting a try."""
+def _requeue(taken_at: datetime) -> None:
+    """Requeue claimed rollouts without counting a try."""
     UnindexedRollout.objects.filter(taken_at=taken_at, tries__gt=0).update(taken_at=None, tries=F("tries") - 1)
 
 
 def index_all() -> Iterator[int]:
-    """Index everything that is queued, in this process. Yield the number of rollouts done after each chunk."""
+    """Index all queued rollouts in this process. Yield the number of rollouts done after each chunk."""
     UnindexedRollout.objects.filter(tries__gte=MAX_TRIES).update(tries=0, taken_at=None)
     while True:
         before = UnindexedRollout.objects.count()
@@ -141,8 +145,8 @@ def index_all() -> Iterator[int]:
         yield max(0, before - UnindexedRollout.objects.count())
 
 
-def _take(now: datetime) -> dict[int, int]:
-    """Return the attempts of the next rollouts, by rollout."""
+def _claim(now: datetime) -> dict[int, int]:
+    """Claim the next rollouts. Return their attempts by rollout id."""
     free = Q(taken_at__isnull=True) | Q(taken_at__lt=now - QUIET)
     waiting = UnindexedRollout.objects.filter(free, tries__lt=MAX_TRIES)
     skips = connection.features.has_select_for_update_skip_locked
@@ -155,7 +159,7 @@ def _take(now: datetime) -> dict[int, int]:
 
 
 def _group(taken: dict[int, int]) -> Iterator[dict[int, int]]:
-    """Yield the attempts in groups whose traces are small enough together. A large trace has a group of its own."""
+    """Yield groups of attempts with small traces. Each large trace is a group of its own."""
     sizes = dict(_run(_SIZES, taken))
     group: dict[int, int] = {}
     total = 0
@@ -170,7 +174,7 @@ def _group(taken: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 def _read(group: dict[int, int]) -> dict[int, list[Part]]:
-    """Return the words of each attempt, up to the limit. Leaves out attempts that cannot be read."""
+    """Return the words of each attempt, up to the limit. Unreadable attempts are left out."""
     payloads: dict[int, Iterable[str]]
     if len(group) == 1:
         payloads = {pk: _pages(pk, attempt) for pk, attempt in group.items()}
@@ -188,13 +192,13 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
         except Exception as problem:
             if is_transient(problem):
                 raise
-            # Retried up to MAX_TRIES times, then left unindexed: one trace must not block the others.
+            # Retried up to MAX_TRIES times, then left unindexed, so that one trace does not block the others.
             logger.exception("the words of rollout %s could not be read", pk)
     return found
 
 
 def _decompress(read: dict[int, list[bytes]]) -> dict[int, Iterable[str]]:
-    """Return the texts of payloads by rollout: in one call, or as they are read if they are large or one is broken."""
+    """Decompress payloads by rollout id: all at once, or lazily if they are large or one is invalid."""
     every = list(itertools.chain.from_iterable(read.values()))
     with contextlib.suppress(zstandard.ZstdError, UnicodeDecodeError):
         if sum(map(plain_size, every)) <= AT_ONCE:
@@ -209,7 +213,7 @@ def _pages(rollout_id: int, attempt: int) -> Iterator[str]:
 
 
 def read_words(payloads: Iterable[str]) -> Words:
-    """Return the words of an attempt, up to the limit, from the payloads of its events."""
+    """Return the words of an attempt, up to the limit, from its event payloads."""
     left = settings.SEARCH_WORDS
     words: list[str] = []
     for text in itertools.chain.from_iterable(map(_texts, payloads)):
@@ -227,7 +231,7 @@ def read_words(payloads: Iterable[str]) -> Words:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces that end at a space, so that only the indexed part of a large text is copied."""
+    """Yield pieces of a text, cut at spaces, so that only the indexed part of a large text is copied."""
     start = 0
     while len(text) - start > PIECE:
         end = text.find(" ", start + PIECE)
@@ -242,18 +246,18 @@ def _texts(payload: str) -> Iterable[str]:
     try:
         event = decode_event(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        return [payload]  # unknown kind: index it as stored
+        return [payload]  # unknown kind: index the raw payload
     return texts_of(event)
 
 
 def _store(found: dict[int, list[Part]], taken_at: datetime) -> None:
-    """Replace the words of rollouts that are still claimed as before.
+    """Replace the words of rollouts whose claim is unchanged.
 
-    A rollout that finished again meanwhile stays in the queue.
+    A rollout that has finished again since then stays in the queue.
     """
     with transaction.atomic():
         still = [pk for (pk,) in _run(_DONE, found, connection.ops.adapt_datetimefield_value(taken_at))]
-        _run(_FORGET, still)
+        _run(_DELETE_WORDS, still)
         parts = [part for pk in still for part in found[pk]]
         with connection.cursor() as cursor:
             cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
@@ -273,7 +277,7 @@ def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:
 
 
 def _run(statement: str, rollouts: Some[int], *given: str | None) -> list[tuple[Any, ...]]:
-    """Run a statement on these rollouts. Their ids are one parameter, because Django is slow with thousands of them."""
+    """Run a statement on these rollouts. Their ids are a single parameter, because Django is slow with thousands."""
     one_of, ids = ("= ANY(%s)", list(rollouts)) if connection.vendor == "postgresql" else (_AMONG, str(list(rollouts)))
     with connection.cursor() as cursor:
         cursor.execute(statement.format(rollouts=one_of), [*given, ids])

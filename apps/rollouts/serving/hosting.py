@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
 from apps.gym.serving.served_environment import CannotServe
-from apps.gym.serving.served_request import Answer, Asked, Served, answer_always, json_answer
+from apps.gym.serving.served_request import Answer, IncomingRequest, Served, answer_always, json_answer
 from apps.policies.policy_clients import open_outbound
 
 TIDY_SECONDS = 30.0
@@ -35,12 +35,14 @@ class Host:
         # One lock per name being connected: a server that hangs delays only its own requests.
         self._connecting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    def answer(self, *, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float) -> tuple[Answer, str]:
+    def answer(
+        self, *, name: str, stamp: object, connect: Connect, incoming: IncomingRequest, seconds: float
+    ) -> tuple[Answer, str]:
         """Return the answer and the name of its session cookie.
 
         `stamp` changes with the rows that `name` depends on. Thread-safe.
         """
-        return self._run(self._answer(name, stamp, connect, asked, seconds), CONNECT_SECONDS + seconds + 5.0)
+        return self._run(self._answer(name, stamp, connect, incoming, seconds), CONNECT_SECONDS + seconds + 5.0)
 
     def close(self) -> None:
         """Close everything that is open, within a time limit. A later request connects again."""
@@ -71,7 +73,7 @@ class Host:
         loop.run_forever()
 
     async def _answer(
-        self, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float
+        self, name: str, stamp: object, connect: Connect, incoming: IncomingRequest, seconds: float
     ) -> tuple[Answer, str]:
         try:
             served = await self._get(name, stamp, connect)
@@ -81,7 +83,7 @@ class Host:
             return json_answer({"detail": f"{name} was not connected within {CONNECT_SECONDS:g} s"}, 504), ""
         # Memory of a served agent's calls is accounted until its answer is ready.
         with self._outbound.memory.account():
-            return await answer_always(served, asked, seconds=seconds), served.cookie
+            return await answer_always(served, incoming, seconds=seconds), served.cookie
 
     async def _get(self, name: str, stamp: object, connect: Connect) -> Served:
         async with asyncio.timeout(CONNECT_SECONDS), self._connecting.setdefault(name, asyncio.Lock()):

@@ -18,9 +18,9 @@ from apps.rollouts.steering.rollout_deletion import remove_rollouts
 from apps.tasks.deletion_jobs import (
     UNFINISHED_DELETIONS,
     AlreadyBeingDeleted,
-    carry_out_next,
     find_references,
     refuse_losses,
+    run_next_deletion,
 )
 
 CHUNK = 200
@@ -56,10 +56,10 @@ def queue_collection_deletion(*, collection: Collection, user: User | None = Non
 def delete_next_collection() -> bool:
     """Background job: carry out one deletion. Return True if there was one."""
     rows = CollectionDeletion.objects.select_related("collection")
-    return carry_out_next(rows, _delete, _give_back, lost="rollouts")
+    return run_next_deletion(rows, _delete, _restore, lost="rollouts")
 
 
-def _give_back(deletion: CollectionDeletion) -> None:
+def _restore(deletion: CollectionDeletion) -> None:
     Collection.objects.filter(pk=deletion.collection_id or 0).update(is_being_deleted=False)
 
 

@@ -22,7 +22,7 @@ from apps.rollouts.notifications import announce_collection
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.steering.controls import CannotSteer
 from apps.tasks.deletion_jobs import AlreadyBeingDeleted, find_references, refuse_losses
 
@@ -57,7 +57,7 @@ def queue_rollout_deletion(
     """
     rollouts = chosen_rollouts(collection, chosen)
     try:
-        with bound_time(Filter(), always=_WORDS in chosen):
+        with limit_query_time(Filter(), always=_WORDS in chosen):
             number = rollouts.count()
     except FilterTooSlow:
         raise RemovalRefused(

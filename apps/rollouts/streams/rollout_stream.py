@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
-from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import check_graph, join_graph
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
-from apps.gym.traces.segments import check_prefixes, find_sampled, join_calls, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
@@ -232,14 +232,16 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 def _read_rollout_line(rollout_id: int) -> bytes:
     rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
-    return dump_json(describe_rollout(rollout, rollout.trace(tokens=True))).encode() + b"\n"
+    return dump_json(describe_rollout(rollout, rollout.graph(tokens=True))).encode() + b"\n"
 
 
-def describe_rollout(rollout: Rollout, events: list[TraceUnion]) -> dict[str, Any]:
+def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
-    `segments` are its captured tokens, ready to train on; None if they cannot be read.
+    Prompt, tools and items are those of the main path. `segments` are the captured tokens of all paths, ready to train
+    on; None if they cannot be read.
     """
+    events = graph.main
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task
@@ -257,21 +259,21 @@ def describe_rollout(rollout: Rollout, events: list[TraceUnion]) -> dict[str, An
         "prompt": prompt_items(events),
         "tools": offered_tools(events, row),
         "items": response["output"],
-        **_tokens(events),
+        **_tokens(graph),
     }
 
 
-def _tokens(events: list[TraceUnion]) -> dict[str, Any]:
-    stored = stored_tokens(events)
+def _tokens(graph: TraceGraph) -> dict[str, Any]:
     try:
-        found, joined = check_prefixes(stored), join_calls(stored)
+        found, joined = check_graph(graph), join_graph(graph)
     except TokensUnreadable as wrong:
         return {"segments": None, "tokens_note": str(wrong)}
     segments = [
         {
-            **{name: part if name == "calls" else part.tolist() for name, part in segment._asdict().items()},
-            "sampled": msgspec.to_builtins(find_sampled(segment, events)),
+            **{name: part if name == "calls" else part.tolist() for name, part in one.segment._asdict().items()},
+            "sampled": msgspec.to_builtins(one.sampled),
+            **({} if graph.is_line else {"lineage": one.lineage}),
         }
-        for segment in joined
+        for one in joined
     ]
     return {"segments": segments, "tokens_note": "", "is_one_sequence": found.captured > 0 and found.is_whole}

@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 import aiohttp
 
+from gymweb_client.attempts import OpeningAttempt
 from gymweb_client.errors import ApiError, ChecksumMismatch, StreamBroken, TimeIsUp, WorkFailed
 from gymweb_client.rows import Collection, Export, PairSet, Row
 
@@ -28,10 +29,10 @@ LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
 class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
-    """A stream of rollouts (or groups) in the order in which they finish.
+    """A stream of rollouts (or groups), in the order in which they finish.
 
-    `collection` and `end` are the lines around them. Leaving `async with` closes it and cancels the remaining rollouts,
-    unless `keep` is set.
+    `collection` and `end` are the first and last line. Leaving `async with` closes the stream and cancels the remaining
+    rollouts, unless `keep` was set.
     """
 
     def __init__(self, answer: aiohttp.ClientResponse, first: Row, lines: AsyncIterator[Row], leave: Leave) -> None:
@@ -43,7 +44,7 @@ class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
     async def __aexit__(self, *_: object) -> None:
         self._answer.close()
         if self._leave is not None:
-            with suppress(ApiError, *LOST):  # The server cancels it later if this fails.
+            with suppress(ApiError, *LOST):  # The server cancels it after a while if this fails.
                 await self._leave(self.collection)
 
     async def __aiter__(self) -> AsyncIterator[Row]:
@@ -54,7 +55,7 @@ class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
                     raise StreamBroken(f"Collection {self.collection} ended before it was complete: {line['reason']}.")
                 return
             yield line
-        self._leave = None  # A repeated request continues the stream.
+        self._leave = None  # A retry continues the stream.
         raise StreamBroken(f"The stream of collection {self.collection} was interrupted.")
 
 
@@ -69,7 +70,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         self._base = url.rstrip("/").removesuffix("/api/v1") + "/api/v1/"
         self._headers = {"Authorization": "Bearer " + (key or os.environ.get("GYMWEB_KEY", ""))}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
-        self._session: aiohttp.ClientSession | None = None  # created in the loop that uses it
+        self._session: aiohttp.ClientSession | None = None  # created on the event loop that uses it
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -93,7 +94,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             return await answer.json() if answer.status != 204 else None
 
     async def _send(self, method: str, path: str, *, again: bool, **given: Any) -> aiohttp.ClientResponse:
-        """Return the open response. Retries if `again` is set."""
+        """Send a request and return the open response. Retry if `again` is True."""
         if ".." in path.split("/"):
             raise ValueError(f"{path} is outside the API. Give a path below /api/v1/.")
         self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
@@ -115,7 +116,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         raise AssertionError("the last try returns or raises")
 
     async def pages(self, /, path: str, **filters: Any) -> AsyncIterator[Row]:
-        """Yield every row of a list, page by page."""
+        """Yield all rows of a list, reading page by page."""
         cursor: str | None = ""
         while cursor is not None:
             page = await self.request("GET", path, **{"limit": 1000, **filters}, cursor=cursor or None)
@@ -147,9 +148,9 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         environment: str = "",
         **choices: Any,
     ) -> Row:
-        """Upload tasks from a file or a list of rows as a new version of the dataset. Return the loaded upload.
+        """Upload tasks, from a file or a list of rows, as a new version of a dataset. Return the loaded upload.
 
-        A missing dataset is created if `environment` is given. `choices` are upload options of the API, for example
+        With `environment`, a missing dataset is created. `choices` are upload options of the API, for example
         `on_error="skip"` or `mode="upsert"`. Raise WorkFailed with the rejected lines in its row.
         """
         body: Any
@@ -167,7 +168,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return loaded
 
     async def import_rollouts(self, /, dataset: str, files: Iterable[str | Path], **choices: Any) -> Row:
-        """Import stored rollouts from the files of one run as a collection; `choices` are import options of the API."""
+        """Import stored rollouts from files of one run as a collection. `choices` are import options of the API."""
         with ExitStack() as opened:
             form = aiohttp.FormData(quote_fields=False)
             for path in map(Path, files):
@@ -180,9 +181,9 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def plan(
         self, /, dataset: str, policy_model: str, *, agent: str = "default", repeats: int = 1, **limits: Any
     ) -> Collection:
-        """Queue a collection and return it.
+        """Create a collection and return it.
 
-        `limits` are limits of the API, for example `sampling`, `concurrency` or `max_cost`.
+        `limits` are further options of the API, for example `sampling`, `concurrency` or `max_cost`.
         """
         parts = {"dataset": dataset, "policy_model": policy_model, "agent": agent, "repeats": repeats}
         return cast(Collection, await self.request("POST", "collections/", {**parts, **limits}))
@@ -208,19 +209,19 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return cast(Row, await self.request("GET", f"collections/{collection}/metrics/"))
 
     def rollouts(self, /, **filters: Any) -> AsyncIterator[Row]:
-        """Yield rollouts that match the filters of the API: `collection=1`, `reward_min=0.5`, `status="failed"`, …"""
+        """Yield rollouts that match API filters: `collection=1`, `reward_min=0.5`, `status="failed"`, …"""
         return self.pages("rollouts/", **filters)
 
     async def trace(self, rollout: int) -> list[Row]:
-        """Return the events of the latest attempt."""
+        """Return the trace events of the latest attempt."""
         return cast(list[Row], (await self.request("GET", f"rollouts/{rollout}/trace/"))["events"])
 
     async def tokens(self, rollout: int) -> Row:
-        """Return the captured tokens as segments to train on."""
+        """Return the captured tokens as segments for training."""
         return cast(Row, await self.request("GET", f"rollouts/{rollout}/tokens/"))
 
     async def stream(self, /, *, idempotency_key: str = "", **asked: Any) -> RolloutStream:
-        """Run tasks now and stream each rollout as it ends.
+        """Run tasks and stream each rollout when it ends.
 
         `asked` has the fields in docs/use/online.md: `rows` and `environment` or `task_ids`, `policy_model` or
         `endpoint`, `repeats`, `group`, `keep`, `seconds`, …
@@ -235,10 +236,17 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             answer.close()
             raise StreamBroken("The stream ended before its first line.") from None
 
-    async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
-        """Build preference pairs of the best and the worst rollout of every task.
+    def attempt(self, collection: int, *, wait_seconds: float = 0.0) -> OpeningAttempt:
+        """Take an attempt at a queued rollout of an external agent.
 
-        `rule` may have `min_chosen_reward`.
+        `async with` gives the attempt and ends it; `await` returns it, or None if no rollout is queued.
+        """
+        return OpeningAttempt(self.request, collection, wait_seconds)
+
+    async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
+        """Build preference pairs from the best and the worst rollout of each task.
+
+        `rule` has further settings of the pair rule, for example `min_chosen_reward`.
         """
         return cast(
             PairSet, await self.request("POST", "pair-sets/", {**rule, "collection": collection, "margin": margin})
@@ -257,7 +265,10 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         progress: Progress | None = None,
         **order: Any,
     ) -> Export:
-        """Write a training file (`trl_sft`, …) and wait for it. `order` may have `pair_set`, `filters`, `options`, …"""
+        """Write an export (`trl_sft`, …) and wait for it. `order` has further options.
+
+        `pair_set`, `filters`, `options`, …
+        """
         ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
         export = await self.settle(
             f"exports/{ordered['id']}/", {"ready", "failed", "cancelled"}, seconds, 0.2, progress
@@ -271,22 +282,22 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         return cast(Export, await self.request("POST", f"exports/{export}/cancel/"))
 
     async def manifest(self, export: int) -> Row:
-        """Return what the file holds, and why rows were left out."""
+        """Return the manifest: contents of the files, and dropped rows by reason."""
         return cast(Row, await self.request("GET", f"exports/{export}/manifest/"))
 
     async def download(self, export: Export, path: str | Path) -> Path:
-        """Download the first file and check its SHA-256. Interrupted downloads are resumed."""
+        """Download the first file and verify its SHA-256. An interrupted download is resumed."""
         return await self.fetch(f"exports/{export['id']}/download/", Path(path), export["sha256"])
 
     async def download_folder(self, export: Export, folder: str | Path) -> Path:
-        """Download the folder of an export for a trainer: all row files with their metadata."""
+        """Download all files of an export, as a folder that trainers load."""
         (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
         for name in [*(sums := {one["name"]: one["sha256"] for one in export["files"]}), *export["beside"]]:
             await self.fetch(f"exports/{export['id']}/files/{name}/", folder / name, sums.get(name, ""))
         return folder
 
     async def fetch(self, /, address: str, path: Path, sha256: str = "", **query: Any) -> Path:
-        """Download any file of the API to `path`. Interrupted downloads are resumed."""
+        """Download a file of the API to `path`. An interrupted download is resumed."""
         (part := Path(f"{path}.part")).unlink(missing_ok=True)
         for pause in (*PAUSES, None):
             try:
@@ -304,7 +315,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
     async def _fetch_rest(self, address: str, part: Path, query: Mapping[str, str] | None = None) -> None:
         have = part.stat().st_size if part.exists() else 0
-        # From the last existing byte on, so that the range of a complete file is still valid.
+        # Request from the last existing byte, so that the range is valid even for a complete file.
         headers = {"Range": f"bytes={have - 1}-"} if have else {}
         async with await self._send("GET", address, again=True, headers=headers, params=query) as answer:
             with part.open("r+b" if answer.status == 206 else "wb") as file:
@@ -314,21 +325,21 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
 
 def _texts(query: Mapping[str, Any]) -> dict[str, str]:
-    """Return query parameters as the API expects them: nulls left out, booleans as true or false, objects as JSON."""
+    """Return query parameters in the form of the API: nulls left out, Booleans as true or false, objects as JSON."""
     given = {name: value for name, value in query.items() if value is not None}
     return {name: json.dumps(value) if isinstance(value, bool | dict) else str(value) for name, value in given.items()}
 
 
 async def _read_problem(answer: aiohttp.ClientResponse) -> dict[str, Any]:
     text = await answer.text(errors="replace")
-    with suppress(ValueError):  # Proxies answer in HTML.
+    with suppress(ValueError):  # Proxies respond with HTML.
         if isinstance(problem := json.loads(text), dict):
             return problem
     return {"type": "unreadable", "detail": text[:200]}
 
 
 async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
-    """Yield lines of any length. Empty lines are keep-alives. A broken connection ends them."""
+    """Yield JSON lines of any length. Empty lines are keep-alives. A broken connection ends the iteration."""
     parts: list[bytes] = []
     with suppress(*LOST):
         async for chunk in answer.content.iter_any():

@@ -1,4 +1,4 @@
-"""Errors of the client, with the data to handle them."""
+"""Exceptions of the client."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ class GymWebError(Exception):
 class ApiError(GymWebError):
     """Raised if the server rejected the request.
 
-    `kind` is stable (`invalid`, `not-found`, …); `errors` lists places in the request.
+    `kind` is stable (`invalid`, `not-found`, …). `errors` has a pointer and message for each invalid value.
     """
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
@@ -30,12 +30,16 @@ class WorkFailed(GymWebError):
 
 
 class TimeIsUp(GymWebError, TimeoutError):
-    """Raised if the work has not ended in time; it continues on the server."""
+    """Raised if the work has not finished in time. It continues on the server."""
+
+
+class NothingQueued(GymWebError):
+    """Raised if no rollout of a collection is queued for an external agent."""
 
 
 class StreamBroken(GymWebError):
-    """Raised if a stream of rollouts broke off before its last line."""
+    """Raised if a stream of rollouts was interrupted before its last line."""
 
 
 class ChecksumMismatch(GymWebError):
-    """Raised if a downloaded file has the wrong checksum; it was removed."""
+    """Raised if a downloaded file has the wrong checksum. The file was deleted."""

@@ -1,9 +1,9 @@
-"""Types of API responses with the fields that scripts use; rows may have more fields."""
+"""Types of API responses, with commonly used fields. Rows may have more."""
 
 from typing import Any, TypedDict
 
 Row = dict[str, Any]
-"""A row whose fields are described in the API documentation."""
+"""A row as described in the API documentation."""
 
 
 class Collection(TypedDict):

@@ -1,4 +1,4 @@
-"""The synchronous client for scripts and notebooks. Its event loop runs in a thread of its own."""
+"""The synchronous client, for scripts and notebooks. It runs the asynchronous client on a background thread."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ def _iterating(
 
 
 class Stream:
-    """The result of `GymWeb.stream`. Iterate it; `collection`, `total` and `end` are those of RolloutStream."""
+    """A stream of rollouts, to be iterated. `collection`, `total` and `end` are those of RolloutStream."""
 
     def __init__(self, client: "GymWeb", stream: RolloutStream) -> None:
         self._client, self._stream = client, stream
@@ -107,7 +107,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
         try:
             return running.result()
         except BaseException:
-            # For example, Ctrl+C must also stop the other thread.
+            # Ctrl-C, for example, must also cancel the work on the other thread.
             running.cancel()
             raise
 

@@ -1,4 +1,4 @@
-"""The demo, from an empty folder: data, one collection, pairs, exports, a summary, then the server."""
+"""The demo, from an empty folder: load data, run a collection, build pairs, write exports, then serve."""
 
 import json
 import os
@@ -85,17 +85,17 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def serve(self, person: User, port: int) -> None:
-        """Replace this process with the server, so that uvloop and Daphne are set up first."""
+        """Replace this process with the server, so that its event loop and reactor are set up first."""
         token = create_sign_in_link(user=person)
         self.stderr.write(f"\nSign in once with  http://127.0.0.1:{port}/sign-in/{token}/\n")
-        # The demo may call models and resource servers on this machine, unless the operator set a list.
+        # Allow calls to this machine, unless the operator has set an allow-list.
         os.environ.setdefault("GYMWEB_OUTBOUND_ALLOW", "localhost")
         manage = str(settings.BASE_DIR / "manage.py")
         os.execv(sys.executable, [sys.executable, manage, "serve", "--port", str(port)])  # noqa: S606
 
 
 def find_person() -> User:
-    """Return the demo's admin, who has no password.
+    """Return the admin of the demo, who has no password.
 
     The printed link signs in, and a password can be set on the account page.
     """
@@ -109,7 +109,7 @@ def load_demo_tasks(person: User) -> Dataset:
 
 
 def load_tasks(slug: str, name: str, description: str, content: bytes, person: User) -> Dataset:
-    """Return a dataset of the calculator environment with one version, loading it if needed."""
+    """Return the dataset with one version, loading it if needed."""
     calculator = Environment.objects.get(slug="calculator")
     dataset = Dataset.objects.filter(slug=slug).first() or create_dataset(
         slug=slug, name=name, environment=calculator, description=description, user=person

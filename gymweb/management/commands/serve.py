@@ -37,10 +37,12 @@ class Command(BaseCommand):
             from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 
             tags = [SEVERAL_PROCESSES] if no_worker else [Tags.database, WORKER_STARTS]
-            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
+            # First, because the other checks read the tables.
+            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
-            connection.close()  # The server's threads have their own connections.
-        # Imported here, because the import installs an event loop that other commands do not need.
+            # The server's threads open their own connections.
+            connection.close()
+        # Imported lazily: the import installs an event loop that other commands do not need.
         from daphne.endpoints import build_endpoint_description_strings
 
         from gymweb.serving import PortTaken, Server
@@ -54,7 +56,7 @@ class Command(BaseCommand):
             drain=self._drain,
         )
         os.umask(PRIVATE_MASK)
-        # Django copies large bodies once more: into this folder instead of /tmp, which may be in memory.
+        # Django copies large bodies once more: to this folder instead of /tmp, which may be in memory.
         tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
         try:
             server.run()
@@ -87,7 +89,7 @@ class Command(BaseCommand):
     async def _drain(self) -> None:
         from apps.rollouts.serving.hosting import HOST
 
-        # Close the sessions that programs have open below /gym/ properly.
+        # Close open sessions of API clients below /gym/ properly.
         closing = asyncio.create_task(asyncio.to_thread(HOST.close))
         if self.worker:
             await self.worker.drain()

@@ -18,7 +18,7 @@ from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
 from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.policies.management.commands.vllm_serve import LOOPBACK, base_url, find_python, start_server
-from apps.policies.model_registration import NotOurs, register_local_model
+from apps.policies.model_registration import NotALocalModel, register_local_model
 from apps.policies.vllm_process import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
@@ -32,7 +32,7 @@ SLUG = "tiny-policy"
 CHECKPOINTS = ("half", "strong")
 REPEATS = 4
 SAMPLING = {"temperature": 1.0, "max_output_tokens": 64}
-# Without a log line per request, the end of the log shows the server's state, also if its engine died under load.
+# No log line per request, so that the end of the log shows the server's state if its engine dies under load.
 ARGUMENTS = ["--max-model-len", "1024", "--disable-uvicorn-access-log"]
 
 
@@ -70,7 +70,7 @@ class Command(Demo):
             self.serve(person, options["port"])
 
     def collect(self, name: str, dataset: Dataset, person: User) -> Collection:
-        """Collect with one checkpoint, on a server that runs only meanwhile."""
+        """Collect with one checkpoint, on a server that is stopped afterwards."""
         port = free_port()
         log = settings.VAR_DIR / f"vllm-demo-{name}.log"
         self.stderr.write(f"Starting vLLM with {FOLDER / name}, its log in {log} …")
@@ -81,12 +81,12 @@ class Command(Demo):
         self, port: int, name: str, dataset: Dataset, person: User, *, write: Callable[[str], None]
     ) -> Collection:
         try:
-            # One policy model with two versions, as during training.
+            # One policy model with two versions, as in training.
             model = register_local_model(slug=SLUG, base_url=base_url(port), version=name, sampling=SAMPLING)
             server = start_server(
                 FOLDER / name, python=self.python, slug=SLUG, port=port, arguments=ARGUMENTS, write=write
             )
-        except (ServerBroken, NotOurs) as problem:
+        except (ServerBroken, NotALocalModel) as problem:
             raise CommandError(str(problem)) from None
         except ValidationError as wrong:
             raise CommandError(" ".join(wrong.messages)) from None
@@ -95,7 +95,7 @@ class Command(Demo):
             title = f"vLLM demo: the {name} checkpoint"
             collection = plan_demo(dataset, model, person, repeats=REPEATS, name=title)
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
-            # If the server stopped, rollouts and this command would wait behind its open breaker.
+            # If the server died, rollouts and this command would wait behind its open breaker.
             collection = collect_with_bar(collection, watch=server.check_alive)
             server.check_alive()
         except ServerBroken as problem:
@@ -119,9 +119,9 @@ def summarize(collection: Collection) -> dict[str, Any]:
 
 
 def count_tokens(collection: Collection) -> dict[str, int]:
-    """Return the number of captured tokens, and of rollouts that form one training sequence.
+    """Return the number of captured tokens, and of rollouts that form a single training sequence.
 
-    A token break starts another.
+    A token break starts another sequence.
     """
     rollouts = read_by_key(collection.rollouts.all())
     figures = [check_prefixes(stored_tokens(rollout.trace(tokens=True))) for rollout in rollouts]

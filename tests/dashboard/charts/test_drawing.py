@@ -11,7 +11,7 @@ from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import draw_shares
 from apps.rollouts.metrics.collection_comparison import GridCell
 from apps.rollouts.metrics.collection_figures import LengthBar
-from apps.rollouts.metrics.page_figures import Scattered
+from apps.rollouts.metrics.page_figures import ScatterPoint
 
 
 def test_a_histogram_is_drawn_to_the_tallest_bar_and_shows_the_rarest():
@@ -51,7 +51,7 @@ def test_rewards_within_0_and_1_are_drawn_on_all_of_it(ends, drawn):
 
 
 def test_points_stand_by_length_and_reward_and_are_toned_by_it():
-    drawn = draw_scatter([Scattered(11, 1.0, 100), Scattered(22, 0.0, 50), Scattered(33, 0.5, 0)], [], whole=9)
+    drawn = draw_scatter([ScatterPoint(11, 1.0, 100), ScatterPoint(22, 0.0, 50), ScatterPoint(33, 0.5, 0)], [], whole=9)
     assert [(point.x, point.tone) for point in drawn.points] == [(352.0, "ok"), (193.0, "bad"), (34.0, "warn")]
     assert [abs(point.y - y) <= 4 for point, y in zip(drawn.points, (10, 156, 83), strict=True)] == [True] * 3
     assert (drawn.is_sample, drawn.course) == (True, "")
@@ -59,7 +59,7 @@ def test_points_stand_by_length_and_reward_and_are_toned_by_it():
 
 def test_the_course_joins_the_means_by_length():
     bars = [LengthBar(low=0, high=10, count=1, mean_reward=0.0), LengthBar(low=80, high=100, count=1, mean_reward=1.0)]
-    assert draw_scatter([Scattered(1, 1.0, 100)], bars, whole=1).course == "49.9,156.0 320.2,10.0"
+    assert draw_scatter([ScatterPoint(1, 1.0, 100)], bars, whole=1).course == "49.9,156.0 320.2,10.0"
 
 
 def test_a_figure_without_points_is_empty_and_breaks_nothing():

@@ -12,7 +12,14 @@ from apps.gym.traces.items import assistant_text, function_calls
 from apps.gym.verifiers.math.numeric import Numeric
 from apps.gym.verifiers.text.exact_match import ExactMatch
 from apps.gym.wires.protocol import Ask
-from apps.gym.wires.scripted import MODEL_NAME, WITH_TOOL, WITHOUT_TOOL, ScriptedPolicy, _Attempt, _View
+from apps.gym.wires.scripted import (
+    MISTAKES_WITH_TOOL,
+    MISTAKES_WITHOUT_TOOL,
+    MODEL_NAME,
+    ScriptedPolicy,
+    _Attempt,
+    _Conversation,
+)
 from apps.gym.wires.scripted_answers import compute
 
 ARITHMETIC = "What is (17 + 5) * 3?"
@@ -57,12 +64,14 @@ def calculate(name, arguments):
     return f'{{"result": {value}}}'
 
 
-def seed_with(mistake, prompt=ARITHMETIC, tools=(CALCULATOR_TOOL,), gives_up=None):
+def seed_with(mistake, prompt=ARITHMETIC, tools=(CALCULATOR_TOOL,), stops_after_error=None):
     """The first seed whose attempt makes this mistake."""
     for seed in range(500):
-        view = _View.of(Ask(items=[{"role": "user", "content": prompt}], tools=list(tools), sampling={"seed": seed}))
+        view = _Conversation.of(
+            Ask(items=[{"role": "user", "content": prompt}], tools=list(tools), sampling={"seed": seed})
+        )
         attempt = _Attempt(view, mistake_rate=1.0)
-        if attempt.mistake == mistake and gives_up in (None, attempt.gives_up):
+        if attempt.mistake == mistake and stops_after_error in (None, attempt.stops_after_error):
             return seed
     raise AssertionError(mistake)
 
@@ -132,7 +141,7 @@ def test_answering_without_the_tool_is_wrong():
 
 
 def test_malformed_arguments_are_no_json_and_the_second_call_is_right():
-    items, finishes = play(ARITHMETIC, seed=seed_with("malformed_arguments", gives_up=False), rate=1.0)
+    items, finishes = play(ARITHMETIC, seed=seed_with("malformed_arguments", stops_after_error=False), rate=1.0)
     first, second = function_calls(items)
     with pytest.raises(orjson.JSONDecodeError):
         orjson.loads(first["arguments"])
@@ -142,7 +151,7 @@ def test_malformed_arguments_are_no_json_and_the_second_call_is_right():
 
 
 def test_malformed_arguments_may_end_in_giving_up():
-    items, finishes = play(ARITHMETIC, seed=seed_with("malformed_arguments", gives_up=True), rate=1.0)
+    items, finishes = play(ARITHMETIC, seed=seed_with("malformed_arguments", stops_after_error=True), rate=1.0)
     assert (finishes, score(items, "66")) == (["tool_calls", "stop"], 0.0)
 
 
@@ -165,7 +174,7 @@ def test_a_known_question_is_answered_in_a_box():
     assert score(items, "Paris") == 1.0
 
 
-@pytest.mark.parametrize("mistake", WITHOUT_TOOL)
+@pytest.mark.parametrize("mistake", MISTAKES_WITHOUT_TOOL)
 def test_mistakes_without_a_tool_fail(mistake):
     items, _ = play(CAPITAL, seed=seed_with(mistake, CAPITAL, ()), rate=1.0, tools=())
     assert score(items, "Paris") == 0.0
@@ -174,12 +183,12 @@ def test_mistakes_without_a_tool_fail(mistake):
 def test_every_mistake_is_made_and_at_the_given_rate():
     made = []
     for seed in range(2000):
-        view = _View.of(
+        view = _Conversation.of(
             Ask(items=[{"role": "user", "content": ARITHMETIC}], tools=[CALCULATOR_TOOL], sampling={"seed": seed})
         )
         made.append(_Attempt(view, mistake_rate=0.4).mistake)
     mistakes = [mistake for mistake in made if mistake]
-    assert set(mistakes) == set(WITH_TOOL)
+    assert set(mistakes) == set(MISTAKES_WITH_TOOL)
     assert 0.36 < len(mistakes) / len(made) < 0.44
 
 

@@ -9,7 +9,7 @@ from apps.gym.loop.agent_loop import Harness
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.serving.served_agent import ServedAgent
-from apps.gym.serving.served_request import Asked, answer_always
+from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.tasks.rollout_keys import own_task
 from apps.gym.traces.tokens import capture_tokens
 from apps.gym.wires.protocol import Reply
@@ -36,7 +36,7 @@ def agent(*, policy=None, server=None, seconds=120.0, seats=4, **harness):
 
 def post(served, path, body):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=120))
+    answer = asyncio.run(answer_always(served, IncomingRequest(method="POST", path=path, body=raw), seconds=120))
     return answer.status, json.loads(answer.body)
 
 
@@ -125,7 +125,7 @@ def test_no_more_attempts_are_in_flight_than_there_are_seats():
     served = agent(policy=policy, seats=2)
 
     async def run():
-        asked = Asked(method="POST", path="run", body=json.dumps(ROW).encode())
+        asked = IncomingRequest(method="POST", path="run", body=json.dumps(ROW).encode())
         return await asyncio.gather(*(served.answer(asked) for _ in range(6)))
 
     assert [answer.status for answer in asyncio.run(run())] == [200] * 6

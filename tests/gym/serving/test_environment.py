@@ -18,7 +18,7 @@ from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.own_verifier import UnverifiedServer, VerifiedServer
 from apps.gym.resources.server_calls import Caller
 from apps.gym.serving.served_environment import CannotServe, serve_environment
-from apps.gym.serving.served_request import Asked, Refused, answer_always, plain_path
+from apps.gym.serving.served_request import IncomingRequest, Refused, answer_always, plain_path
 from apps.gym.traces.events import JudgeCall, SessionOpened, ToolResult, Verification
 from apps.gym.wires.scripted import ScriptedPolicy
 from tests.deadlines import DEADLINE, wait_until_async
@@ -136,7 +136,7 @@ def test_a_tool_that_refuses_is_named_alike_over_http(error, monkeypatch):
 def ask(environment, method, path, body=b"", session=""):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = asyncio.run(
-        answer_always(environment, Asked(method=method, path=path, body=raw, session=session), seconds=120)
+        answer_always(environment, IncomingRequest(method=method, path=path, body=raw, session=session), seconds=120)
     )
     return answer, json.loads(answer.body)
 
@@ -244,7 +244,7 @@ def test_an_answer_that_takes_too_long_is_a_504():
         async def answer(self, asked):
             await asyncio.sleep(30)
 
-    answer = asyncio.run(answer_always(Slow(), Asked(method="GET", path=""), seconds=0.01))
+    answer = asyncio.run(answer_always(Slow(), IncomingRequest(method="GET", path=""), seconds=0.01))
     assert (answer.status, json.loads(answer.body)) == (504, "slow: no answer within 0.01 s")
 
 
@@ -255,7 +255,7 @@ def test_a_bug_is_a_500_with_its_text_and_a_line_in_the_log(caplog):
         async def answer(self, asked):
             raise ZeroDivisionError("x")
 
-    answer = asyncio.run(answer_always(Broken(), Asked(method="GET", path="a"), seconds=120))
+    answer = asyncio.run(answer_always(Broken(), IncomingRequest(method="GET", path="a"), seconds=120))
     assert (answer.status, json.loads(answer.body)) == (500, "ZeroDivisionError('x')")
     assert "broken failed at GET a" in caplog.text
 
@@ -276,7 +276,7 @@ def test_seeding_again_ends_the_session_before(calculator):
 def test_refusals_carry_their_headers():
     async def fill():
         environment = await served(most=1)
-        seed = Asked(method="POST", path="seed_session", body=json.dumps(ROW).encode())
+        seed = IncomingRequest(method="POST", path="seed_session", body=json.dumps(ROW).encode())
         await environment.answer(seed)
         with pytest.raises(Refused) as refused:
             await environment.answer(seed)

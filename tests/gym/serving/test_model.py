@@ -7,7 +7,7 @@ from openai.types.responses import Response
 
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.serving.served_model import ServedModel
-from apps.gym.serving.served_request import Asked, answer_always
+from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.traces.tokens import capture_tokens
 from apps.gym.wires.protocol import Reply
 from apps.gym.wires.responses_wire import responses_request
@@ -159,7 +159,7 @@ def test_instructions_and_sampling_of_the_responses_api_reach_the_policy():
 def ask(path, body, reply=None):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     served = ServedModel(name="ours", policy=Recording(reply), sampling={})
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=120))
+    answer = asyncio.run(answer_always(served, IncomingRequest(method="POST", path=path, body=raw), seconds=120))
     return answer.status, json.loads(answer.body)
 
 
@@ -222,6 +222,8 @@ def test_what_no_endpoint_is_ever_asked_is_the_clients_mistake():
 
     served = ServedModel(name="ours", policy=Strict(Reply(items=[SAID], finish_reason="stop")), sampling={})
     body = json.dumps({"input": "x", "n": 3}).encode()
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path="v1/responses", body=body), seconds=120))
+    answer = asyncio.run(
+        answer_always(served, IncomingRequest(method="POST", path="v1/responses", body=body), seconds=120)
+    )
     told = json.loads(answer.body)["error"]["message"]
     assert (answer.status, "cannot set n" in told) == (400, True)

@@ -10,7 +10,7 @@ from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.server_calls import Caller
 from apps.gym.serving import served_turns
 from apps.gym.serving.served_environment import serve_environment
-from apps.gym.serving.served_request import Asked, Refused
+from apps.gym.serving.served_request import IncomingRequest, Refused
 from tests.gym.serving.ports import on_a_port
 from tests.gym.verifiers.replies import calls, says
 
@@ -27,7 +27,9 @@ async def serve():
 
 
 async def post(served, path, body, session=""):
-    answer = await served.answer(Asked(method="POST", path=path, body=json.dumps(body).encode(), session=session))
+    answer = await served.answer(
+        IncomingRequest(method="POST", path=path, body=json.dumps(body).encode(), session=session)
+    )
     return json.loads(answer.body), answer.session
 
 

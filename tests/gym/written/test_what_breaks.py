@@ -13,7 +13,7 @@ from apps.gym.loop.trials.case_runs import check_cases
 from apps.gym.loop.trials.players import play_attempt, reward_of
 from apps.gym.resources.written_environments import WrittenServer, perform
 from apps.gym.serving.served_environment import serve_environment
-from apps.gym.serving.served_request import Asked, answer_always
+from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.written import Environment, Reward, ask, tool
 
 ROW = {"responses_create_params": ask("Go on.")}
@@ -213,10 +213,10 @@ def test_a_served_environment_answers_500_and_serves_on():
     async def once():
         served = await serve_environment(WrittenServer(cls, name="mine"), most_sessions=5, session_seconds=60.0)
         row = b'{"responses_create_params": {"input": "x"}, "response": {"output": []}}'
-        opened = await answer_always(served, Asked(method="POST", path="seed_session", body=row), seconds=120)
-        asked = Asked(method="POST", path="verify", body=row, session=opened.session)
+        opened = await answer_always(served, IncomingRequest(method="POST", path="seed_session", body=row), seconds=120)
+        asked = IncomingRequest(method="POST", path="verify", body=row, session=opened.session)
         told = await answer_always(served, asked, seconds=120)
-        again = await answer_always(served, Asked(method="GET", path=""), seconds=120)
+        again = await answer_always(served, IncomingRequest(method="GET", path=""), seconds=120)
         return told.status, told.body, again.status
 
     assert asyncio.run(once()) == (500, b'"VerifierError: mine: verify: SystemExit: 3"', 200)

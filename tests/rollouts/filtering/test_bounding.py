@@ -12,7 +12,7 @@ from apps.reviews.models import Queue
 from apps.reviews.queues.queue_items import ItemSource, QueueRefused, fill_queue
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.search.filters.filter_parser import parse_filter
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.search.word_index import mark_unindexed
 from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
 from tests.dashboard.pages import signed_in
@@ -44,11 +44,11 @@ def many(settings: Any) -> Collection:
 
 
 def test_what_takes_too_long_is_ended_and_the_connection_goes_on():
-    with pytest.raises(FilterTooSlow) as slow, bound_time(parse_filter("text:word reward:>0"), seconds=0.2):
+    with pytest.raises(FilterTooSlow) as slow, limit_query_time(parse_filter("text:word reward:>0"), seconds=0.2):
         run_for_ever()
     advice = ("0.2 seconds", "(collection:12, dataset:sums)", "(id:>1200)", "rarer words", "remove terms")
     assert [part in str(slow.value) for part in advice] == [True] * 5
-    with bound_time(parse_filter("reward:>0"), seconds=30):
+    with limit_query_time(parse_filter("reward:>0"), seconds=30):
         assert Rollout.objects.count() == 0
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -58,10 +58,10 @@ def test_what_takes_too_long_is_ended_and_the_connection_goes_on():
 
 def test_no_limit_holds_without_a_filter_and_none_where_the_setting_is_0(settings):
     settings.FILTER_SECONDS = 0
-    with bound_time(parse_filter("reward:>0")), connection.cursor() as cursor:
+    with limit_query_time(parse_filter("reward:>0")), connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     settings.FILTER_SECONDS = 0.000001
-    with bound_time(parse_filter("")):
+    with limit_query_time(parse_filter("")):
         assert list(Rollout.objects.all()) == []
 
 

@@ -21,7 +21,7 @@ from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Term, Text
 from apps.rollouts.search.filters.filter_keys import KEYS
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import Page
 
@@ -49,7 +49,7 @@ def show_table(
     page: Page[Rollout] = Page(rows=[], after="", is_first=True)
     too_slow = ""
     try:
-        with bound_time(there.parsed):
+        with limit_query_time(there.parsed):
             page = there.page(rollouts.defer(*UNSEEN))
     except FilterTooSlow as slow:
         too_slow = str(slow)

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, allow
-from apps.accounts.sign_in import create_sign_in_link, invite_person
+from apps.accounts.sign_in import create_sign_in_link, invite_user
 from apps.accounts.user_accounts import edit_user
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
@@ -63,7 +63,7 @@ def person_create(request: PageRequest) -> HttpResponse:
     form = PersonCreateForm(posted(request))
     if form.is_valid():
         with show_errors(form):
-            person, token = invite_person(**form.cleaned_data, by=request.user)
+            person, token = invite_user(**form.cleaned_data, by=request.user)
             return _link_page(request, person, token)
     return answer_form(request, "people/create.html", {"form": form})
 

@@ -26,7 +26,7 @@ from apps.rollouts.metrics.cached_figures import is_measured_at_once, read_figur
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.search.keyset_pages import page_by_id
 
 
@@ -134,7 +134,7 @@ def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dic
     }
     counted = None
     if is_measured_at_once(collection) and there.is_understood and not context["too_slow"]:
-        with suppress(FilterTooSlow), bound_time(there.parsed):
+        with suppress(FilterTooSlow), limit_query_time(there.parsed):
             counted = read_facets(there, Rollout.objects.of_collection(collection.pk))
     return context | {"counted": counted, "back": request.path, "table_as_of": as_of}
 

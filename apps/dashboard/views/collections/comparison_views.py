@@ -19,7 +19,7 @@ from apps.rollouts.metrics.collection_comparison import (
     contrast_collections,
     find_differences,
 )
-from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_witnesses, list_changes
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_representatives, list_changes
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
@@ -72,7 +72,7 @@ def collection_compare(request: PageRequest) -> HttpResponse:
 def _figures(a: Collection, b: Collection) -> dict[str, Any]:
     contrast = contrast_collections(a, b)
     same = contrast.tasks - contrast.improved - contrast.regressed
-    witnesses = find_witnesses(a, b, contrast.regressions)
+    witnesses = find_representatives(a, b, contrast.regressions)
     shown = [pair for pair in witnesses if pair]
     return {
         "contrast": contrast,
@@ -105,7 +105,7 @@ def collection_changes(request: PageRequest) -> HttpResponse:
         "which": which,
         "tabs": _WORDS.items(),
         "query": f"a={a.pk}&b={b.pk}",
-        "changes": list(zip(changes, _addresses(find_witnesses(a, b, changes)), strict=True)),
+        "changes": list(zip(changes, _addresses(find_representatives(a, b, changes)), strict=True)),
         "is_first": not request.GET.get("after"),
         "next_after": str(Cursor(changes[-1].difference, changes[-1].task)) if full else "",
     }

@@ -12,7 +12,7 @@ from apps.dashboard.overview.collection_results import read_results
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
-from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, read_figures
+from apps.rollouts.metrics.cached_figures import CachedFigures, fresh_figures, read_figures
 from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS, Facet
 from apps.rollouts.metrics.page_figures import PageFigures, scatter_rewards
@@ -53,7 +53,7 @@ def collection_breakdown(request: PageRequest, pk: int) -> HttpResponse:
     return answer(request, "collections/breakdown.html", context, part="breakdown")
 
 
-def breakdown_context(facet: Facet, kept: Kept[PageFigures]) -> dict[str, object]:
+def breakdown_context(facet: Facet, kept: CachedFigures[PageFigures]) -> dict[str, object]:
     """Return the context of a breakdown. `is_measured` is False until this facet was measured."""
     figures = kept.figures
     breakdown = figures.breakdowns.get(facet) if figures else None

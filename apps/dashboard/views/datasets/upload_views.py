@@ -33,7 +33,7 @@ from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import Preview, preview_upload
 from apps.tasks.upload_choices import choices_of
 from apps.tasks.upload_cleanup import QUIET_LOADING
-from apps.tasks.upload_jobs import discard_upload, explain_wait, may_go_on, queue_upload
+from apps.tasks.upload_jobs import can_be_loaded, discard_upload, explain_wait, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
 _SLOW = timedelta(seconds=20)
@@ -61,7 +61,7 @@ def dataset_upload(request: PageRequest, slug: str) -> HttpResponse:
 def upload_map(request: PageRequest, pk: int) -> HttpResponse:
     """Map the columns, with a preview of the first rows as tasks."""
     upload = _upload(pk)
-    if not may_go_on(upload) or not parts_file(upload).exists():
+    if not can_be_loaded(upload) or not parts_file(upload).exists():
         return redirect("dashboard:upload_detail", pk)
     saved = ColumnMapping.objects.filter(slug=clean_line(request.GET.get("saved", ""), 64)).first()
     preview = _preview(upload, saved.mapping if saved else None)

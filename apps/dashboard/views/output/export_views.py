@@ -19,7 +19,7 @@ from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_folders import named_encoding, names_in
 from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
-from apps.exports.held_out_splits import named_split
+from apps.exports.held_out_splits import split_label
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
@@ -94,7 +94,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "manifest": pretty(export.manifest) if export.manifest else "",
         "counts": _counts(export),
         "splits": ", ".join(
-            f"{count:,} of {named_split(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
+            f"{count:,} of {split_label(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
         ),
         "again": urlencode({"format": export.format, "collection": export.collection_id}),
         "others": _beside(export),

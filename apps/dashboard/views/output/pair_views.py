@@ -21,7 +21,7 @@ from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
-from apps.pairs.pair_queues import ask_people
+from apps.pairs.pair_queues import create_pair_queue
 from apps.pairs.pair_search import FLAGS, Flag, flag_pairs, flags_of
 from apps.pairs.pair_sets import (
     cancel_pair_set,
@@ -29,7 +29,7 @@ from apps.pairs.pair_sets import (
     delete_pair_set,
     order_pairs,
 )
-from apps.pairs.provenance import read_opinions, say_opinion, say_verdict
+from apps.pairs.provenance import describe_opinion, describe_verdict, read_opinions
 from apps.pairs.set_differences import NothingToCompare, PairSetChanges, compare_pair_sets
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
@@ -136,7 +136,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "excluded": [(name.replace("_", " "), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
-        "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], say_verdict(pair)) for pair in page.rows],
+        "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], describe_verdict(pair)) for pair in page.rows],
         "shown": shown,
         "statuses": PreferencePair.Status.choices,
         "source_choices": PreferencePair.Source.choices,
@@ -213,7 +213,7 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, " ".join(told))
         return redirect("dashboard:pair_set_detail", pk=pk)
     with tell_refusal(request):
-        queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
+        queue = create_pair_queue(pair_set=pair_set, **form.asked, user=request.user)
         messages.success(request, f"This queue holds {count_words(queue.item_count, 'pair', 'pairs')}.")
         return redirect("dashboard:queue_detail", pk=queue.pk)
     return redirect("dashboard:pair_set_detail", pk=pk)
@@ -233,8 +233,8 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
         "pairs/pair.html",
         {
             "pair": pair,
-            "verdict": say_verdict(pair),
-            "opinions": [(one, say_opinion(one)) for one in opinions],
+            "verdict": describe_verdict(pair),
+            "opinions": [(one, describe_opinion(one)) for one in opinions],
             "gone": len(pair.reviews) - len(opinions),
             "opening": traces[0][2].opening,
             "sides": traces,

@@ -13,7 +13,7 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
-from apps.dashboard.reviewing.review_words import say_verdict
+from apps.dashboard.reviewing.review_words import describe_review
 from apps.dashboard.reviewing.work_items import read_fields, read_judged
 from apps.gym.traces.items import input_items
 from apps.reviews.agreement.adjudication import adjudicate_item
@@ -82,7 +82,7 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
     if shows:
         reviews = Review.objects.filter(item=item).exclude(status__in=[Review.Status.OPEN, Review.Status.LAPSED])
         told = reviews.select_related("reviewer").order_by("pk")
-        context["said"] = [(each, say_verdict(each, rollouts, queue.rubric)) for each in told]
+        context["said"] = [(each, describe_review(each, rollouts, queue.rubric)) for each in told]
     return render(request, "queues/item.html", context, status=422 if errors else 200)
 
 

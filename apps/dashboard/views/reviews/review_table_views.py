@@ -9,7 +9,7 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
 from apps.dashboard.reviewing.review_words import for_item_rows, for_review_rows, tell_item, tell_own, tell_review
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.queues.queue_filters import narrow_items, narrow_reviews
+from apps.reviews.queues.queue_filters import filter_items, filter_reviews
 from apps.reviews.reviews.review_files import FORMATS
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -21,7 +21,7 @@ def queue_items(request: PageRequest, pk: int) -> HttpResponse:
     items = QueueItem.objects.filter(queue=queue)
     wanted = filters.wanted
     # If a filter is invalid, show nothing; showing everything would look like a result.
-    items = items.none() if wanted is None else narrow_items(items, wanted)
+    items = items.none() if wanted is None else filter_items(items, wanted)
     page = page_by_id(for_item_rows(items), request.GET.get("after", ""), descending=False)
     rows = [tell_item(item, queue=queue) for item in page.rows]
     context = {"queue": queue, "filters": filters, "page": page, "rows": rows}
@@ -37,7 +37,7 @@ def review_list(request: PageRequest) -> HttpResponse:
         return answer(request, "reviews/own.html", {"page": page, "rows": map(tell_own, page.rows)}, part="reviews")
     filters = ReviewFilterForm(request.GET)
     wanted = filters.wanted
-    reviews = Review.objects.none() if wanted is None else narrow_reviews(Review.objects.all(), wanted, reads_all=True)
+    reviews = Review.objects.none() if wanted is None else filter_reviews(Review.objects.all(), wanted, reads_all=True)
     page = page_by_id(for_review_rows(reviews), request.GET.get("after", ""))
     context = {
         "filters": filters,

@@ -22,11 +22,11 @@ from apps.dashboard.views.rollouts.trace_part_views import INERT
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.blind_items import reveal
-from apps.reviews.queues.hidden_items import find_kept
-from apps.reviews.queues.item_leases import CannotReview, claim_item, find_held, refuse_stranger, skip_item
+from apps.reviews.queues.hidden_items import find_suspended_reviews
+from apps.reviews.queues.item_leases import CannotReview, check_may_review, claim_item, find_held, skip_item
 from apps.reviews.queues.waiting_items import count_with_others, read_waiting
-from apps.reviews.reviews.drafts import tell_draft
-from apps.reviews.reviews.haste import read_haste
+from apps.reviews.reviews.drafts import draft_as_text
+from apps.reviews.reviews.fast_reviews import find_fast_review
 from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import find_lapsed, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
@@ -50,18 +50,18 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return _go_on(request, queue)
     try:
-        refuse_stranger(queue, request.user)
+        check_may_review(queue, request.user)
     except CannotReview as refusal:
         begun = Review.objects.filter(queue=queue, reviewer=request.user, is_adjudication=False)
         unsaid = begun.exclude(status=Review.Status.SUBMITTED).order_by("pk").values_list("draft", flat=True)
-        context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
-        return render(request, "queues/idle.html", {**context, "kept": find_kept(queue, request.user)})
+        context = _idle(request, queue, refusal=str(refusal), unsaid=map(draft_as_text, unsaid))
+        return render(request, "queues/idle.html", {**context, "kept": find_suspended_reviews(queue, request.user)})
     lapsed = find_lapsed(queue, request.user)
     named = next((each for each in lapsed if str(each.pk) == request.GET.get("review")), None)
     held = named or find_held(queue, request.user)
     if held is None:
         left = sum(each.left for each in read_waiting(request.user, [queue]))
-        told = [(each, tell_draft(each.draft)) for each in lapsed]
+        told = [(each, draft_as_text(each.draft)) for each in lapsed]
         others = 0 if left else count_with_others(queue, request.user)
         context = {**_idle(request, queue), "lapsed": told, "left": left, "with_others": others}
         return render(request, "queues/idle.html", context)
@@ -82,7 +82,7 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
         return _work(request, queue, review, refusal.wrong, status=422)
     except CannotReview as refusal:
         # The text is shown for copying.
-        context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(msgspec.structs.asdict(answer))])
+        context = _idle(request, queue, refusal=str(refusal), unsaid=[draft_as_text(msgspec.structs.asdict(answer))])
         return render(request, "queues/idle.html", context, status=409)
     return _go_on(request, queue)
 
@@ -183,7 +183,7 @@ def _work(
         "token": uuid.uuid4().hex,
         "lapsed": lapsed,
         "revealed": _revealed(queue, request.user),
-        "haste": read_haste(queue, request.user),
+        "haste": find_fast_review(queue, request.user),
     }
     return render(request, "queues/work.html", context, status=status)
 
@@ -194,7 +194,7 @@ def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iter
         "mine": count_mine(queue, request.user.pk),
         "undoable": find_undoable(queue, request.user),
         "revealed": _revealed(queue, request.user),
-        "haste": read_haste(queue, request.user),
+        "haste": find_fast_review(queue, request.user),
         "refusal": refusal,
         "unsaid": [each for each in unsaid if each],
     }

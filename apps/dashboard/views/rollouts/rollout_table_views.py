@@ -23,7 +23,7 @@ from apps.dashboard.traces.trace_reading import find_next, open_chunk, open_trac
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, or_404, read_place
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
 
 @allow(GET=Permission.READ)
@@ -44,7 +44,7 @@ def rollout_facets(request: PageRequest) -> HttpResponse:
         back = reverse("dashboard:collection_detail", args=[collection.pk])
     counted, too_slow = None, ""
     try:
-        with bound_time(there.parsed):
+        with limit_query_time(there.parsed):
             counted = read_facets(there, rollouts)
     except FilterTooSlow as slow:
         too_slow = str(slow)

@@ -24,7 +24,7 @@ from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
 from apps.reviews.queues.queue_items import QueueRefused
 from apps.reviews.reviews.flags import raise_flag
-from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
+from apps.reviews.reviews.own_verdicts import read_own_verdict, save_own_verdict
 from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.rollouts.models import Rollout
 
@@ -53,7 +53,7 @@ def rollouts_judge(request: PageRequest) -> HttpResponse:
     token = request.POST.get("token", "")[:64] or uuid.uuid4().hex
     try:
         ids = [rollout.pk for rollout in find_rollouts(ids)]
-        judge_compared(rollout_ids=ids, user=request.user, answer=said, token=token)
+        save_own_verdict(rollout_ids=ids, user=request.user, answer=said, token=token)
     except AnswerRefused as refusal:
         return _page(request, request.POST, said=said, errors=refusal.wrong)
     except (CannotCompare, CannotReview, QueueRefused) as refusal:
@@ -123,7 +123,7 @@ def _verdict(
     ):
         return {}
     ids = [each.pk for each in rollouts]
-    before = read_compared(ids, request.user)
+    before = read_own_verdict(ids, request.user)
     shown = said or before
     kind = Queue.Kind.PAIRWISE if len(ids) == 2 else Queue.Kind.RANKING
     draft = Review(queue=Queue(kind=kind), arrangement=ids, draft=msgspec.structs.asdict(shown) if shown else {})

@@ -18,7 +18,7 @@ from apps.dashboard.forms.review_forms import CommentForm
 from apps.dashboard.live.followed_attempt import Mark, read_news, read_parts
 from apps.dashboard.reviewing.rollout_reviews import read_judgement
 from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
-from apps.dashboard.traces.noise import Noise
+from apps.dashboard.traces.trace_view import TraceView
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_attempt, read_place
 from apps.reviews.comments.commenting import add_comment
 from apps.rollouts.models import Rollout
@@ -74,7 +74,7 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
         .only("id", "repeat", "status", "reward")
     )
     place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
-    noise = Noise.read(request)
+    noise = TraceView.read(request)
     links = attempt_context(request, rollout, context["attempt"])
     listed = request.GET.get("list", "")
     beside = find_neighbours(listed, rollout)

@@ -104,8 +104,8 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(row, ensure_ascii=False))
         dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items())
         more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
-        said = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
-        self.stderr.write(said)
+        summary = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
+        self.stderr.write(summary)
 
     def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
         if given is not None:

@@ -32,8 +32,8 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     last side counts if its numbers agree. Decimals are equal if they agree after rounding. The answer is the last
     box, otherwise the last line.
 
-    Some expressions take very long, so this runs in a process that is stopped at the time limit. The attempt then
-    has no reward and the error `verifier_error`.
+    Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
+    fails with `verifier_error` and has no reward.
 
     Range: 0.0 or 1.0. Component: `math_equality`.
     """

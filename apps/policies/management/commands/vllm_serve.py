@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.policies.endpoint_health import probe_policy_model
-from apps.policies.model_registration import NotOurs, register_local_model
+from apps.policies.model_registration import NotALocalModel, register_local_model
 from apps.policies.vllm_process import ServerBroken, ServerProcess, find_flavour, server_command
 
 LOOPBACK = "127.0.0.1"
@@ -47,12 +47,12 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
         try:
-            # Registers before loading gigabytes, so that an invalid registration fails early.
+            # Register before loading gigabytes of weights, so that invalid arguments fail early.
             register_local_model(slug=slug, base_url=base_url(options["port"]), check_only=True)
             server = start_server(
                 model_dir, python=python, slug=slug, port=options["port"], arguments=arguments, write=self.pass_on
             )
-        except (ServerBroken, NotOurs) as problem:
+        except (ServerBroken, NotALocalModel) as problem:
             raise CommandError(str(problem)) from None
         except ValidationError as wrong:
             raise CommandError(" ".join(wrong.messages)) from None
@@ -94,7 +94,7 @@ def start_server(
 
 
 def find_python() -> Path:
-    """Return the Python of the environment that `make vllm` creates. Raise CommandError if it does not exist."""
+    """Return the Python of the environment that `make vllm` creates. Raise CommandError if it is missing."""
     script = settings.BASE_DIR / "scripts" / "build_environment.py"
     asked = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, str(script), "vllm", "--where"], capture_output=True, text=True, check=False

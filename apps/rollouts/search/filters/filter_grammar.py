@@ -16,7 +16,7 @@ Sign = Literal["=", ">", ">=", "<", "<="]
 class FilterRefused(Exception):
     """Raised for an invalid filter.
 
-    `start` and `end` give the place in the text, `key` the unknown key, and `suggestion` a possible correction.
+    `start` and `end` are character positions in the text, `key` is the unknown key, `suggestion` a possible correction.
     """
 
     def __init__(self, message: str, *, start: int, end: int, key: str = "", suggestion: str = "") -> None:

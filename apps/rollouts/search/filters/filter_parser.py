@@ -1,4 +1,4 @@
-"""Parse filter text, or report the problem and its place. Pure: it does not use the database."""
+"""Parse filter text without database access. Errors have the position of the problem."""
 
 import math
 import re
@@ -80,7 +80,7 @@ class _Reader:
             return value
         start = self._at
         found = _WORD.match(self._text, self._at)
-        assert found is not None  # the next character is no space
+        assert found is not None  # not followed by a space
         self._at = found.end()
         self._end_of_value()
         return _read_text(KEYS["text"], found[0], start=start, end=self._at)

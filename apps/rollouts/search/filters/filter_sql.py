@@ -1,4 +1,4 @@
-"""Turn filters into SQL. Only registered keys reach the database; column names never come from a filter."""
+"""Compile filters to SQL. Column names come only from registered keys, never from the filter text."""
 
 import re
 from collections.abc import Callable
@@ -27,16 +27,15 @@ from apps.tasks.models import Task
 
 
 def filter_rollouts(rollouts: RolloutQuerySet, text: str) -> RolloutQuerySet:
-    """Parse `text` and narrow `rollouts` to the matches. Used by queues, exports and other selections.
+    """Return the rollouts that match the filter `text`. An empty text matches all. Raise FilterRefused.
 
-    Empty text matches everything. Raise FilterRefused with the problem and its place before any query. Compiling a
-    filter may query collections by name; the rollouts are not read here.
+    Rollouts are not read here, but collections may be looked up by name.
     """
     return apply_filter(rollouts, parse_filter(text))
 
 
 def apply_filter(rollouts: RolloutQuerySet, parsed: Filter) -> RolloutQuerySet:
-    """Narrow `rollouts` to the matches, like filter_rollouts, for a parsed filter."""
+    """Return the rollouts that match a parsed filter."""
     of_collections = [term for term in parsed.terms if term.key in OF_COLLECTIONS]
     if of_collections:
         rollouts = rollouts.of_collections(collections_of(of_collections), version=_one_version(parsed))
@@ -64,7 +63,7 @@ _COMPARED: dict[Sign, Any] = {
     "<=": LessThanOrEqual,
 }
 MAX_TASKS = 1_000
-"""Maximum tasks with one external id that are searched."""
+"""Maximum number of tasks with the same external id that are searched."""
 MAX_ID = 2**63 - 1
 FLAGS: dict[str, Q] = {
     "truncated": ~Q(stop_reason="") & ~Q(stop_reason__in=sorted(ENDED_BY_ITSELF)),
@@ -93,7 +92,7 @@ def _number(column: str) -> Callable[[Value], Q]:
 
 
 def _figure(column: str) -> Callable[[Value], Q]:
-    """Compare a number of finished rollouts. In others, the column is empty or belongs to an earlier attempt."""
+    """Compare a number of finished rollouts. On other rollouts the column is empty or belongs to an earlier attempt."""
     compile = _number(column)
     return lambda value: compile(value) & HAS_ENDED
 
@@ -113,7 +112,7 @@ def _all_tokens(value: Value) -> Q:
 
 
 def _words(column: str) -> Callable[[Value], Q]:
-    """Compare a text column that is empty if there is no value."""
+    """Compare a text column in which an empty string means no value."""
 
     def compile(value: Value) -> Q:
         match value:
@@ -135,7 +134,7 @@ def _like(column: str, pattern: str) -> Q:
 
 
 class _HasName(Func):
-    """True if a JSON object has this key, whatever its characters."""
+    """Test whether a JSON object has this key, whatever characters the key has."""
 
     function = "jsonb_exists"
     output_field = BooleanField()
@@ -149,7 +148,7 @@ class _HasName(Func):
 def _tool(value: Value) -> Q:
     if not isinstance(value, Text):
         return ~Q(tools={})
-    # has_key makes a SQLite JSON path, which ends at the first quotation mark.
+    # Not `has_key`: its JSON path on SQLite ends at the first quotation mark.
     is_plain = '"' not in value.text and "\\" not in value.text
     return Q(tools__has_key=value.text) if is_plain else Q(_HasName(F("tools"), Literal(value.text)))
 
@@ -195,7 +194,7 @@ OF_COLLECTIONS: dict[str, Callable[[Value], Q]] = {
     "environment": _words("environment__slug"),
     "dataset": _words("dataset__slug"),
 }
-"""Keys that select whole collections. Collections are found first, then the id range of their rollouts."""
+"""Keys of collections. Matching collections are found first, then rollouts by the id ranges of the collections."""
 OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "text": _text,
     "reward": _number("reward"),
@@ -224,7 +223,7 @@ _LISTED = {"status": "status", "stop": "stop_reason", "error": "error_kind", "sp
 
 
 def compile_term(term: Term) -> Q:
-    """Return the condition on a rollout, or on its collection for the keys in OF_COLLECTIONS."""
+    """Return the condition on a rollout, or on its collection for keys in OF_COLLECTIONS."""
     found = _compile_values(term)
     return ~found if term.negated else found
 
@@ -232,7 +231,7 @@ def compile_term(term: Term) -> Q:
 def _compile_values(term: Term) -> Q:
     texts = [value.text for value in term.values if isinstance(value, Text)]
     if term.key in _LISTED and 1 < len(texts) == len(term.values):
-        # A single IN list uses one index scan; separate conditions would each need one.
+        # A single IN list needs one index scan; separate conditions would need one each.
         return Q(**{f"{_LISTED[term.key]}__in": texts})
     compile = OF_COLLECTIONS.get(term.key) or OF_ROLLOUTS[term.key]
     found = Q()

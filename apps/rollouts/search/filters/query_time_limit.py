@@ -1,4 +1,4 @@
-"""Limit the time of a filter's queries, and suggest how to narrow a slow filter."""
+"""Limit the time of filter queries, and suggest how to speed up a slow filter."""
 
 import time
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from apps.gym.request_refusals import Refusal
 from apps.rollouts.search.filters.filter_grammar import Filter, Pattern
 
 _STEPS = 20_000
-"""SQLite instructions between two checks of the time, a fraction of a millisecond."""
+"""SQLite instructions between two time checks: a fraction of a millisecond."""
 _CANCELED = "57014"
 _PLACES = ("collection", "dataset", "model", "agent", "environment", "task", "id")
 
 
 class FilterTooSlow(Refusal, code="filter-too-slow"):
-    """Raised if a filter takes too long. The message suggests how to narrow it."""
+    """Raised if a filter takes too long. The message suggests how to speed it up."""
 
     @property
     def members(self) -> dict[str, Any]:
@@ -26,30 +26,28 @@ class FilterTooSlow(Refusal, code="filter-too-slow"):
 
 
 @contextmanager
-def bound_time(parsed: Filter, *, seconds: float | None = None, always: bool = False) -> Iterator[None]:
-    """Raise FilterTooSlow if queries in this block take longer than `seconds`.
+def limit_query_time(parsed: Filter, *, seconds: float | None = None, always: bool = False) -> Iterator[None]:
+    """Raise FilterTooSlow if queries in this block take longer than `seconds`, by default FILTER_SECONDS.
 
-    The default is the setting FILTER_SECONDS. The limit applies to each query on PostgreSQL, and to all together on
-    SQLite. 0 means no limit. Without terms there is no limit unless `always` is set.
-
-    Use it for reads only: on PostgreSQL the block is a transaction of its own.
+    The limit applies to each query on PostgreSQL, and to their total on SQLite; 0 means no limit. Filters without terms
+    are not limited unless `always` is True. Use it only for reads: on PostgreSQL the block is a transaction of its own.
     """
     limit = settings.FILTER_SECONDS if seconds is None else min(seconds, settings.FILTER_SECONDS or seconds)
     if not limit or not (parsed.terms or always):
         yield
         return
-    bounded = _bound_postgres if connection.vendor == "postgresql" else _bound_sqlite
+    bounded = _limit_postgres if connection.vendor == "postgresql" else _limit_sqlite
     try:
         with bounded(limit):
             yield
     except OperationalError as error:
         if not _was_ended(error):
             raise
-        raise FilterTooSlow(_say(parsed, limit)) from None
+        raise FilterTooSlow(_describe_timeout(parsed, limit)) from None
 
 
 @contextmanager
-def _bound_postgres(limit: float) -> Iterator[None]:
+def _limit_postgres(limit: float) -> Iterator[None]:
     inner = connection.in_atomic_block
     with transaction.atomic(), connection.cursor() as cursor:
         before = "0"
@@ -59,12 +57,12 @@ def _bound_postgres(limit: float) -> Iterator[None]:
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(max(1, round(limit * 1000)))])
         yield
         if inner:
-            # A transaction's setting outlives its savepoints.
+            # Settings of a transaction outlive its savepoints.
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
 @contextmanager
-def _bound_sqlite(limit: float) -> Iterator[None]:
+def _limit_sqlite(limit: float) -> Iterator[None]:
     connection.ensure_connection()
     driver = connection.connection
     end = time.monotonic() + limit
@@ -82,7 +80,7 @@ def _was_ended(error: OperationalError) -> bool:
     )
 
 
-def _say(parsed: Filter, limit: float) -> str:
+def _describe_timeout(parsed: Filter, limit: float) -> str:
     less = []
     if not parsed.asks_for(*_PLACES):
         less.append("add a collection or a dataset (collection:12, dataset:sums)")

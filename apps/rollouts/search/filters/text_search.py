@@ -1,4 +1,4 @@
-"""Find rollouts by the text in their traces, using the index of word_index.py."""
+"""Find rollouts by text in their traces, using the full-text index (word_index.py)."""
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
@@ -7,17 +7,15 @@ from apps.rollouts.models import RolloutWords, UnindexedRollout
 from apps.rollouts.search.word_splitting import split_words
 
 MAX_WORDS = 20
-"""Maximum words of a phrase; indexed parts overlap by this number."""
+"""Maximum words of a phrase. Index parts overlap by this number of words."""
 MANY = 10_000
 
 
 def find_text(text: str, *, begins: bool = False) -> Q:
-    """Return a condition on rollouts.
+    """Return a condition on rollouts that have the words of `text` next to each other, in order, in one text.
 
-    The words of `text` must occur next to each other, in this order, in one of their texts.
-
-    With `begins`, the last word is a prefix. Text without words matches nothing. Only words are passed to the
-    database's search, so no character of the text can act as an operator.
+    With `begins`, the last word is a prefix. Text without words matches nothing. Only words are passed to the search of
+    the database, so no character acts as an operator.
     """
     words = split_words(text)[:MAX_WORDS]
     if not words:
@@ -30,5 +28,5 @@ def find_text(text: str, *, begins: bool = False) -> Q:
 
 
 def count_unindexed() -> int:
-    """Return the number of finished rollouts that are not indexed; at most MANY + 1."""
+    """Return the number of finished rollouts that are not indexed yet, at most MANY + 1."""
     return UnindexedRollout.objects.order_by()[: MANY + 1].count()

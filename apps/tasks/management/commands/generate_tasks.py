@@ -101,5 +101,5 @@ def _ensure_environment(slug: str) -> None:
 def _encode(rows: Iterator[TaskRow], tools: list[Tool]) -> Iterator[bytes]:
     for row in rows:
         params = row["responses_create_params"]
-        told = {**row, "responses_create_params": {**params, "tools": tools}} if tools else row
-        yield orjson.dumps(told) + b"\n"
+        with_tools = {**row, "responses_create_params": {**params, "tools": tools}} if tools else row
+        yield orjson.dumps(with_tools) + b"\n"

@@ -1,4 +1,4 @@
-"""The command `gymweb`: a tree of commands whose options are fields of API operations."""
+"""The command `gymweb`: commands whose options are the fields of API operations."""
 
 import inspect
 from collections.abc import Callable
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "pairs build": workflows.build_pairs,
     "pairs decide": workflows.decide_pairs,
 }
-"""The commands that commands.toml lists under workflows."""
+"""Functions of the workflows in commands.toml, by command name."""
 
 
 def _common(
@@ -48,7 +48,7 @@ def _common(
 
 
 class ListGroup(TyperGroup):
-    """A group that runs its `list` if no command is named."""
+    """A command group that runs its `list` command if none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "list" in self.commands and (not args or (args[0].startswith("-") and args[0] != "--help")):
@@ -82,7 +82,7 @@ def build_app() -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, run: Callable[..., None], options: Workflow) -> None:
-    """Add a command with its own parameters, one per field of its operations, and the common ones."""
+    """Add a command with one parameter per field of its operations, and the common options."""
     own = list(inspect.signature(run).parameters.values())[1:]
     operations = [load_operations()[one] for one in options.operations]
     fields = [field for one in operations for field in one["fields"] if field["name"] not in options.replaces]
@@ -110,7 +110,7 @@ def _add(app: typer.Typer, name: str, run: Callable[..., None], options: Workflo
 
 
 def _plain(name: str, command: Command) -> Callable[..., None]:
-    """Return a function that sends the command's operation and prints the answer."""
+    """Return a function that sends the command's operation and prints the response."""
     operation = load_operations()[command.operation]
     columns = command.columns.split()
 

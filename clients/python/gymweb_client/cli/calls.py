@@ -1,4 +1,4 @@
-"""One call of a command: field values, server, and the exit codes of errors."""
+"""One invocation of a command: field values, server, and exit codes of errors."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ _BY_STATUS = {400: USAGE, 401: DENIED, 403: DENIED, 404: MISSING, 422: USAGE, 42
 
 
 class Failed(GymWebError):
-    """Raised if the operation ran and failed."""
+    """Raised if an operation was accepted but failed."""
 
 
 class Call:
-    """The call of a command. `body`, `query` and `path` are the fields of its operations by name."""
+    """One invocation of a command. `body`, `query` and `path` are the fields of its operations by name."""
 
     def __init__(self, fields: list[Field], given: dict[str, Any], out: Output, url: str, profile: str) -> None:
         self.out, self.url, self.profile = out, url, profile
@@ -105,7 +105,7 @@ def _code_of(problem: Exception) -> int:
 
 
 def _explain(refused: ApiError) -> str:
-    """Return the problem's text, with the option for each place in the body that it names."""
+    """Return the error message, with the option of each invalid value."""
     lines = [str(refused.problem.get("detail") or refused)]
     for error in refused.errors:
         place = str(error.get("pointer", "")).lstrip("/?").split("/")[0]

@@ -1,4 +1,4 @@
-"""Collections from the command line: from a file to a file, on a server or on a temporary one."""
+"""Run collections from the command line, from file to file, on a server or a temporary local one."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from gymweb_client.cli.transfers import download_export, upload_tasks
 from gymweb_client.errors import TimeIsUp
 
 LOOK_SECONDS = 5.0
-"""Seconds between two checks why a collection waits."""
+"""Seconds between checks why a collection waits."""
 
 
 def _local(help: str) -> Any:
@@ -69,7 +69,7 @@ def collect(
         if not wait:
             call.out.one(planned)
             return
-        ended = _follow(call, planned["id"], goes_on=not is_local)
+        ended = _follow(call, planned["id"], should_continue=not is_local)
         if output and ended["completed"]:
             download_export(call, "nemo_gym_rollouts", ended["id"], output, {})
         _report(call, ended)
@@ -77,7 +77,7 @@ def collect(
 
 @contextmanager
 def _temporary(call: Call, *urls: str) -> Iterator[None]:
-    """Start a temporary server that may call the hosts of these addresses."""
+    """Start a temporary server that may call the hosts of these URLs."""
     call.out.say("Starting a temporary server …")
     hosts = [re.sub(r"^https?://([^/]+).*", r"\1", url) for url in urls if url]
     with local_server(outbound_allow=",".join(hosts)) as call.connection:
@@ -112,11 +112,11 @@ def _register_model(call: Call, endpoint: dict[str, str], api_key_env: str) -> N
 
 def watch(call: Call, collection: Annotated[int, Argument(metavar="COLLECTION")]) -> None:
     """Follow a collection until it has ended, and print its figures."""
-    _report(call, _follow(call, collection, goes_on=True))
+    _report(call, _follow(call, collection, should_continue=True))
 
 
-def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
-    """Wait with a progress bar until the collection has ended; report why it waits."""
+def _follow(call: Call, collection: int, *, should_continue: bool) -> dict[str, Any]:
+    """Wait, with a progress bar, until the collection has ended. Report why it waits."""
     told: set[str] = set()
     with call.out.progress(f"Collection {collection}") as advance:
 
@@ -134,15 +134,15 @@ def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
                         call.out.say(hold + reason)
                         told.add(hold)
         except KeyboardInterrupt:
-            if goes_on:
+            if should_continue:
                 call.out.say(f"Collection {collection} continues: gymweb watch {collection}")
             raise
 
 
 def _find_holds(call: Call, collection: int) -> Iterator[tuple[str, str]]:
-    """Yield why the collection may wait: no worker, or a model or an environment that fails or is throttled.
+    """Yield (stable message, latest reason) for each cause why the collection may wait.
 
-    Each has a stable sentence, and the latest reason, which may change at every poll.
+    Causes: no worker, or a model or environment that fails or is throttled. Reasons may change at every poll.
     """
     row: dict[str, Any] = dict(call.gym.collection(collection))
     if not any(call.gym.pages("workers/", state="active", limit=1)):

@@ -17,7 +17,7 @@ class NotSignedIn(GymWebError):
 
 
 class WrongUsage(GymWebError):
-    """Raised for options that contradict each other, and for unreadable files."""
+    """Raised for contradictory options and unreadable files."""
 
 
 class Connection(NamedTuple):
@@ -34,7 +34,7 @@ def environment_key() -> str:
 
 
 def find_connection(url: str, profile: str) -> Connection | None:
-    """Return the server to use, or None if none is named and no profile is stored. Raise NotSignedIn.
+    """Return the server and key to use, or None if none is given or stored. Raise NotSignedIn.
 
     A stored key is only sent to its own server.
     """
@@ -64,7 +64,7 @@ def check_url(url: str) -> str:
 
 
 def store_profile(name: str, url: str, key: str) -> Path:
-    """Store the profile, readable by this user only, and make it the default if it is the first."""
+    """Store a profile, readable only by this user. The first one becomes the default."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise WrongUsage(f"{name!r} is not a profile name. Use letters, digits, - and _.")
     if not re.fullmatch(r"[!-~]+", key):

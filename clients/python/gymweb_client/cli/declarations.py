@@ -1,4 +1,4 @@
-"""The commands that `commands.toml` declares."""
+"""Read the commands declared in `commands.toml`."""
 
 import tomllib
 from pathlib import Path
@@ -16,7 +16,7 @@ class Command(NamedTuple):
 
 
 class Workflow(NamedTuple):
-    """A command with a function of its own, whose options are fields of these operations."""
+    """A command with its own function, whose options are fields of these operations."""
 
     operations: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()

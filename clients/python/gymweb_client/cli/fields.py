@@ -1,4 +1,4 @@
-"""Options and arguments from the fields of API operations in operations.json."""
+"""Create options and arguments from the fields of API operations (operations.json)."""
 
 import inspect
 import json
@@ -30,7 +30,7 @@ def load_operations() -> dict[str, Operation]:
 
 
 def parameter_name(field: Field) -> str:
-    """Return the name of the Python parameter; a path and a body may have a field of the same name."""
+    """Return the name of the Python parameter. Path and body may have a field of the same name."""
     return f"{field['in']}_{field['name']}".replace("-", "_").lower()
 
 
@@ -61,7 +61,7 @@ def declare_parameter(field: Field, names: set[str], *, is_argument: bool, is_op
 
 
 def join_values(field: Field, given: Any) -> Any:
-    """Return the value to send: lists and objects may be given in parts."""
+    """Combine the given parts of a list or object to the value to send."""
     if field["type"] == "array":
         return [item for part in given for item in (part if isinstance(part, list) else [part])]
     if field["type"] == "object":
@@ -109,13 +109,13 @@ def _metavar(field: Field) -> str:
 
 
 def _kind(field: Field) -> str:
-    """Return the type of one given text: of an array, that of its items."""
+    """Return the type of a single value: for arrays, of an item."""
     kind: str = field["items"] if field["type"] == "array" else field["type"]
     return {"boolean": "json"}.get(kind, kind)
 
 
 def _read(field: Field, text: str) -> Any:
-    """Return the value of one text. Raise BadParameter, which typer prints with the option's name."""
+    """Convert the text of a value. Raise BadParameter, which typer prints with the option."""
     try:
         return _convert(field, _kind(field), text)
     except (ValueError, OSError) as wrong:
@@ -164,7 +164,7 @@ def _check_limits(field: Field, number: float) -> float:
 
 
 def _read_json(kind: str, text: str) -> Any:
-    """Read JSON or @FILE; for an object also NAME=VALUE, whose value is JSON or text."""
+    """Parse JSON or @FILE. For objects, also NAME=VALUE, where VALUE is JSON or text."""
     name, equals, value = text.partition("=")
     if kind != "object" or not equals or text.startswith(("{", "[", "@")):
         return _parse(_content(text), list if kind == "array" else None)
@@ -175,7 +175,7 @@ def _read_json(kind: str, text: str) -> Any:
 
 
 def _content(text: str) -> str:
-    """Return the content of @FILE (`@-` is standard input); other text unchanged."""
+    """Return the content of @FILE (`@-`: standard input). Other text is returned unchanged."""
     if not text.startswith("@"):
         return text
     return sys.stdin.read() if text == "@-" else Path(text[1:]).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A temporary GymWeb server on this machine: a fresh database, a worker inside, removed at the end."""
+"""A temporary local GymWeb server with an empty database and an embedded worker, deleted at the end."""
 
 import importlib.util
 import os
@@ -24,7 +24,7 @@ call_command("migrate", verbosity=0)
 call_command("create_user", "gymweb", role="admin", link=True)
 call_command("create_api_key", "gymweb", name="gymweb collect", scopes=["admin"])
 """
-_LOOK_SECONDS, _STOP_SECONDS = 0.1, 10
+_POLL_SECONDS, _STOP_SECONDS = 0.1, 10
 
 
 class NoServerHere(GymWebError):
@@ -33,7 +33,10 @@ class NoServerHere(GymWebError):
 
 @contextmanager
 def local_server(*, outbound_allow: str) -> Iterator[Connection]:
-    """Start a server on a free loopback port. At the end, also on Ctrl-C and SIGTERM, stop it and delete its data."""
+    """Run a server on a free loopback port.
+
+    At the end, also on Ctrl-C and SIGTERM, it is stopped and its data deleted.
+    """
     python, folder = _find_server()
     handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -62,7 +65,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _find_server() -> tuple[str, Path]:
-    """Return the Python and the folder of the server: the installed package `gymweb`, or this client's checkout."""
+    """Return Python and folder of the server: the installed package `gymweb`, or the checkout with this client."""
     found = importlib.util.find_spec("gymweb")
     installed = [Path(found.origin).parents[1]] if found and found.origin else []
     for folder in (*installed, Path(__file__).resolve().parents[4]):
@@ -76,9 +79,9 @@ def _find_server() -> tuple[str, Path]:
 
 
 def _environment(folder: Path, var: str, outbound_allow: str) -> dict[str, str]:
-    """Return the environment of the server, without the database, key and proxy of another installation."""
+    """Return the environment variables of the server, without database, key and proxy of another installation."""
     given = {name: value for name, value in os.environ.items() if name not in {"GYMWEB_TOKEN", "GYMWEB_KEY"}}
-    # An empty value means the default, and overrides the checkout's .env.
+    # An empty value means the default, and overrides `.env` of the checkout.
     unset = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ALLOWED_HOSTS", "SECURE", "TRUSTED_PROXIES", "DEBUG")
     given |= {f"GYMWEB_{name}": "" for name in unset}
     allowed = ",".join(filter(None, [given.get("GYMWEB_OUTBOUND_ALLOW", ""), outbound_allow]))
@@ -96,7 +99,7 @@ def _await_address(process: subprocess.Popen[bytes], log: Path) -> str:
     while process.poll() is None:
         if found := re.search(r"GymWeb is at (http://127\.0\.0\.1:\d+)/", log.read_text(errors="replace")):
             return found[1]
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     raise NoServerHere(f"The temporary server did not start:\n{log.read_text(errors='replace').strip()[-2000:]}")
 
 

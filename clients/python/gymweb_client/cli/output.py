@@ -1,4 +1,4 @@
-"""Output of commands: results on standard output as tables or JSON; messages and progress bars on standard error."""
+"""Print results on standard output, as tables or JSON, and messages and progress bars on standard error."""
 
 import json
 import re
@@ -26,11 +26,11 @@ from rich.text import Text
 ROWS_OF_A_TABLE = 50
 WIDTH_OF_A_PIPE = 10_000
 MOST_COLUMNS = 10
-# Escape sequences in replies of models must not reach a terminal.
+# Control characters in model replies must not reach the terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 Advance = Callable[[int, int, str], None]
-"""Updates a progress bar: done, total, and a text after it."""
+"""Updates a progress bar: done, total, and a text after the bar."""
 
 
 class Output:
@@ -48,7 +48,7 @@ class Output:
         self._out.print(Text(clean(text)), soft_wrap=True)
 
     def rows(self, rows: Iterable[dict[str, Any]], columns: list[str], limit: int | None = None) -> None:
-        """Print a table, or one JSON object per line. Without a limit, a table stops after 50 rows with a notice."""
+        """Print a table, or one JSON object per line. Without a limit, a table ends after 50 rows with a notice."""
         if self.as_json:
             for row in islice(rows, limit):
                 self._json(row)
@@ -67,7 +67,7 @@ class Output:
             self.say(f"First {most} rows. Use --limit N for more, --json for all.")
 
     def one(self, row: Any, *, empty: str = "") -> None:
-        """Print one object: each member with its value, or as JSON."""
+        """Print one object, as a list of fields or as JSON."""
         if self.as_json:
             self._json(row)
         elif not row:
@@ -81,7 +81,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Advance]:
-        """Show a progress bar on a terminal; print nothing elsewhere."""
+        """Show a progress bar if standard error is a terminal."""
         with self._bar(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(what, total=None, note="")
             yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)

@@ -1,4 +1,4 @@
-"""Traces and items of review queues as text."""
+"""Print traces and review items as text."""
 
 import json
 from typing import Any
@@ -8,12 +8,12 @@ _VALUES = ("reward", "components", "verdict")
 
 
 def describe_events(events: list[dict[str, Any]]) -> str:
-    """Yield the events of a trace with messages, calls and verdicts."""
+    """Yield a text for each event of a trace: messages, calls and verdicts."""
     return "\n".join(line for event in events for line in _describe_event(event))
 
 
 def describe_review(review: dict[str, Any]) -> str:
-    """Return what a reviewer sees: the draft, the expected answer, and each side."""
+    """Return a review item as text: draft, expected answer, and each side."""
     shown = review["shown"]
     lines = [f"review {review['id']} of queue {review['queue']}, {review['status']}, until {review['leased_until']}"]
     lines += [

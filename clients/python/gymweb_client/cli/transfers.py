@@ -37,14 +37,14 @@ def upload_tasks(call: Call, dataset: str, file: Path, choices: dict[str, Any]) 
         with tasks as opened:
             loaded: dict[str, Any] = call.gym.upload(dataset, opened, **choices)
     except WorkFailed as failed:
-        _say_bad_lines(call, failed.row)
+        _print_rejected_lines(call, failed.row)
         raise
-    _say_bad_lines(call, loaded)
+    _print_rejected_lines(call, loaded)
     call.out.say(f"{dataset} version {loaded['version'] or '–'}: {loaded['accepted']} tasks, {loaded['state']}.")
     return loaded
 
 
-def _say_bad_lines(call: Call, row: dict[str, Any]) -> None:
+def _print_rejected_lines(call: Call, row: dict[str, Any]) -> None:
     for error in row["errors"]:
         call.out.say(f"line {error['line']}: {error['message']}")
     if row["rejected"] > len(row["errors"]):
@@ -143,7 +143,7 @@ def import_config(
 
 
 async def _ask_head(url: str) -> dict[str, str]:
-    """Return the addresses of NeMo Gym's servers, by name. Raise ClientError or Failed."""
+    """Return the URLs of NeMo Gym's servers by name. Raise ClientError or Failed."""
     session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10), raise_for_status=True)
     async with session, session.get(f"{url.rstrip('/')}/server_instances") as reply:
         try:

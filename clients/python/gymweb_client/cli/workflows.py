@@ -1,4 +1,4 @@
-"""Commands that do more than send one operation: sign in, show a trace, verify again, build and decide pairs."""
+"""Commands that send more than one operation: sign in, show a trace, verify again, build and decide pairs."""
 
 import getpass
 import os
@@ -63,16 +63,16 @@ def reverify(call: Call, apply: Annotated[bool, Option("--apply", help="Apply th
     """Verify stored rollouts again, without a policy model, and show what would change."""
     queued = call.send(load_operations()["reverifications_create"])
     path = f"reverifications/{queued['id']}/"
-    done = _settle(call, path, {"ready"})
+    done = _wait_for(call, path, {"ready"})
     if apply:
         call.gym.request("POST", f"{path}apply/")
-        done = _settle(call, path, {"applied"})
+        done = _wait_for(call, path, {"applied"})
     elif done["changed"]:
         call.out.say("Nothing is changed yet. Use --apply.")
     call.out.one({**done, **call.gym.request("GET", f"{path}comparison/")})
 
 
-def _settle(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
+def _wait_for(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
     with call.out.progress(path) as advance:
 
         def show(row: Any) -> None:
@@ -88,7 +88,7 @@ def build_pairs(call: Call, collections: Annotated[list[int], Argument(metavar="
     """Build preference pairs of one or more collections."""
     body = {**call.body, "collection": collections[0], "further": collections[1:]}
     made = call.gym.request("POST", "pair-sets/", body, **call.key)
-    call.out.one(_settle(call, f"pair-sets/{made['id']}/", {"ready"}))
+    call.out.one(_wait_for(call, f"pair-sets/{made['id']}/", {"ready"}))
 
 
 def decide_pairs(
@@ -102,7 +102,7 @@ def decide_pairs(
     has_filter = all_pairs or below_margin is not None or len(filters) > 1
     if bool(chosen) == bool(filters) or ("pair_set" in filters) != has_filter:
         raise WrongUsage("Give pairs, or --pair-set with --all, --below-margin or another filter.")
-    # Read before the first decision: a decided pair may no longer pass the filter.
+    # Read all pairs first: decided pairs may no longer match the filter.
     found = chosen or [
         pair["id"]
         for pair in call.gym.pages("pairs/", **filters)

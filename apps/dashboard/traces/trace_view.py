@@ -1,6 +1,6 @@
-"""Which parts of a trace are shown: single parts, presets, and only steps with problems.
+"""Choose which parts of a trace are shown.
 
-The choice is in the URL; otherwise the cookie with the last choice applies.
+The choice is in the URL. Without one, the last choice is read from a cookie.
 """
 
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ _PRESETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class TraceView:
     hidden: frozenset[str] = field(default_factory=frozenset)
     only_errors: bool = False
 
     @classmethod
-    def read(cls, request: HttpRequest) -> "Noise":
+    def read(cls, request: HttpRequest) -> "TraceView":
         given = request.GET
         if "hide" not in given and "only" not in given:
             given = QueryDict(request.COOKIES.get(COOKIE, "")[:200].replace("|", "&"))
@@ -39,7 +39,7 @@ class Noise:
 
     @property
     def hide(self) -> str:
-        """Return the hidden parts for the style sheet, separated by spaces."""
+        """Return the hidden parts, separated by spaces, for a CSS attribute selector."""
         return " ".join(name for name in _PARTS if name in self.hidden)
 
     @property
@@ -49,13 +49,13 @@ class Noise:
 
     @property
     def switches(self) -> list[dict[str, Any]]:
-        """Return a link of the bar for each part, which shows or hides it."""
+        """Return a toggle link for each part."""
         return [
             {
                 "name": name,
                 "label": label,
                 "key": key,
-                "query": self._without(name).query,
+                "query": self._toggled(name).query,
                 "is_on": name not in self.hidden,
             }
             for name, (label, key) in _PARTS.items()
@@ -65,6 +65,6 @@ class Noise:
     def presets(self) -> list[dict[str, Any]]:
         return [{"label": label, "query": query, "is_on": query == self.query} for label, query in _PRESETS.items()]
 
-    def _without(self, name: str) -> "Noise":
-        """Return the choice with this part toggled."""
-        return Noise(self.hidden ^ {name}, self.only_errors)
+    def _toggled(self, name: str) -> "TraceView":
+        """Return the view with this part toggled."""
+        return TraceView(self.hidden ^ {name}, self.only_errors)

@@ -1,0 +1,66 @@
+"""Which paths of a captured trace become rows: the main one, the longest one, or one for each leaf of the graph.
+
+The trace of the built-in loop is one path, so the choice makes no difference there, apart from the columns of `all`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Row
+from apps.gym.traces.graph import TraceGraph
+
+BRANCHES = ("main", "all", "longest")
+_COLUMNS: dict[str, Feature] = {"segment": "int64", "lineage": "int64", "weight": "float64"}
+_SOURCES = {"demonstrations", "labels", "scored"}
+
+
+def offer_branches(format: Format) -> Format:
+    """Return the format with the option `branches`, if its rows are attempts at a task.
+
+    Archives of whole rollouts have no such option: they have a row for each rollout, with its main path.
+    """
+    if format.makes not in _SOURCES or format.keeps_all:
+        return format
+
+    def rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+        return _rows(format, attempt, options)
+
+    def features(options: Options) -> dict[str, Feature]:
+        found = format.features(options)
+        return {**found, **_COLUMNS} if _has_columns(found, options) else found
+
+    return replace(format, rows=rows, features=features, choices={**format.choices, "branches": BRANCHES})
+
+
+def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
+    graph = TraceGraph(attempt.events)
+    if options.branches != "all":
+        leaf = graph.main_leaf if options.branches == "main" else graph.longest_leaf
+        yield from format.rows(replace(attempt, events=graph.line(leaf)), options)
+        return
+    found = [(leaf, row) for leaf, branch in _split(graph, attempt) for row in format.rows(branch, options)]
+    if not _has_columns(format.features(options), options):
+        yield from (row for _, row in found)
+        return
+    segments = sum(bool(row.get("input_ids")) for _, row in found)
+    for number, (leaf, row) in enumerate(found):
+        lineage = graph.calls[leaf].lineage if leaf else 0
+        totals: dict[str, Any] = {"segments": segments} if "segments" in row else {}
+        yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": 1 / len(found)}
+
+
+def _split(graph: TraceGraph, attempt: Attempt) -> Iterator[tuple[int, Attempt]]:
+    """Yield each leaf with its path. A call on several paths is trained on the first one."""
+    trained: set[int] = set()
+    for leaf in graph.leaves or [0]:
+        calls = graph.calls_on(leaf)
+        masked = frozenset(place for place, call in enumerate(calls, start=1) if call in trained)
+        trained.update(calls)
+        yield leaf, replace(attempt, events=graph.line(leaf), masked=masked)
+
+
+def _has_columns(features: dict[str, Feature], options: Options) -> bool:
+    """Return True if rows tell their branch: only formats with columns for their origin allow more columns."""
+    return options.branches == "all" and "rollout_id" in features
