@@ -245,6 +245,11 @@ WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, m
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 # Address on which a worker listens for external agents, and at which web processes reach it.
 CAPTURE_HOST = env.text("GYMWEB_CAPTURE_HOST", default="127.0.0.1")
+# Command agents: folders that they may read, and limits of concurrent ones of a worker (0: four for each processor).
+AGENT_MOUNTS = env.texts("GYMWEB_AGENT_MOUNTS")
+AGENT_PROCESSES = env.whole("GYMWEB_AGENT_PROCESSES", default=0, least=0, most=10_000)
+AGENT_MEMORY_MB = env.whole("GYMWEB_AGENT_MEMORY_MB", default=2_048, least=0, most=10_000_000)
+AGENT_FILES_MB = env.whole("GYMWEB_AGENT_FILES_MB", default=2_048, least=1, most=10_000_000)
 SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)
 SERVED_SESSION_SECONDS = env.number("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0, least=1, most=86_400)
 # Online collection: open streams per web process, and rollouts per stream.

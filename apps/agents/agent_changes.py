@@ -1,11 +1,15 @@
 """Save agents with valid few-shot examples and sampling settings."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
+from apps.gym.boxes.command_spec import find_spec_problems
+from apps.gym.boxes.mounts import find_mount_problem
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.row_checks import check_row
@@ -34,9 +38,34 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
     stored = Agent.objects.filter(pk=agent.pk).first()
     if stored is not None and stored.kind != agent.kind:
         found["kind"] = ["The kind of an agent cannot be changed. Create another agent."]
+    if problems := find_command_problems(agent.kind, agent.command_settings):
+        found["command_settings"] = [f"{option}: {problem}" for option, problem in problems.items()]
     if stored is None and (taken := find_slug_problem(agent.slug)):
         found["slug"] = [taken]
     return {field: problems for field, problems in found.items() if problems}
+
+
+def find_command_problems(kind: str, given: object) -> dict[str, str]:
+    """Return the first problem of each option of a command agent."""
+    if not isinstance(given, dict):
+        return {"command": "Give a JSON object."}
+    if kind != Agent.Kind.COMMAND:
+        return {"command": "Only command agents have a command."} if any(given.values()) else {}
+    found = find_spec_problems(given)
+    if "mounts" not in found and (problem := find_mounts_problem(given.get("mounts", []))):
+        found["mounts"] = problem
+    return found
+
+
+def find_mounts_problem(mounts: Sequence[str]) -> str:
+    """Return why a command may not read one of these folders; empty if it may read all."""
+    found = (find_mount_problem(one, allowed=settings.AGENT_MOUNTS, hidden=hidden_folders()) for one in mounts)
+    return next(filter(None, found), "")
+
+
+def hidden_folders() -> list[str]:
+    """Return the folders of this installation, which have secrets."""
+    return [str(settings.BASE_DIR), str(settings.VAR_DIR)]
 
 
 def find_problem(examples: object) -> str:

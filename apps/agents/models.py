@@ -11,6 +11,7 @@ class Agent(Named):
     class Kind(models.TextChoices):
         BUILTIN = "builtin", "Built-in loop"
         EXTERNAL = "external", "External agent"
+        COMMAND = "command", "Command"
 
     kind = models.CharField(
         max_length=16,
@@ -18,7 +19,8 @@ class Agent(Named):
         default=Kind.BUILTIN,
         help_text=(
             "Built-in loop: the worker calls the model and the tools. External agent: your own program takes attempts "
-            "over the API and calls the model at a capturing endpoint. It cannot be changed later."
+            "over the API and calls the model at a capturing endpoint. Command: the worker runs your program in a "
+            "sandbox for each rollout. It cannot be changed later."
         ),
     )
     name = TypedCharField(max_length=100)
@@ -45,6 +47,9 @@ class Agent(Named):
     )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
+    command_settings = models.JSONField(
+        default=dict, blank=True, help_text="For the kind `command`: the program, its files and what is read from it"
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -57,5 +62,7 @@ class Agent(Named):
                 name="agent_limits_are_possible",
                 violation_error_message="A limit is out of range.",
             ),
-            models.CheckConstraint(condition=models.Q(kind__in=["builtin", "external"]), name="agent_kind_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["builtin", "external", "command"]), name="agent_kind_is_known"
+            ),
         ]

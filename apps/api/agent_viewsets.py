@@ -1,5 +1,7 @@
 """Agents: the harness around the policy model."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 from apps.accounts.permissions import Permission
@@ -7,6 +9,13 @@ from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
 from apps.api.framework.base_viewsets import SlugViewSet
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.spec_serializers import spec_serializer
+from apps.gym.boxes.command_spec import CommandSpec
+
+
+@spec_serializer(CommandSpec)
+class CommandSettingsSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """What the worker runs. Placeholders are filled in for each attempt."""
 
 
 class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
@@ -14,6 +23,7 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
         child=serializers.DictField(), required=False, help_text="Few-shot examples: Responses items."
     )
     sampling = serializers.DictField(required=False)
+    command_settings = CommandSettingsSerializer(required=False, help_text="For the kind `command`.")
 
     class Meta:
         model = Agent
@@ -29,6 +39,7 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "token_limit",
             "parallel_tool_calls",
             "sampling",
+            "command_settings",
             "created_at",
             "updated_at",
         ]

@@ -37,6 +37,8 @@ class Option:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Labels for the values of a choice."""
     example: Any = None
+    exact: bool = False
+    """True if spaces at the ends of a text count."""
 
 
 def described(label: str, help: str = "") -> dict[str, Option]:

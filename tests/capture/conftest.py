@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from scripts.fetch_command_agents import cache_folder
 from tests.clients.site import Site, open_site
 
 
@@ -10,6 +11,14 @@ from tests.clients.site import Site, open_site
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With its worker inside, on SQLite."""
     with open_site(tmp_path_factory.mktemp("captured"), "--seats", "32", GYMWEB_WORKER_GRACE_SECONDS="1") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def agents_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site whose command agents may read the installed command line agents."""
+    var = tmp_path_factory.mktemp("agents")
+    with open_site(var, "--seats", "4", GYMWEB_AGENT_MOUNTS=str(cache_folder())) as opened:
         yield opened
 
 

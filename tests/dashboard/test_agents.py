@@ -121,3 +121,41 @@ def test_the_list_takes_the_same_queries_for_one_and_for_many(pages: Client, cou
         make_agent()
     with django_assert_max_num_queries(5):
         pages.get("/agents/")
+
+
+COMMAND = {**GIVEN, "kind": "command", "command": '["agent", "{instruction}"]', "artifacts": "a.txt, b.txt"}
+
+
+def test_a_command_agent_is_created_and_shown(pages: Client):
+    pages.post(reverse("dashboard:agent_create"), {**COMMAND, "variables": '{"KEY": "{api_key}"}'})
+    agent = Agent.objects.get(slug="careful")
+    assert agent.command_settings == {
+        "command": ["agent", "{instruction}"],
+        "variables": {"KEY": "{api_key}"},
+        "artifacts": ["a.txt", "b.txt"],
+    }
+    assert "{instruction}" in pages.get("/agents/careful/").text
+    assert pages.get("/agents/careful/edit/").context["form"]["artifacts"].value() == "a.txt, b.txt"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("command", "[]"), ("command", "[1]"), ("files", '{"/etc/x": ""}'), ("answer_file", "../x"), ("mounts", "/root")],
+)
+def test_a_wrong_command_is_refused_beside_its_field(pages: Client, field: str, value: str):
+    reply = pages.post(reverse("dashboard:agent_create"), {**COMMAND, field: value})
+    assert reply.status_code == 422
+    assert list(reply.context["form"].errors) == [field]
+    assert not Agent.objects.filter(slug="careful").exists()
+
+
+@pytest.mark.parametrize("preset", ["claude-code", "codex"])
+def test_a_preset_fills_in_the_fields_and_what_it_fills_in_can_be_saved(pages: Client, preset: str):
+    reply = pages.post(reverse("dashboard:agent_create"), {**GIVEN, "preset": preset, "fill_preset": "yes"})
+    assert not Agent.objects.filter(slug="careful").exists()
+    form = reply.context["form"]
+    shown = {name: form[name].value() for name in form.fields}
+    assert (shown["name"], shown["kind"]) == ("Careful", "command")
+    given = {name: value for name, value in shown.items() if value is not None and name != "preset"}
+    pages.post(reverse("dashboard:agent_create"), given)
+    assert Agent.objects.get(slug="careful").command_settings["command"][0] in preset

@@ -100,4 +100,5 @@ def _single(kind: Any, option: Option, given: dict[str, Any]) -> serializers.Fie
     if kind in (int, float):
         limits: dict[str, Any] = {"min_value": option.low, "max_value": option.high}
         return (serializers.IntegerField if kind is int else serializers.FloatField)(**limits, **given)
+    given["trim_whitespace"] = not option.exact
     return serializers.CharField(max_length=option.length, allow_blank=not option.low, **given)

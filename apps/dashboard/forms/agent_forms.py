@@ -2,12 +2,24 @@
 
 from typing import Any
 
+import msgspec
 from django import forms
 
+from apps.agents.agent_changes import find_command_problems
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, slug_field
+from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, never_optional, slug_field
+from apps.dashboard.forms.spec_fields import spec_form
+from apps.gym.boxes.command_presets import PRESETS
+from apps.gym.boxes.command_spec import CommandSpec
+from apps.gym.specs import spec_fields
+
+FILL = "fill_preset"
+"""Submitted to fill in the fields of a command from a preset. Nothing is saved, and all other input is kept."""
+_OPTIONS = spec_fields(CommandSpec)
+_COMMAND = _OPTIONS["command"].option
 
 
+@spec_form(CommandSpec, leave={"command"})
 class AgentForm(NamedForm):
     slug = slug_field("agent")
     examples = JSONTextField(
@@ -19,6 +31,28 @@ class AgentForm(NamedForm):
     )
     sampling = JSONTextField(
         kind=dict, help_text='Overrides the sampling defaults of the policy model, e.g. {"temperature": 0.7}.'
+    )
+    preset = forms.ChoiceField(
+        label="Preset",
+        required=False,
+        choices=[("", "None"), *((name, preset.title) for name, preset in PRESETS.items())],
+        widget=forms.Select(
+            attrs={
+                "hx-post": "",
+                "hx-trigger": "change",
+                "hx-vals": f'{{"{FILL}": "yes"}}',
+                "hx-target": "closest form",
+                "hx-swap": "outerHTML",
+            }
+        ),
+        help_text="Fills in the fields below",
+    )
+    command = never_optional(
+        JSONTextField(
+            kind=list,
+            label=_COMMAND.label,
+            help_text='The program and its arguments, with placeholders, e.g. ["agent", "{instruction}"]',
+        )
     )
 
     class Meta:
@@ -41,3 +75,23 @@ class AgentForm(NamedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_steps", "token_limit")
+        never_optional(self.fields["kind"]).required = False
+        self.initial.update(self.instance.command_settings)
+
+    def fill(self, preset: str) -> None:
+        """Show the settings of a preset."""
+        if preset in PRESETS:
+            self.initial.update(msgspec.to_builtins(PRESETS[preset].spec), kind=Agent.Kind.COMMAND.value)
+
+    def clean_kind(self) -> str:
+        return str(self.cleaned_data["kind"] or self.instance.kind)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        is_command = cleaned.get("kind") == Agent.Kind.COMMAND
+        given = {name: cleaned[name] for name in _OPTIONS if cleaned.get(name)} if is_command else {}
+        if is_command and not self.errors.keys() & _OPTIONS.keys():
+            for option, problem in find_command_problems(Agent.Kind.COMMAND, given).items():
+                self.add_error(option, problem)
+        self.instance.command_settings = given
+        return cleaned

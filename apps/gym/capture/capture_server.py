@@ -57,9 +57,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CaptureServer:
-    """Used by one event loop. `handle_command` answers POST requests below COMMANDS."""
+    """Used by one event loop. `handle_command` answers POST requests below COMMANDS, which do not exist without it."""
 
-    def __init__(self, handle_command: Handler) -> None:
+    def __init__(self, handle_command: Handler | None = None) -> None:
         self._attempts: dict[bytes, CapturedAttempt] = {}
         self._ended: OrderedDict[bytes, None] = OrderedDict()
         self._runner: web.AppRunner | None = None
@@ -67,8 +67,19 @@ class CaptureServer:
 
     async def start(self, host: str) -> str:
         """Listen on a free port of the host. Return host and port. Raises OSError."""
+        runner = await self._set_up()
+        await web.TCPSite(runner, host, 0).start()
+        found, port = runner.addresses[0][:2]
+        return f"[{found}]:{port}" if ":" in found else f"{found}:{port}"
+
+    async def start_unix(self, path: str) -> None:
+        """Listen on a Unix socket. Raises OSError."""
+        await web.UnixSite(await self._set_up(), path).start()
+
+    async def _set_up(self) -> web.AppRunner:
         application = web.Application(client_max_size=MAX_BODY)
-        application.router.add_post(COMMANDS + "/{path:.*}", self._handle_command)
+        if self._handle_command is not None:
+            application.router.add_post(COMMANDS + "/{path:.*}", self._handle_command)
         application.router.add_route("*", "/capture/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             application,
@@ -78,9 +89,7 @@ class CaptureServer:
             handler_cancellation=True,
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, 0).start()
-        found, port = self._runner.addresses[0][:2]
-        return f"[{found}]:{port}" if ":" in found else f"{found}:{port}"
+        return self._runner
 
     async def close(self) -> None:
         runner, self._runner = self._runner, None

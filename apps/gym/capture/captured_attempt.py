@@ -103,6 +103,8 @@ class CapturedAttempt(SessionDriver):
         self.tools: list[Tool] = []
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the agent may begin; has the error of an attempt that could not begin."""
+        self.at_limit = asyncio.Event()
+        """Set when the attempt reaches a limit of its agent."""
         self.calls = self.tokens = 0
         self._policy, self._stored, self._lease_seconds = policy, stored, lease_seconds
         self._parents: dict[int, int] = {}
@@ -212,6 +214,14 @@ class CapturedAttempt(SessionDriver):
         """Extend the lease of the agent."""
         self._expires_at = asyncio.get_running_loop().time() + self._lease_seconds
 
+    def reach_limit(self, limit: StopReason) -> None:
+        """Refuse further calls, and have the attempt verified after those in flight."""
+        if not self._is_closed:
+            self._limit = limit
+            self._is_closed = True
+            self.at_limit.set()
+            self._events.put_nowait(None)
+
     @property
     def expires_in(self) -> float:
         """Return the seconds until the agent counts as lost."""
@@ -236,9 +246,7 @@ class CapturedAttempt(SessionDriver):
         if is_repeated and (known := self._replies.get(digest)) is not None and not _has_failed(known.reply):
             return known
         if (limit := self._reached_limit()) is not None:
-            self._limit = limit
-            self._is_closed = True
-            self._events.put_nowait(None)
+            self.reach_limit(limit)
             raise CallRefused(400, f"The attempt has reached its limit ({limit}) and is verified now.", "limit_reached")
         if len(self._running) >= MAX_IN_FLIGHT:
             raise CallRefused(429, f"At most {MAX_IN_FLIGHT} calls of an attempt run at a time.", "too_many_calls")

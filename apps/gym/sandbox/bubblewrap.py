@@ -20,7 +20,7 @@ from apps.gym.sandbox.syscalls import build_filter
 
 logger = logging.getLogger(__name__)
 
-_NOBODY = "65534"
+NOBODY = "65534"
 _SMALLEST = "4096"
 """Bytes of an empty in-memory file system."""
 _NEEDED = "apt-get install bubblewrap on Debian and Ubuntu"
@@ -55,10 +55,10 @@ class Bubblewrap:
         place = _find_place(self._python)
         # bubblewrap limits the bytes of an in-memory file system but not the number of files, which take memory too.
         own = ["--bind", place] if place else ["--size", str(limits.files), "--tmpfs"]
-        wrapped = [*_as_nobody(), *(_counted(place, limits) if place else []), *_wrapping(self._python), *own, "/tmp"]  # noqa: S108 - inside
+        wrapped = [*as_nobody(), *(_counted(place, limits) if place else []), *_wrapping(self._python), *own, "/tmp"]  # noqa: S108 - inside
         wrapped += ["--chdir", "/tmp"]  # noqa: S108 - inside
         filtered = build_filter()
-        descriptor = _as_descriptor(filtered) if filtered else None
+        descriptor = as_descriptor(filtered) if filtered else None
         try:
             if descriptor is not None:
                 wrapped += ["--seccomp", str(descriptor)]
@@ -83,11 +83,11 @@ class Bubblewrap:
 def _find_place(python: str) -> str:
     """Return a folder over which a file system with a file limit can be mounted privately, or an empty text."""
     for place in _PLACES:
-        if not Path(place).is_dir() or any(_below(folder, [place]) for folder in _folders(python)):
+        if not Path(place).is_dir() or any(is_below(folder, [place]) for folder in python_folders(python)):
             continue
         try:
             tried = subprocess.run(  # noqa: S603 - programs of the system
-                [*_as_nobody(), *_counted(place, Limits()), _find("true")],
+                [*as_nobody(), *_counted(place, Limits()), find_program("true")],
                 env=_ENVIRONMENT,
                 capture_output=True,
                 timeout=30,
@@ -107,11 +107,11 @@ def _find_place(python: str) -> str:
 def _counted(place: str, limits: Limits) -> list[str]:
     """Return a command prefix that mounts such a file system in a new namespace."""
     options = f"size={limits.files},nr_inodes={limits.entries},mode=0700"
-    apart = [_find("unshare"), "--user", "--map-root-user", "--mount", "--"]
-    return [*apart, "/bin/sh", "-c", _MOUNT, "sh", _find("mount"), options, place]
+    apart = [find_program("unshare"), "--user", "--map-root-user", "--mount", "--"]
+    return [*apart, "/bin/sh", "-c", _MOUNT, "sh", find_program("mount"), options, place]
 
 
-def _as_descriptor(content: bytes) -> int:
+def as_descriptor(content: bytes) -> int:
     """Return a pipe end from which the content can be read once. The content fits into the pipe's buffer."""
     reading, writing = os.pipe()
     os.write(writing, content)
@@ -119,41 +119,42 @@ def _as_descriptor(content: bytes) -> int:
     return reading
 
 
-def _as_nobody() -> list[str]:
+def as_nobody() -> list[str]:
+    """Return a command prefix that drops the privileges of root; empty for other users."""
     if os.geteuid() != 0:
         return []
     # If root starts bubblewrap, the program inside would keep root's access to files.
-    return [_find("setpriv"), "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--"]
+    return [find_program("setpriv"), "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]
 
 
 @functools.cache
 def _wrapping(python: str) -> list[str]:
     """Return the arguments shared by all executions. Raises SandboxMissing."""
-    command = [_find("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
-    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", _NOBODY, "--gid", _NOBODY]
+    command = [find_program("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY]
     command += ["--hostname", "sandbox", "--clearenv"]
     for name, value in _inner_environment(python).items():
         command += ["--setenv", name, value]
-    for folder in _folders(python):
+    for folder in python_folders(python):
         command += ["--ro-bind", folder, folder]
     for root in _ROOTS:
         if Path(root).is_symlink():
             command += ["--symlink", str(Path(root).readlink()), root]
         elif Path(root).is_dir():
             command += ["--ro-bind", root, root]
-    for packages in _find_packages(_folders(python)):
+    for packages in _find_packages(python_folders(python)):
         # Hide packages installed next to Python. A tmpfs is writable, and half the machine's memory unless limited; the
         # read-only root mount does not cover it.
         command += ["--size", _SMALLEST, "--tmpfs", packages, "--remount-ro", packages]
     return [*command, "--dev-bind", "/dev/null", "/dev/null"]
 
 
-def _folders(python: str) -> list[str]:
+def python_folders(python: str) -> list[str]:
     """Return the folders of Python and the libraries that it is linked with."""
     _, library, platform_library, _ = _ask(python)
     shared = [folder for folder in _LIBRARIES if Path(folder).is_dir() and not Path(folder).is_symlink()]
-    own = [real for real in (_real(python), library, platform_library) if not _below(real, shared)]
-    linked = [str(path) for path in Path(_ask(python)[3]).glob("libpython3*.so*") if not _below(str(path), shared)]
+    own = [real for real in (_real(python), library, platform_library) if not is_below(real, shared)]
+    linked = [str(path) for path in Path(_ask(python)[3]).glob("libpython3*.so*") if not is_below(str(path), shared)]
     return list(dict.fromkeys([*shared, *own, *linked]))
 
 
@@ -165,7 +166,8 @@ def _find_packages(folders: list[str]) -> list[str]:
     return sorted(set(found))
 
 
-def _below(path: str, folders: list[str]) -> bool:
+def is_below(path: str, folders: list[str]) -> bool:
+    """Return True if the path is one of the folders or in one of them."""
     return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
@@ -199,7 +201,8 @@ def _real(python: str) -> str:
     return str(Path(python).resolve())
 
 
-def _find(program: str) -> str:
+def find_program(program: str) -> str:
+    """Return the path of a program of the system. Raises SandboxMissing."""
     found = shutil.which(program, path="/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin")
     if found is None:
         raise SandboxMissing(f"{program} is not installed: {_NEEDED}")

@@ -178,11 +178,17 @@ class ChosenSandbox:
     def _open(self, share: Share | None = None) -> Sandbox:
         if self.choice.kind == "none":
             raise SandboxMissing("GYMWEB_SANDBOX is none")
-        python = self.choice.python or next((path for path in _PYTHONS if Path(path).exists()), "")
-        if not python:
-            raise SandboxMissing(f"none of {', '.join(_PYTHONS)} is there: name one in GYMWEB_SANDBOX_PYTHON")
+        python = find_python(self.choice)
         kind = Bubblewrap if self.choice.kind == "bubblewrap" else UnprivilegedProcess
         return kind(python=python, share=share)
+
+
+def find_python(choice: Choice) -> str:
+    """Return the interpreter for programs in the sandbox. Raises SandboxMissing."""
+    python = choice.python or next((path for path in _PYTHONS if Path(path).exists()), "")
+    if not python:
+        raise SandboxMissing(f"none of {', '.join(_PYTHONS)} is there: name one in GYMWEB_SANDBOX_PYTHON")
+    return python
 
 
 _chosen = [ChosenSandbox(Choice())]

@@ -5,6 +5,7 @@ It is classic BPF, see `man 2 seccomp`.
 
 import platform
 import struct
+from collections.abc import Collection, Iterator
 
 REFUSED: dict[str, tuple[int, int]] = {
     "socket": (41, 198),
@@ -55,9 +56,9 @@ REFUSED: dict[str, tuple[int, int]] = {
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _X32 = 0x40000000
 _CLONE3 = 435
 """The flags of clone3 are in memory, which no filter can read.
@@ -66,18 +67,24 @@ It is reported as missing, so the C library uses the older call.
 """
 
 
-def build_filter(machine: str = platform.machine()) -> bytes:
-    """Return the filter, or no bytes for an unknown architecture."""
+def build_filter(
+    machine: str = platform.machine(), *, allowed: Collection[str] = (), families: Collection[int] = ()
+) -> bytes:
+    """Return the filter, or no bytes for an unknown architecture.
+
+    `allowed` names calls that are not rejected. `families` are the address families of sockets that programs may open.
+    """
     if machine not in _ARCHITECTURES:
         return b""
     column, architecture = _ARCHITECTURES[machine]
-    numbers = [both[column] for both in REFUSED.values()]
+    numbers = [both[column] for name, both in REFUSED.items() if name not in (*allowed, *(["socket"] * bool(families)))]
     # The last three steps are: allow, refuse, report as missing. Jump offsets count the steps between.
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
+        *(_check_family(REFUSED["socket"][column], families) if families else ()),
         (_AT_LEAST, len(numbers) + 2, 0, _X32),
         (_EQUAL, len(numbers) + 2, 0, _CLONE3),
         *((_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)),
@@ -86,3 +93,13 @@ def build_filter(machine: str = platform.machine()) -> bytes:
         (_RETURN, 0, 0, _REFUSE | _ENOSYS),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in program)
+
+
+def _check_family(socket: int, families: Collection[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield steps that end the filter for calls of `socket`: they depend on its first argument."""
+    yield (_EQUAL, 0, len(families) + 3, socket)
+    yield (_LOAD, 0, 0, _FIRST_ARGUMENT_AT)
+    for at, family in enumerate(families):
+        yield (_EQUAL, len(families) - at, 0, family)
+    yield (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT)
+    yield (_RETURN, 0, 0, _ALLOW)

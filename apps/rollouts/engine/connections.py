@@ -2,15 +2,21 @@
 
 import logging
 import time
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
+from django.conf import settings
 from django.db import DatabaseError
 
+from apps.agents.agent_changes import find_mounts_problem
+from apps.agents.models import Agent
 from apps.environments.resource_servers import connect_environment, connect_judge
+from apps.gym.boxes.command_spec import CommandSpec
 from apps.gym.calls.observers import Outcome
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Harness
+from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.wires.pricing import FREE
 from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.policy_clients import connect_policy
@@ -101,11 +107,27 @@ def connect_setting(
         ),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
+        model_name=model.model_name,
+        command=_read_command(collection.snapshot["agent"]),
         max_attempts=collection.max_attempts,
         prices=model.prices,
         judge_model_id=judged_by.pk if judged_by else None,
         judge_prices=judged_by.prices if judged_by else FREE,
     )
+
+
+def _read_command(planned: Mapping[str, Any]) -> CommandSpec | None:
+    """Return the command of a command agent. Raises CannotRun if this worker cannot run it."""
+    if planned.get("kind") != Agent.Kind.COMMAND:
+        return None
+    if settings.SANDBOX != "bubblewrap":
+        raise CannotRun(f"Command agents need bubblewrap, but GYMWEB_SANDBOX is {settings.SANDBOX}.")
+    if problem := the_sandbox().find_problem():
+        raise CannotRun(problem)
+    spec = msgspec.convert(planned["command_settings"], CommandSpec)
+    if problem := find_mounts_problem(spec.mounts):
+        raise CannotRun(problem)
+    return spec
 
 
 class Settings:
@@ -161,8 +183,9 @@ class Settings:
         except DatabaseError:
             raise  # an outage is not a problem of the collection
         except Exception as problem:
+            told = str(problem) if isinstance(problem, CannotRun) else f"{type(problem).__name__}: {problem}"
             logger.warning("collection %s cannot run on this worker: %r", collection_id, problem)
-            return CannotRun(f"{type(problem).__name__}: {problem}")
+            return CannotRun(told)
 
     def follow_versions(self) -> None:
         """Tell running rollouts the current version of their model."""

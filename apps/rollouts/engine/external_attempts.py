@@ -35,17 +35,24 @@ OPEN_SECONDS = 60.0
 class ExternalAttempt:
     """A claimed rollout and its captured attempt."""
 
-    def __init__(self, claim: Claim, captured: CapturedAttempt, seconds: float) -> None:
+    def __init__(
+        self, claim: Claim, captured: CapturedAttempt, seconds: float, forget: Callable[["ExternalAttempt"], None]
+    ) -> None:
         self.claim = claim
         self.captured = captured
         self.claimer = 0
         self.secret = ""
         self._seconds = seconds
+        self._forget = forget
 
     def drive(self, elapsed: Callable[[], float]) -> CapturedAttempt:
         """Return the driver, with the clock of the attempt; see run_rollout."""
         self.captured.elapsed = elapsed
         return self.captured
+
+    async def close(self) -> None:
+        """Refuse further calls."""
+        self._forget(self)
 
     def describe(self) -> dict[str, Any]:
         """Return what the agent gets: the prompt and the tools, never the fields of the verifier."""
@@ -105,12 +112,11 @@ class ExternalAttempts:
             name=str(claim.rollout_id),
             stored=stored,
         )
-        attempt = ExternalAttempt(claim, captured, setting.rollout_timeout)
+        attempt = ExternalAttempt(claim, captured, setting.rollout_timeout, self._drop)
         self._open[claim.rollout_id, claim.attempt] = attempt
         return attempt
 
-    def forget(self, attempt: ExternalAttempt) -> None:
-        """Refuse further calls of an ended attempt."""
+    def _drop(self, attempt: ExternalAttempt) -> None:
         self._open.pop((attempt.claim.rollout_id, attempt.claim.attempt), None)
         if self._server is not None:
             self._server.forget(attempt.captured)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from apps.gym.boxes.command_spec import CommandSpec
 from apps.gym.calls.time_limits import TimeLimit, stopped_clocks
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.loop.agent_loop import Attempt, Harness
@@ -36,7 +37,7 @@ OTHER_TOOLS = "(others)"
 class Setting(msgspec.Struct, kw_only=True):
     """The objects shared by all rollouts of a collection: policy client, resource server, harness and limits.
 
-    `rollout_timeout` is in seconds. The judge belongs to the resource server.
+    `rollout_timeout` is in seconds. `command` is what a command agent runs. The judge belongs to the resource server.
     """
 
     policy_model_id: int
@@ -45,6 +46,8 @@ class Setting(msgspec.Struct, kw_only=True):
     server: ResourceServer
     harness: Harness
     rollout_timeout: float
+    model_name: str = ""
+    command: CommandSpec | None = None
     max_attempts: int = 1
     prices: Prices = FREE
     judge_model_id: int | None = None

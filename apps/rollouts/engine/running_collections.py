@@ -52,8 +52,8 @@ class RunningCollection(NamedTuple):
 
     @property
     def has_own_loop(self) -> bool:
-        """Return True if workers run its agent. Rollouts of other agents are claimed when an agent asks for one."""
-        return self.agent_kind == Agent.Kind.BUILTIN
+        """Return True if workers run its agent. Rollouts of external agents are claimed when an agent asks for one."""
+        return self.agent_kind != Agent.Kind.EXTERNAL
 
     @property
     def group(self) -> str:

@@ -35,6 +35,7 @@ from apps.rollouts.engine.worker_seats import WorkerSeats
 from apps.rollouts.notifications import WORKER_CHANNEL, Changes
 
 if TYPE_CHECKING:
+    from apps.rollouts.engine.command_attempts import CommandAttempt, CommandAttempts
     from apps.rollouts.engine.external_attempts import ExternalAttempt, ExternalAttempts
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class RolloutWorker(ChannelsWorker):
         self._is_claiming = False
         self._claim_lock = asyncio.Lock()
         self._external: ExternalAttempts | None = None
+        self._commands: CommandAttempts | None = None
         self._awaits_results = False
         self._claim_log = RetryLog("claiming rollouts")
         self._poll_log = RetryLog("polling the database")
@@ -165,9 +167,20 @@ class RolloutWorker(ChannelsWorker):
             if fetched.has_external:
                 await self._serve_external()
             for claim, row, setting in fetched.work:
-                self._seats.take(claim, setting, self._run(claim, row, setting))
+                self._seats.take(claim, setting, self._run(claim, row, setting, self._prepare(claim, row, setting)))
         self._count_claims(fetched.work)
         return len(fetched.work)
+
+    def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "CommandAttempt | None":
+        """Return the attempt of a command agent; None for the built-in agent."""
+        if setting.command is None:
+            return None
+        if self._commands is None:
+            # Imported here, because most installations have no command agents.
+            from apps.rollouts.engine.command_attempts import CommandAttempts
+
+            self._commands = CommandAttempts()
+        return self._commands.prepare(claim, row, setting, self._outbox.wait_until_stored)
 
     async def _serve_external(self) -> None:
         if self._external is None:
@@ -235,11 +248,11 @@ class RolloutWorker(ChannelsWorker):
         )
 
     async def _run(
-        self, claim: Claim, row: TaskRow, setting: Setting, external: "ExternalAttempt | None" = None
+        self, claim: Claim, row: TaskRow, setting: Setting, foreign: "ExternalAttempt | CommandAttempt | None"
     ) -> None:
         try:
             with self._memory.account():
-                drive = external.drive if external else None
+                drive = foreign.drive if foreign else None
                 end = await run_rollout(claim=claim, row=row, setting=setting, listener=self._listener, drive=drive)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
@@ -248,8 +261,8 @@ class RolloutWorker(ChannelsWorker):
             logger.exception("rollout %s failed outside its error handling", claim.rollout_id)
             end = broken_end(claim, bug)
         finally:
-            if external and self._external:
-                self._external.forget(external)
+            if foreign:
+                await foreign.close()
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.add_end(end)
 
@@ -339,8 +352,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def _restart(self) -> None:
         await self._seats.cancel_all()
-        if self._external:
-            await self._external.close()  # The next secrets name the new lease.
+        await self._close_servers()  # The next secrets name the new lease.
         self._meters.reset()  # Earlier counts stay in the row of the old lease.
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
         self._woken.set()
@@ -355,9 +367,13 @@ class RolloutWorker(ChannelsWorker):
         await self._seats.cancel_all()
         await announcing
 
+    async def _close_servers(self) -> None:
+        for served in (self._external, self._commands):
+            if served is not None:
+                await served.close()
+
     async def _leave(self) -> None:
-        if self._external:
-            await self._external.close()
+        await self._close_servers()
         await self._identity.release()
         await self._throttles.close()
         await self._database.close()

@@ -242,6 +242,7 @@ def take_snapshot(
             "slug": agent.slug,
             # Left out for the built-in loop, so that digests of older snapshots stay valid.
             **({"kind": agent.kind} if agent.kind != Agent.Kind.BUILTIN else {}),
+            **({"command_settings": agent.command_settings} if agent.kind == Agent.Kind.COMMAND else {}),
             "system_prompt": agent.system_prompt,
             "examples": agent.examples,
             "max_steps": agent.max_steps,

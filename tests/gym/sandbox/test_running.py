@@ -209,7 +209,7 @@ def test_packages_that_are_installed_beside_python_are_covered(tmp_path, monkeyp
         (tmp_path / place).touch()
     library = str(tmp_path / "lib" / "python3.11")
     monkeypatch.setattr(bubblewrap, "_ask", lambda python: ([3, 11], library, library, str(tmp_path / "lib")))
-    folders = bubblewrap._folders(str(tmp_path / "bin" / "python3.11"))
+    folders = bubblewrap.python_folders(str(tmp_path / "bin" / "python3.11"))
     assert folders[-3:] == [f"{tmp_path}/bin/python3.11", library, f"{tmp_path}/lib/libpython3.11.so.1.0"]
     assert f"{tmp_path}/lib" not in folders
 

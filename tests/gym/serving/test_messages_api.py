@@ -9,7 +9,7 @@ import pytest
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.serving.served_model import ServedModel
-from apps.gym.serving.served_request import Asked, answer_always
+from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.traces.items import message
 from apps.gym.wires.dialect import Dialect
 from apps.gym.wires.messages_content import REDACTED
@@ -208,7 +208,7 @@ def test_errors_have_the_form_of_the_api(reply, status, kind):
 @pytest.mark.parametrize("body", [b"{oops", b"{}", b'{"messages": [{"role": "robot"}]}'])
 def test_bad_input_is_told_as_the_api_does(path, body):
     served = ServedModel(name="ours", policy=Recording(), sampling={})
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=body), seconds=120))
+    answer = asyncio.run(answer_always(served, IncomingRequest(method="POST", path=path, body=body), seconds=120))
     said = json.loads(answer.body)
     assert (answer.status, said["type"], said["error"]["type"]) == (400, "error", "invalid_request_error")
 

@@ -10,8 +10,9 @@ from apps.agents.agent_changes import find_errors, save_agent
 from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.row_views import list_view
-from apps.dashboard.forms.agent_forms import AgentForm
+from apps.dashboard.forms.agent_forms import FILL, AgentForm
 from apps.dashboard.forms.fields import add_found, show_errors
+from apps.dashboard.forms.verifier_forms import typed
 
 _SHOWN_COLLECTIONS = 10
 
@@ -33,12 +34,18 @@ def agent_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
     """Edit the agent, or create one."""
     agent = get_object_or_404(Agent, slug=slug) if slug else Agent()
     form = AgentForm(posted(request), instance=agent)
-    if form.is_valid():
+    if FILL in request.POST:
+        kept = typed(form)
+        form = AgentForm(instance=agent)
+        form.initial.update(kept)
+        form.fill(kept["preset"])
+    elif form.is_valid():
         with show_errors(form):
             saved = save_agent(agent=form.instance, user=request.user)
             messages.success(request, f"The agent {saved.name} is saved.")
             return go(request, "dashboard:agent_detail", saved.slug)
     elif form.is_bound:
         # Show the errors that saving would raise, too.
-        add_found(form, find_errors(form.instance))
+        found = find_errors(form.instance)
+        add_found(form, {field: problems for field, problems in found.items() if field in form.fields})
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})

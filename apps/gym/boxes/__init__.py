@@ -1,0 +1,1 @@
+"""Run commands of agents in isolated working folders."""
