@@ -245,6 +245,8 @@ WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, m
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 # Address on which a worker listens for external agents, and at which web processes reach it.
 CAPTURE_HOST = env.text("GYMWEB_CAPTURE_HOST", default="127.0.0.1")
+# Seconds without a call or a command after which an external agent counts as lost.
+CAPTURE_LEASE_SECONDS = env.number("GYMWEB_CAPTURE_LEASE_SECONDS", default=120.0, least=1, most=86_400)
 SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)
 SERVED_SESSION_SECONDS = env.number("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0, least=1, most=86_400)
 # Online collection: open streams per web process, and rollouts per stream.

@@ -8,6 +8,7 @@ from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
 from apps.dashboard.traces.cards import Block, Fact
 from apps.dashboard.traces.images import find_image
 from apps.gym.traces.events import (
+    AgentEnd,
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -20,7 +21,7 @@ from apps.gym.traces.items import Item, item_type, text_of
 from apps.gym.traces.tokens import TokensUnreadable, count_tokens
 from apps.gym.wires.protocol import lacks_usage
 
-Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
+Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | AgentEnd | ErrorRaised
 Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 
 
@@ -42,9 +43,20 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
             return "Judge call", tuple(_judge_facts(event)), tuple(_judge_blocks(seq, event))
         case Verification():
             return _verification(seq, event)
-        case ErrorRaised():
-            body = Body(event.message, "text", seq, "message")
-            return "Error", (("kind", event.kind),), (Block("text", "message", body),)
+        case AgentEnd() | ErrorRaised():
+            return _end(seq, event)
+
+
+def _end(seq: int, event: AgentEnd | ErrorRaised) -> Content:
+    if isinstance(event, ErrorRaised):
+        return (
+            "Error",
+            (("kind", event.kind),),
+            (Block("text", "message", Body(event.message, "text", seq, "message")),),
+        )
+    part, text = ("answer", event.answer) if event.answer else ("message", event.message)
+    blocks = (Block("text", part, Body(text, "text", seq, part)),) if text else ()
+    return "Agent ended", (("command", event.command),), blocks
 
 
 def _verification(seq: int, event: Verification) -> Content:

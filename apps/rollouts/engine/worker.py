@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channels.worker import Worker as ChannelsWorker
@@ -184,7 +185,8 @@ class RolloutWorker(ChannelsWorker):
                 return None
             fetched = await self._fetch(1, only=collection_id)
             for claim, row, setting in fetched.work:
-                attempt = self._external.prepare(claim, row, setting, self._outbox.wait_until_stored)
+                stored = partial(self._outbox.wait_until_stored, claim)
+                attempt = self._external.prepare(claim, row, setting, stored)
                 self._seats.take(claim, setting, self._run(claim, row, setting, attempt))
         self._count_claims(fetched.work)
         return attempt if fetched.work else None
