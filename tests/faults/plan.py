@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Plan collections as their owner would, in a process of its own: a JSON object on standard input says which.
 
-`migrate` makes the tables. `models`, `environments` and `agents` are rows by slug. `collections` are, by name, the arguments of
-`plan_collection` with slugs, and `faults`, one task each. `key` is a user who gets an API key. Prints the ids of the
-collections by name, and the key.
+`migrate` makes the tables. `models`, `environments` and `agents` are rows by slug. `collections` are, by name, the
+arguments of `plan_collection` with slugs, and `faults`, one task each. `key` is a user who gets an API key. Prints the
+ids of the collections by name, and the key.
 """
 
 import json

@@ -3,7 +3,8 @@
 
 Faults: `seed_500`, `tool_hang`, `tool_500`, `tool_large` (50 MB), `tool_die` (the process ends), `kill_worker` (the
 worker that runs the task is killed), `verify_hang`, `verify_500`, `verify_large`, `verify_text` (no JSON),
-`verify_nothing` (no reward). `GET /sessions` says how many sessions are open.
+`verify_nothing` (no reward). `GET /sessions` says how many sessions are open;
+`POST /forget` forgets them, as a server does after its own time limit.
 """
 
 import argparse
@@ -45,6 +46,10 @@ def make_app(options: argparse.Namespace) -> web.Application:
         opened.discard(request.cookies["session"])
         return _json({})
 
+    async def forget(request: web.Request) -> web.StreamResponse:
+        opened.clear()
+        return _json({})
+
     async def count(request: web.Request) -> web.StreamResponse:
         return _json({"open": len(opened)})
 
@@ -64,6 +69,7 @@ def make_app(options: argparse.Namespace) -> web.Application:
     app.router.add_post("/seed_session", seed)
     app.router.add_post("/verify", verify)
     app.router.add_post("/close", close)
+    app.router.add_post("/forget", forget)
     app.router.add_get("/sessions", count)
     app.router.add_post("/{tool}", tool)
     return app
