@@ -136,7 +136,7 @@ class HttpPolicy:
             if reader:
                 reply_listener.set(reader.feed)
             try:
-                return await self._try_once(packed, ask.session, tries)
+                return await self._try_once(packed, ask, tries)
             except TryAgain as again:
                 if reader and reader.has_begun:
                     raise again.error from None
@@ -153,12 +153,14 @@ class HttpPolicy:
     async def _send(self, packed: Any, session: str, tries: int) -> OutboundReply:
         return reveal_error(await self.sender.send(packed, session=session, tries=tries))
 
-    async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
+    async def _try_once(self, packed: Any, ask: Ask, tries: int) -> Reply:
         try:
-            send = functools.partial(self._send, packed, session, tries)
-            got = await (self._gate.send(send, self._tell_throttled) if self._gate else send())
+            send = functools.partial(self._send, packed, ask.session, tries)
+            gate = self._gate
+            got = await (gate.send(send, self._tell_throttled, patience=ask.patience) if gate else send())
         except EndpointPaused as paused:
-            raise self._error(f"The policy model is throttled: {paused}").refused("rate_limit") from None
+            error = self._error(f"The policy model is throttled: {paused}")
+            raise error.refused("rate_limit", retry_after=paused.retry_after) from None
         except OutboundTimedOut as error:
             self._observe("timed_out", self._said(str(error)))
             raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
