@@ -64,7 +64,6 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
 }
 router = SimpleRouter()
 router.register("me/keys", ApiKeyViewSet, basename="key")
-router.register("attempts", AttemptViewSet, basename="attempt")
 for prefix, viewset in VIEWSETS.items():
     router.register(prefix, viewset)
 
@@ -76,6 +75,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/gym-configs/", GymConfigViewSet.as_view({"post": "register"}), name="gym_configs"),
     path("v1/gym-configs/preview/", GymConfigViewSet.as_view({"post": "preview"}), name="gym_config_preview"),
     path("v1/verdicts/", VerdictViewSet.as_view({"get": "show"}), name="verdicts"),
+    path("v1/attempts/", AttemptViewSet.as_view({"post": "create"}), name="attempts"),
+    path("v1/attempts/<int:pk>/finish/", AttemptViewSet.as_view({"post": "finish"}), name="attempt_finish"),
+    path("v1/attempts/<int:pk>/fail/", AttemptViewSet.as_view({"post": "fail"}), name="attempt_fail"),
+    path("v1/attempts/<int:pk>/extend/", AttemptViewSet.as_view({"post": "extend"}), name="attempt_extend"),
     path("v1/rollouts/stream/", StreamViewSet.as_view({"post": "stream"}), name="rollout_stream"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),

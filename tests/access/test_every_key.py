@@ -134,6 +134,7 @@ def test_the_scopes_change_exactly():
     assert words(may_write(Scope.TASKS_WRITE)) == {"column-mappings", "datasets", "tasks", "uploads"}
     assert may_write(Scope.ROLLOUTS_READ) == set()
     assert words(may_write(Scope.ROLLOUTS_RUN)) == {
+        "attempts",
         "collections",
         "reverifications",
         "rollouts",

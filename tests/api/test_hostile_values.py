@@ -64,7 +64,8 @@ READERS = list(readers_of_json())
 def fill_in(path: str) -> str:
     """The address of a row that exists."""
     noun = path.removeprefix("/api/v1/").split("/{")[0]
-    row = MAKERS[noun]() if "{" in path else None
+    # Attempts are addressed by their rollout.
+    row = MAKERS["rollouts" if noun == "attempts" else noun]() if "{" in path else None
     return re.sub(r"\{(\w+)\}", lambda name: str(getattr(row, name[1], row and row.pk)), path)
 
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import TableViewSet, operation
+from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, KEY_SCHEMA, read_key
 from apps.api.framework.problems import Problem
@@ -103,7 +103,6 @@ class AttemptViewSet(TableViewSet):
 
     queryset = Rollout.objects.all()
     serializer_class = AttemptOfferSerializer
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "create": Permission.COLLECT,
         "finish": Permission.COLLECT,
@@ -122,11 +121,11 @@ class AttemptViewSet(TableViewSet):
 
         The answer is 204 if no rollout is queued.
         """
+        wish = self.read_body(TakeAttemptSerializer)
         if not read_key(request):
             message = f"Give an {HEADER}, so that a repeated request does not take a second attempt."
             errors = [{"pointer": f"{HEADER}:", "code": "required", "message": message}]
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid", message, errors=errors)
-        wish = self.read_body(TakeAttemptSerializer)
         offer = open_attempt(wish["collection"], self.user, wait_seconds=wish["wait_seconds"])
         if offer is None:
             return Response(status=HTTPStatus.NO_CONTENT)
@@ -138,28 +137,28 @@ class AttemptViewSet(TableViewSet):
     def replay(self, request: Request, kept: Any) -> Response:
         return self._answer_offer(request, repeat_offer(kept, self.user), HTTPStatus.CREATED)
 
-    @operation(request=FinishSerializer, responses={202: EndedAttemptSerializer})
-    def finish(self, request: Request, pk: str) -> Response:
+    @extend_schema(request=FinishSerializer, responses={202: EndedAttemptSerializer})
+    def finish(self, request: Request, pk: int) -> Response:
         """Finish the attempt. No further calls are accepted, and the verifier scores the attempt.
 
         The rollout has its reward shortly after the answer.
         """
         return self._end(pk, "finish", self.read_body(FinishSerializer))
 
-    @operation(request=FailSerializer, responses={202: EndedAttemptSerializer})
-    def fail(self, request: Request, pk: str) -> Response:
+    @extend_schema(request=FailSerializer, responses={202: EndedAttemptSerializer})
+    def fail(self, request: Request, pk: int) -> Response:
         """Report that the agent failed. The rollout gets another attempt if its collection allows one."""
         return self._end(pk, "fail", self.read_body(FailSerializer))
 
-    @operation(request=AttemptNumberSerializer, responses=AttemptOfferSerializer)
-    def extend(self, request: Request, pk: str) -> Response:
+    @extend_schema(request=AttemptNumberSerializer, responses=AttemptOfferSerializer)
+    def extend(self, request: Request, pk: int) -> Response:
         """Keep the attempt open without a call of the model, for example while a tool runs."""
         given = self.read_body(AttemptNumberSerializer)
-        return self._answer_offer(request, extend_attempt(int(pk), given["attempt"], self.user), HTTPStatus.OK)
+        return self._answer_offer(request, extend_attempt(pk, given["attempt"], self.user), HTTPStatus.OK)
 
-    def _end(self, pk: str, command: Any, given: dict[str, Any]) -> Response:
+    def _end(self, pk: int, command: Any, given: dict[str, Any]) -> Response:
         attempt = given.pop("attempt")
-        ended = end_attempt(int(pk), attempt, Command(command=command, **given), self.user)
+        ended = end_attempt(pk, attempt, Command(command=command, **given), self.user)
         return Response(EndedAttemptSerializer(ended).data, status=HTTPStatus.ACCEPTED)
 
     def _answer_offer(self, request: Request, offer: dict[str, Any], status: HTTPStatus) -> Response:

@@ -52,6 +52,10 @@ calculator:
 REQUESTS: dict[str, dict[str, Any]] = {
     "AgentRequest": AGENT,
     "PatchedAgentRequest": {"max_steps": 12},
+    "TakeAttemptRequest": {"collection": 12, "wait_seconds": 10},
+    "AttemptNumberRequest": {"attempt": 1},
+    "FinishRequest": {"attempt": 1, "answer": "\\boxed{42}"},
+    "FailRequest": {"attempt": 1, "message": "The tool server does not answer."},
     "PlanRequest": PLAN,
     "PatchedPlanRequest": {"repeats": 8, "name": "The same, eight times"},
     "PatchedLimitsRequest": LIMITS,

@@ -23,7 +23,7 @@ from apps.gym.capture.captured_messages import MessagesWire
 from apps.gym.capture.captured_replies import Call
 from apps.gym.capture.captured_responses import ResponsesWire
 from apps.gym.capture.command_paths import COMMANDS
-from apps.gym.capture.environment_tools import answer_mcp
+from apps.gym.capture.mcp_answers import answer_mcp
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object

@@ -18,7 +18,7 @@ from apps.gym.capture.captured_calls import call_tool, model_call
 from apps.gym.capture.captured_commands import CallRefused, Command, has_ended, outcome
 from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
-from apps.gym.capture.environment_tools import PendingCalls
+from apps.gym.capture.mcp_answers import PendingCalls
 from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
 from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver

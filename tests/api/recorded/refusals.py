@@ -35,6 +35,14 @@ from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
+from apps.rollouts.serving.attempt_commands import (
+    AttemptEnded,
+    CommandRefused,
+    NoSeat,
+    NotClaimable,
+    NotYours,
+    WorkerUnreachable,
+)
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused
 from apps.tasks.deletion_jobs import AlreadyBeingDeleted, StillInUse
@@ -45,6 +53,12 @@ from apps.tasks.upload_jobs import NotWaiting
 from apps.tasks.upload_turns import DatasetIsBusy
 
 WITH_A_MESSAGE = [
+    AttemptEnded,
+    CommandRefused,
+    NoSeat,
+    NotClaimable,
+    NotYours,
+    WorkerUnreachable,
     NothingToCollect,
     CasesNotRun,
     PlanConflict,

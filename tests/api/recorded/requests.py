@@ -124,6 +124,7 @@ def _row_of(name: str, rows: SimpleNamespace) -> Any:
         "GET pair-sets/{id}/changes/": rows.later,
         "PATCH collections/{id}/": rows.running,
         "PATCH saved-views/{id}/": rows.view,
+        **{f"POST attempts/{{id}}/{command}/": rows.rollouts for command in ("extend", "fail", "finish")},
         "POST collections/{id}/cancel/": rows.running,
         "POST collections/{id}/delete_rollouts/": rows.finished,
         "POST collections/{id}/pause/": rows.running,
