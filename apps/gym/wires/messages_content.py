@@ -19,7 +19,7 @@ UNPARSED = "gymweb_unparsed_arguments"
 """Key of a tool input that holds arguments which are not a JSON object, as text: an input must be an object."""
 
 _DATA_URL = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
-_TEXTS = frozenset({"input_text", "output_text", "text"})
+_TEXTS = ("input_text", "output_text", "text")
 
 
 # ── blocks → items ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,8 @@ def content_blocks(content: Any) -> list[Block]:
     """Return the content of an item as blocks, without empty texts. Raises PolicyError for a part without a block."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    return [block for part in content or [] if (block := _input_block(part)) != {"type": "text", "text": ""}]
+    parts = content if isinstance(content, list) else [content] if content else []
+    return [block for part in parts if (block := _input_block(part)) != {"type": "text", "text": ""}]
 
 
 def plain_content(blocks: list[Block]) -> str | list[Block]:
@@ -199,7 +200,7 @@ def _input_block(part: Any) -> Block:
 
 
 def _source(part: dict[str, Any], data_key: str, url_key: str) -> dict[str, Any]:
-    if found := _DATA_URL.fullmatch(part.get(data_key) or ""):
+    if found := _DATA_URL.fullmatch(str(part.get(data_key))):
         return {"type": "base64", **found.groupdict()}
     if part.get(url_key):
         return {"type": "url", "url": part[url_key]}

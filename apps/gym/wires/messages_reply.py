@@ -68,13 +68,13 @@ def read_messages_reply(body: bytes) -> Reply:
     """
     try:
         message = _decoder.decode(body)
+        blocks = [_plain_block(block) for block in message.content]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if refusal := read_error(body):
             raise failed_reply(refusal) from None
         raise ReplyMalformed(f"The endpoint's reply is not a message: {error}") from None
     response_id = as_name(message.id)
     # Ids are derived from the id of the reply, because otherwise ids of two turns would collide.
-    blocks = [_plain_block(block) for block in message.content]
     items = assistant_items(blocks, response_id or secrets.token_hex(8))
     return Reply(
         items=items,

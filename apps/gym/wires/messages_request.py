@@ -21,8 +21,8 @@ from apps.gym.wires.protocol import Ask
 DEFAULT_MAX_TOKENS = 8192
 """`max_tokens` of a request whose sampling has no `max_output_tokens`; the API requires a value."""
 
-_SYSTEM = frozenset({"system", "developer"})
-_ROLES = frozenset({"user", "assistant", "system"})
+_SYSTEM = ("system", "developer")
+_ROLES = ("user", "assistant", "system")
 
 
 class BadMessages(Exception):
@@ -117,7 +117,7 @@ def _read_result(block: Block, place: str, dropped: list[str]) -> Item:
     output = _read_content(block.get("content") or "", place, dropped)
     # The Responses API has no field for a failed tool.
     failed = {"status": "incomplete"} if block.get("is_error") else {}
-    return {"type": "function_call_output", "call_id": block.get("tool_use_id", ""), "output": output, **failed}
+    return {"type": "function_call_output", "call_id": str(block.get("tool_use_id", "")), "output": output, **failed}
 
 
 def _read_tools(given: list[dict[str, Any]], dropped: list[str]) -> list[Tool]:

@@ -39,8 +39,8 @@ class JoinedMessage:
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
-        self._blocks: dict[Any, dict[str, Any]] = {}
-        self._pieces: dict[Any, dict[str, list[str]]] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[int, dict[str, list[str]]] = {}
         self._usage: dict[str, Any] = {}
         self._stop: dict[str, Any] | None = None
 
@@ -51,9 +51,9 @@ class JoinedMessage:
                 self._message = as_object(event.get("message"))
                 self._add_usage(self._message.get("usage"))
             case "content_block_start":
-                self._blocks[event.get("index")] = as_object(event.get("content_block"))
+                self._blocks[_index(event)] = as_object(event.get("content_block"))
             case "content_block_delta":
-                self._add_delta(event.get("index"), as_object(event.get("delta")))
+                self._add_delta(_index(event), as_object(event.get("delta")))
             case "message_delta":
                 self._stop = {**(self._stop or {}), **as_object(event.get("delta"))}
                 self._add_usage(event.get("usage"))
@@ -70,7 +70,7 @@ class JoinedMessage:
         except (orjson.JSONEncodeError, TypeError) as error:
             raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None
 
-    def _add_delta(self, index: Any, delta: dict[str, Any]) -> None:
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         field = _DELTAS.get(str(delta.get("type")))
         piece = delta.get(field) if field else None
         if index not in self._blocks:
@@ -82,17 +82,25 @@ class JoinedMessage:
         # The counts of later events are cumulative.
         self._usage |= {name: count for name, count in as_object(usage).items() if count is not None}
 
-    def _joined(self, index: Any, block: dict[str, Any]) -> dict[str, Any]:
+    def _joined(self, index: int, block: dict[str, Any]) -> dict[str, Any]:
         block = dict(block)
         for field, pieces in self._pieces.get(index, {}).items():
             text = "".join(pieces)
             if field != "partial_json":
-                block[field] = (block.get(field) or "") + text
+                begun = block.get(field)
+                block[field] = begun + text if isinstance(begun, str) else text
             elif isinstance(read_json(text), dict):
                 block["input"] = orjson.Fragment(text)  # with the model's own characters
             elif text.strip():
                 block["input"] = {UNPARSED: text}  # cut off at max_tokens
         return block
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    if not isinstance(index, int):
+        raise ReplyMalformed("A block in the endpoint's stream has no index.")
+    return index
 
 
 def _events(body: bytes) -> Iterator[dict[str, Any]]:

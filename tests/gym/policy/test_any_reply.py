@@ -15,6 +15,8 @@ from apps.gym.traces.items import message, text_of
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import join_chat_stream
 from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.messages_reply import read_messages_reply
+from apps.gym.wires.messages_stream import join_messages_stream
 from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask, Reply
 from tests.deadlines import cpu_deadline
@@ -129,6 +131,51 @@ responses = odd(
 )
 
 
+block = odd(
+    type=st.sampled_from(["text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"]),
+    text=st.text(max_size=5),
+    thinking=st.text(max_size=5),
+    signature=st.text(max_size=5),
+    data=st.text(max_size=5),
+    id=st.text(max_size=5),
+    name=st.text(max_size=5),
+    input=st.dictionaries(st.text(max_size=5), anything, max_size=2),
+)
+messages_usage = odd(
+    input_tokens=st.integers(),
+    output_tokens=st.integers(),
+    cache_read_input_tokens=st.integers(),
+    cache_creation_input_tokens=st.integers(),
+    output_tokens_details=odd(thinking_tokens=st.integers()),
+)
+stop_reason = st.sampled_from(["end_turn", "tool_use", "max_tokens", "refusal"])
+messages = odd(
+    id=st.text(max_size=5),
+    content=st.lists(block, max_size=3),
+    stop_reason=stop_reason,
+    usage=messages_usage,
+    error=odd(type=st.text(max_size=5), message=st.text(max_size=5)),
+)
+block_delta = odd(
+    type=st.sampled_from(["text_delta", "thinking_delta", "signature_delta", "input_json_delta"]),
+    text=st.text(max_size=5),
+    thinking=st.text(max_size=5),
+    signature=st.text(max_size=5),
+    partial_json=st.text(max_size=5),
+)
+event = odd(
+    type=st.sampled_from(
+        ["message_start", "content_block_start", "content_block_delta", "message_delta", "error", "ping"]
+    ),
+    message=messages,
+    index=st.integers(0, 1),
+    content_block=block,
+    delta=block_delta | odd(stop_reason=stop_reason),
+    usage=messages_usage,
+    error=odd(type=st.text(max_size=5), message=st.text(max_size=5)),
+)
+
+
 def is_an_outcome(body, **given):
     try:
         reply = ask(body, **given)
@@ -156,6 +203,18 @@ def test_any_json_over_responses_is_a_reply_or_a_policy_error(body):
     assert is_an_outcome(msgspec.json.encode(body), wire="responses")
 
 
+@given(messages)
+def test_any_json_over_messages_is_a_reply_or_a_policy_error(body):
+    assert is_an_outcome(msgspec.json.encode(body), wire="messages")
+
+
+@given(st.lists(event, max_size=6))
+def test_any_events_of_a_stream_are_a_reply_or_a_policy_error(events):
+    ending = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    body = b"".join(b"data: " + msgspec.json.encode(one) + b"\n\n" for one in [*events, ending])
+    assert is_an_outcome(body, wire="messages", content_type="text/event-stream")
+
+
 @given(anything | odd(error=odd(message=anything, code=anything), detail=anything), st.sampled_from([400, 401, 422]))
 def test_any_json_with_a_refusal_is_a_reply_or_a_policy_error(body, status):
     assert is_an_outcome(msgspec.json.encode(body), status=status)
@@ -179,6 +238,14 @@ HALF = rb'"\ud800"'
         (b'data: {"error": %s}\n\n', {"content_type": "text/event-stream"}),
         (b'{"output": [{"type": "message", "role": "assistant", "content": "x", "a": %s}]}', {"wire": "responses"}),
         (b'{"error": {"message": %s}}', {"status": 400}),
+        (b'{"content": [{"type": "tool_use", "input": %s}]}', {"wire": "messages"}),
+        (b'{"content": [{"type": "text", "text": %s}]}', {"wire": "messages"}),
+        (b'{"content": [], "usage": {"input_tokens": %s}}', {"wire": "messages"}),
+        (
+            b'data: {"type": "content_block_start", "index": 0, "content_block": %s}\n\n'
+            b'data: {"type": "message_delta"}\n\n',
+            {"wire": "messages", "content_type": "text/event-stream"},
+        ),
     ],
 )
 def test_what_is_too_deep_too_large_or_half_a_character_is_no_crash(frame, given, value):
@@ -204,6 +271,15 @@ def test_arguments_in_200_000_pieces_are_joined():
     with cpu_deadline():
         joined = join_chat_stream(body)
     assert read_chat_reply(joined).items[0]["arguments"] == "1234567890" * 200_000
+
+
+def test_a_message_in_200_000_deltas_is_joined():
+    piece = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"abcdefghij"}}\n\n'
+    begin = b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
+    end = b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+    with cpu_deadline():
+        joined = join_messages_stream(begin + piece * 200_000 + end)
+    assert text_of(read_messages_reply(joined).items[0]) == "abcdefghij" * 200_000
 
 
 @pytest.mark.parametrize("index", [-1, "0", 7, 2**40, None])

@@ -135,6 +135,79 @@ def test_arguments_survive_the_way_to_an_input_and_back(value):
     assert write_arguments(read_arguments(written)) == written
 
 
+anything = st.recursive(
+    leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+def odd(**fields):
+    """An object with some of these fields, each as it should be or as anything else."""
+    return st.fixed_dictionaries({}, optional={name: value | anything for name, value in fields.items()}) | anything
+
+
+odd_block = odd(
+    type=st.sampled_from(["text", "image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking"]),
+    text=texts,
+    source=odd(type=st.sampled_from(["base64", "url", "file", "text"]), data=texts, url=texts, file_id=texts),
+    content=st.lists(text_block, max_size=2),
+    input=inputs,
+)
+odd_message = odd(role=st.sampled_from(["user", "assistant", "system"]), content=st.lists(odd_block, max_size=3))
+odd_body = odd(
+    model=texts,
+    system=st.lists(odd_block, max_size=2),
+    messages=st.lists(odd_message, min_size=1, max_size=3),
+    tools=st.lists(odd(type=texts, name=texts, input_schema=inputs), max_size=2),
+    tool_choice=odd(type=st.sampled_from(["auto", "any", "tool", "none"]), name=texts),
+    output_config=odd(format=odd(type=st.just("json_schema"), schema=inputs)),
+    thinking=inputs,
+    max_tokens=st.integers(),
+    stream=st.booleans(),
+).filter(lambda body: isinstance(body, dict))
+
+
+@settings(max_examples=200, deadline=None)
+@given(odd_body)
+def test_any_body_is_a_request_or_refused(body):
+    try:
+        read = read_messages_request(body)
+    except BadMessages:
+        return
+    try:
+        messages_request(Ask(items=read.items, tools=read.tools, sampling=read.sampling), model_name="m")
+    except PolicyError as error:
+        assert "Messages wire" in str(error)
+
+
+odd_part = odd(
+    type=st.sampled_from(["input_text", "output_text", "refusal", "input_image", "input_file"]),
+    text=texts,
+    image_url=st.sampled_from(["data:image/png;base64,AAAA", "https://a.example/a.png"]),
+    file_data=texts,
+    file_id=texts,
+)
+odd_item = odd(
+    type=st.sampled_from(["message", "reasoning", "function_call", "function_call_output"]),
+    role=st.sampled_from(["user", "assistant", "system", "developer"]),
+    content=texts | st.lists(odd_part, max_size=2),
+    arguments=texts,
+    output=texts | st.lists(odd_part, max_size=2),
+    call_id=texts,
+    signature=texts,
+).filter(lambda item: isinstance(item, dict))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(odd_item, max_size=4))
+def test_any_items_are_messages_or_an_error(items):
+    try:
+        write_messages(items)
+    except PolicyError as error:
+        assert "Messages wire" in str(error)
+
+
 @pytest.mark.parametrize(
     "text", ["not JSON", "[1]", '{"a": ', '{"a": 1e400}', '{"a": NaN}', "[" * 100_000, '"x"', " {"]
 )

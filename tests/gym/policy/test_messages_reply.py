@@ -23,6 +23,7 @@ from apps.gym.wires.messages_stream import (
     JoinedMessage,
     MessageEvents,
     join_messages_stream,
+    write_error_event,
     write_message_stream,
 )
 from apps.gym.wires.protocol import Reply
@@ -295,6 +296,8 @@ def test_the_other_bodies_have_the_form_of_the_api():
         "api_error",
         "overloaded_error",
     ]
+    with pytest.raises(ReplyFailed, match=r"Slow down\."):
+        join_messages_stream(events(START) + write_error_event(write_messages_error(429, "Slow down.")))
     models = write_models(["a", "b"])
     assert ([card["id"] for card in models["data"]], models["first_id"], models["last_id"]) == (["a", "b"], "a", "b")
     short = write_token_count([{"role": "user", "content": "Hi"}], [])["input_tokens"]

@@ -8,6 +8,9 @@ import pytest
 
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
+from apps.gym.loop.agent_loop import Harness
+from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.serving.served_agent import ServedAgent
 from apps.gym.serving.served_model import ServedModel
 from apps.gym.serving.served_request import IncomingRequest, answer_always
 from apps.gym.traces.items import message
@@ -252,3 +255,54 @@ def test_a_policy_reads_back_what_a_served_model_sends(extra):
         for items in (went, back)
     ]
     assert plain[0] == plain[1]
+
+
+class Thinking:
+    """The scripted model, with a signed thought before each reply."""
+
+    def __init__(self):
+        self.asks = []
+        self._script = ScriptedPolicy()
+
+    async def ask(self, ask):
+        self.asks.append(ask)
+        reply = await self._script.ask(ask)
+        reply.items = [{**SIGNED, "signature": f"turn-{len(self.asks)}"}, *reply.items]
+        return reply
+
+
+@pytest.mark.parametrize("extra", [{}, {"stream": True}])
+def test_an_agent_solves_a_task_over_the_messages_wire_and_sends_its_thoughts_back(extra):
+    policy = Thinking()
+    row = {
+        "responses_create_params": {"input": [{"role": "user", "content": QUESTION}]},
+        "expected_answer": "84",
+    }
+
+    async def run():
+        async with on_a_port(ServedModel(name="ours", policy=policy, sampling={})) as (port, outbound):
+            asking = plain_policy(
+                outbound,
+                base_urls=[f"http://127.0.0.1:{port}/v1"],
+                wire="messages",
+                model_name="ours",
+                dialect=Dialect(extra_body=extra),
+            )
+            agent = ServedAgent(
+                name="agent",
+                harness=Harness(system_prompt="Use the tool."),
+                policy=asking,
+                server=InProcessServer("calculator", name="calculator"),
+                seats=1,
+                seconds=60.0,
+            )
+            return await agent.answer(Asked(method="POST", path="run", body=json.dumps(row).encode()))
+
+    done = json.loads(asyncio.run(run()).body)
+    assert (done["reward"], done["gymweb"]["stop_reason"]) == (1.0, "answered")
+    kinds = [item["type"] for item in done["response"]["output"]]
+    assert {"reasoning", "function_call", "function_call_output", "message"} == set(kinds)
+    first, second = policy.asks
+    sent = [item["signature"] for item in second.items if item["type"] == "reasoning"]
+    # The script thinks without a signature.
+    assert (sent, first.items[0]["content"], len(first.tools)) == (["turn-1", ""], "Use the tool.", 1)
