@@ -34,6 +34,8 @@ SPECTACULAR_SETTINGS = {
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",
         "EndpointProviderEnum": "apps.api.collections.stream_viewsets.PROVIDERS",
+        "WireEnum": "apps.policies.models.Wire",
+        "EndpointWireEnum": "apps.api.collections.stream_viewsets.WIRES",
         "FlagKindEnum": "apps.reviews.models.Flag.Kind",
         "QueueKindEnum": "apps.reviews.models.Queue.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",

@@ -36,6 +36,8 @@ LINGER_SECONDS = 5.0
 STALLED_SECONDS = 120.0
 """Seconds after which a client that receives nothing is disconnected."""
 BODY = "gymweb.body"
+ABORT = "gymweb.abort"
+"""A message of the application that closes the connection, so that the client notices an incomplete response."""
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
@@ -131,6 +133,10 @@ class Request(WebRequest):
     # -- response
 
     def handle_reply(self, message: dict[str, Any]) -> None:
+        if message["type"] == ABORT:
+            if self.channel is not None and not self.finished:
+                self.channel.transport.abortConnection()
+            return
         if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
             self.registerProducer(self, True)
         super().handle_reply(message)

@@ -47,7 +47,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
         if number % 100 == 0:
             renew_lease(worker_id=worker.pk, vitals=Vitals())
         began = time.perf_counter()
-        fetched, _ = fetch_work(
+        fetched = fetch_work(
             lease=worker.pk,
             seats=SEATS,
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
@@ -57,9 +57,9 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
             reservations=reservations,
         )
         seconds.append(time.perf_counter() - began)
-        if len(fetched) != SEATS:
-            raise SystemExit(f"{len(fetched)} were claimed instead of {SEATS}")
-        record_batch(events=[], ends=[completed_end(work.claim) for work in fetched], now=timezone.now())
+        if len(fetched.work) != SEATS:
+            raise SystemExit(f"{len(fetched.work)} were claimed instead of {SEATS}")
+        record_batch(events=[], ends=[completed_end(work.claim) for work in fetched.work], now=timezone.now())
     milliseconds = sorted(one * 1000 for one in seconds[WARM_UP:])
     return {
         **planned,

@@ -151,7 +151,6 @@ class RowReader:
 
     def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        # Formats with branches read the graph, others its main line.
         for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices):
             self.on_step()
             yield found
@@ -291,10 +290,7 @@ class RowReader:
 
 
 def _fingerprint_of(events: list[TraceUnion]) -> str:
-    """Return the hash of the actions on the main path.
-
-    Empty without a trace, so that such attempts are not duplicates.
-    """
+    """Return the hash of the main path. Empty without a trace, so that such attempts are not duplicates."""
     return completion_fingerprint(main_line(events)) if events else ""
 
 

@@ -57,7 +57,7 @@ async def _ask(policy_model: PolicyModel) -> Checkup:
                 model_name=policy_model.model_name,
                 secrets=[key],
                 has_key=bool(key),
-                lists_models=policy_model.provider != Provider.AZURE,
+                lists_models=policy_model.provider not in (Provider.AZURE, Provider.ANTHROPIC),
                 tells_version=policy_model.provider == Provider.VLLM,
                 wants_tokens=policy_model.capture_tokens,
                 sampling=policy_model.sampling,

@@ -8,12 +8,16 @@ from apps.gym.wires.pricing import Prices
 class Provider(models.TextChoices):
     OPENAI = "openai", "OpenAI"
     AZURE = "azure", "Azure OpenAI"
+    ANTHROPIC = "anthropic", "Anthropic (Messages API)"
     VLLM = "vllm", "vLLM"
     COMPATIBLE = "compatible", "Other OpenAI-compatible server"
     SCRIPTED = "scripted", "Scripted, no LLM"
 
 
-DEFAULT_BASE_URLS: dict[str, str] = {Provider.OPENAI.value: "https://api.openai.com/v1"}
+DEFAULT_BASE_URLS: dict[str, str] = {
+    Provider.OPENAI.value: "https://api.openai.com/v1",
+    Provider.ANTHROPIC.value: "https://api.anthropic.com/v1",
+}
 """Default base URLs of providers."""
 
 KEY_PLACE = "{api_key}"
@@ -23,6 +27,7 @@ KEY_PLACE = "{api_key}"
 class Wire(models.TextChoices):
     RESPONSES = "responses", "Responses API"
     CHAT = "chat", "Chat Completions API"
+    MESSAGES = "messages", "Messages API"
 
 
 class Reasoning(models.TextChoices):
@@ -180,6 +185,13 @@ class PolicyModel(Server):
                 violation_error_message="A price is a finite number, 0 or more.",
             ),
             models.CheckConstraint(condition=models.Q(health__in=Health.values), name="policy_model_health_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(provider=Provider.SCRIPTED)
+                | models.Q(provider=Provider.ANTHROPIC, wire=Wire.MESSAGES)
+                | ~(models.Q(provider=Provider.ANTHROPIC) | models.Q(wire=Wire.MESSAGES)),
+                name="policy_model_messages_wire_is_anthropics",
+                violation_error_message="The provider Anthropic uses the Messages API, and no other provider does.",
+            ),
         ]
 
     @property

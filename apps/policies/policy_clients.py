@@ -11,17 +11,18 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import Reasoning
-from apps.gym.wires.chat import chat_request
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.openai_http import PATHS, HttpPolicy, is_strict
+from apps.gym.wires.openai_http import PATHS, REQUESTS, HttpPolicy, is_strict
 from apps.gym.wires.openai_http import Wire as Wires
 from apps.gym.wires.protocol import Ask, Policy, Weights
-from apps.gym.wires.responses_wire import responses_request
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.gym.wires.sending import PlainSender, Sender
-from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
+from apps.policies.models import KEY_PLACE, PolicyModel, Provider
 from apps.policies.request_options import find_request_problems
 from apps.policies.secrets import decrypt_secret
+
+ANTHROPIC_VERSION = "2023-06-01"
+"""Version of the Messages API; an extra header overrides it."""
 
 
 class KeyMissing(PolicyError):
@@ -63,7 +64,7 @@ def connect_policy(
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate, weights=weights)
     _refuse_problems(policy_model)
     key = stored_key(policy_model)
-    wire: Wires = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
+    wire = cast(Wires, policy_model.wire)
     return HttpPolicy(
         _open_sender(policy_model, outbound, key, wire),
         model_name=policy_model.model_name,
@@ -102,16 +103,25 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
         return _open_package_sender(policy_model, outbound, key, wire)
     headers = _read_headers(policy_model, key)
     carried = headers != policy_model.extra_headers
-    # If a custom header contains the key, no bearer token is sent.
-    bearer = {"Authorization": f"Bearer {key}"} if key and not carried else {}
+    # If a custom header contains the key, it is not sent again.
+    keyed = _key_headers(policy_model, key if not carried else "")
     return PlainSender(
         outbound,
         base_urls=policy_model.base_urls,
         path=PATHS[wire],
-        headers={**headers, **bearer},
+        headers={**keyed, **headers},
         call_timeout=call,
         connect_timeout=connect,
     )
+
+
+def _key_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
+    """Return the headers of the provider, with the key if there is one."""
+    if policy_model.provider != Provider.ANTHROPIC:
+        return {"Authorization": f"Bearer {key}"} if key else {}
+    named = {name.lower() for name in policy_model.extra_headers}
+    version = {} if "anthropic-version" in named else {"anthropic-version": ANTHROPIC_VERSION}
+    return version | ({"x-api-key": key} if key else {})
 
 
 def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
@@ -157,7 +167,6 @@ def rebuild_request(*, policy_model: PolicyModel, ask: Ask) -> tuple[str, dict[s
 
     A scripted model uses the Responses format. Raise PolicyError for an invalid request.
     """
-    wire: Wires = "responses" if policy_model.is_scripted or policy_model.wire == Wire.RESPONSES else "chat"
-    write = responses_request if wire == "responses" else chat_request
+    wire: Wires = "responses" if policy_model.is_scripted else cast(Wires, policy_model.wire)
     name = policy_model.model_name or policy_model.slug
-    return PATHS[wire], write(ask, model_name=name, dialect=read_dialect(policy_model, wire))
+    return PATHS[wire], REQUESTS[wire](ask, model_name=name, dialect=read_dialect(policy_model, wire))

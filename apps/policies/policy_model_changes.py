@@ -89,6 +89,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
     of_saving = {
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
+        "wire": _problems_of_wire(policy_model),
         "api_version": _problems_of_version(policy_model),
         # A header with an invalid name gets only one error.
         "extra_headers": [] if "extra_headers" in found else _credentials_in(policy_model.extra_headers),
@@ -151,6 +152,12 @@ def _problems_of_version(policy_model: PolicyModel) -> list[str]:
     return []
 
 
+def _problems_of_wire(policy_model: PolicyModel) -> list[str]:
+    if policy_model.wire == Wire.MESSAGES and policy_model.provider not in (Provider.ANTHROPIC, Provider.SCRIPTED):
+        return ["Only the provider Anthropic uses the Messages API."]
+    return []
+
+
 def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
     """Return True if the key would be sent to another URL or in another way."""
     if stored.provider != wanted.provider and not wanted.is_scripted:
@@ -162,7 +169,7 @@ def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
 def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
     if not policy_model.capture_tokens or policy_model.is_scripted:
         return []
-    if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
+    if policy_model.provider in (Provider.OPENAI, Provider.AZURE, Provider.ANTHROPIC):
         return [f"{policy_model.get_provider_display()} does not return token ids. Use vLLM or a compatible server."]
     if policy_model.wire != Wire.CHAT:
         return ["Token ids need the Chat Completions API."]
@@ -172,6 +179,8 @@ def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
 def _check(policy_model: PolicyModel, key: str | None) -> None:
     policy_model.base_url = policy_model.base_url.strip() or DEFAULT_BASE_URLS.get(policy_model.provider, "")
     policy_model.version = policy_model.version.strip()
+    if policy_model.provider == Provider.ANTHROPIC:
+        policy_model.wire = Wire.MESSAGES
     if isinstance(policy_model.more_base_urls, list):
         policy_model.more_base_urls = [
             url.strip() if isinstance(url, str) else url for url in policy_model.more_base_urls

@@ -55,7 +55,7 @@ def test_an_agent_attempts_a_task_row():
     assert (reply.status_code, reply.json()["reward"]) == (200, 1.0)
 
 
-def test_a_model_answers_on_both_wires():
+def test_a_model_answers_on_each_wire():
     make_policy_model(slug="scripted", mistake_rate=0.0)
     client = program()
     text = ROW["responses_create_params"]["input"][0]["content"]
@@ -64,6 +64,9 @@ def test_a_model_answers_on_both_wires():
     messages = [{"role": "user", "content": text}]
     completion = post(client, "/gym/models/scripted/v1/chat/completions", {"messages": messages}).json()
     assert "84" in completion["choices"][0]["message"]["content"]
+    given = {"model": "scripted", "max_tokens": 99, "messages": messages}
+    said = post(client, "/gym/models/scripted/v1/messages?beta=true", given).json()
+    assert (said["type"], "84" in said["content"][-1]["text"], said["stop_reason"]) == ("message", True, "end_turn")
     assert client.get("/gym/models/scripted/v1/models").json()["data"][0]["id"] == "scripted"
 
 

@@ -219,6 +219,15 @@ def test_openai_needs_no_base_url(engineer):
     assert (answer.status_code, answer.json()["base_url"]) == (201, "https://api.openai.com/v1")
 
 
+def test_anthropic_needs_no_base_url_and_no_wire(engineer):
+    given = {"slug": "claude", "name": "Claude", "provider": "anthropic", "model_name": "claude-x"}
+    answer = send(engineer, "POST", "policy-models/", given)
+    assert (answer.status_code, answer.json()["base_url"]) == (201, "https://api.anthropic.com/v1")
+    assert answer.json()["wire"] == "messages"
+    elsewhere = {"provider": "vllm", "base_url": "https://a.example/v1"}
+    assert pointers(send(engineer, "PATCH", "policy-models/claude/", elsewhere)) == ["/wire"]
+
+
 JUDGED = {"slug": "essays", "name": "Essays", "adapter": "builtin", "builtin": "judged"}
 
 

@@ -270,14 +270,11 @@ async def paced_model(pause: float, sent: list[float], *, breaks: bool = False) 
 
 async def test_a_stream_passes_through_as_it_comes_and_is_stored_whole(site: Site) -> None:
     sent: list[float] = []
-    received: list[float] = []
     async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.3, sent) as url:
         offer = await take(gym, await plan(gym, site, model={"base_url": url}))
-        async with (
-            client_of(offer) as client,
-            client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "Find cats."}]) as stream,
-        ):
-            received += [time.monotonic() async for event in stream if event.type == "chunk"]
+        messages: list[Any] = [{"role": "user", "content": "Find cats."}]
+        async with client_of(offer) as client, client.chat.completions.stream(model="m", messages=messages) as stream:
+            received = [time.monotonic() async for event in stream if event.type == "chunk"]
             final = await stream.get_final_completion()
         message = final.choices[0].message
         assert message.content == "I look it up."

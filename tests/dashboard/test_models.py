@@ -155,6 +155,14 @@ def test_openai_answers_at_its_own_address_unless_it_is_said_otherwise(pages: Cl
     assert (row.provider, row.base_url) == ("openai", "https://api.openai.com/v1")
 
 
+def test_anthropic_answers_at_its_own_address_over_its_own_wire(pages: Client):
+    given = {**GIVEN, "provider": "anthropic", "base_url": "", "wire": "chat"}
+    assert pages.post(reverse("dashboard:model_create"), given).status_code == 302
+    row = PolicyModel.objects.get(slug="qwen")
+    assert (row.provider, row.base_url, row.wire) == ("anthropic", "https://api.anthropic.com/v1", "messages")
+    assert "Messages API" in pages.get("/models/qwen/").text
+
+
 def test_everything_that_a_server_of_one_s_own_needs_is_saved_and_shown(pages: Client):
     own = {
         "provider": "vllm",

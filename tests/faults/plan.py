@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Plan collections as their owner would, in a process of its own: a JSON object on standard input says which.
 
-`migrate` makes the tables. `models` and `environments` are rows by slug. `collections` are, by name, the arguments of
-`plan_collection` with slugs, and `faults`, one task each. `key` is a user who gets an API key. Prints the ids of the
-collections by name, and the key.
+`migrate` makes the tables. `models`, `environments` and `agents` are rows by slug. `collections` are, by name, the
+arguments of `plan_collection` with slugs, and `faults`, one task each. `key` is a user who gets an API key. Prints the
+ids of the collections by name, and the key.
 """
 
 import json
@@ -53,9 +53,12 @@ def main() -> None:
         Environment.objects.create(
             **{"slug": slug, "name": slug, "adapter": Adapter.HTTP, "concurrency": 10_000, **fields}
         )
+    for slug, fields in wanted.get("agents", {}).items():
+        Agent.objects.create(**{"slug": slug, "name": slug, **fields})
     planned: dict[str, Any] = {}
     for name, plan in wanted.get("collections", {}).items():
         faults, model, environment = plan.pop("faults"), plan.pop("model"), plan.pop("environment")
+        agent = Agent.objects.get(slug=plan.pop("agent", "default"))
         dataset = Dataset.objects.create(slug=name, name=name, environment=Environment.objects.get(slug=environment))
         version = DatasetVersion.objects.create(dataset=dataset, number=1, state="ready", task_count=len(faults))
         Task.objects.bulk_create(
@@ -65,7 +68,7 @@ def main() -> None:
         collection = plan_collection(
             Plan(
                 dataset=dataset,
-                agent=Agent.objects.get(slug="default"),
+                agent=agent,
                 policy_model=PolicyModel.objects.get(slug=model),
                 **plan,
             )

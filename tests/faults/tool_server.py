@@ -3,12 +3,14 @@
 
 Faults: `seed_500`, `tool_hang`, `tool_500`, `tool_large` (50 MB), `tool_die` (the process ends), `kill_worker` (the
 worker that runs the task is killed), `verify_hang`, `verify_500`, `verify_large`, `verify_text` (no JSON),
-`verify_nothing` (no reward).
+`verify_nothing` (no reward). `GET /sessions` says how many sessions are open;
+`POST /forget` forgets them, as a server does after its own time limit.
 """
 
 import argparse
 import asyncio
 import os
+import secrets
 import signal
 from typing import Any
 
@@ -26,15 +28,30 @@ RUNNER = """
 
 def make_app(options: argparse.Namespace) -> web.Application:
     app = web.Application(client_max_size=64 * 1024**2)
+    opened: set[str] = set()
 
     async def seed(request: web.Request) -> web.StreamResponse:
         row = orjson.loads(await request.read())
         if row["fault"] == "seed_500":
             return _json({"detail": "no session today"}, status=500)
-        reply = _json({})
+        session = secrets.token_hex(8)
+        opened.add(session)
+        reply = _json({"supports_explicit_close": options.closes})
         # The session is nothing but what its calls need to know.
         reply.set_cookie("task", f"{row['number']}.{row['fault']}")
+        reply.set_cookie("session", session)
         return reply
+
+    async def close(request: web.Request) -> web.StreamResponse:
+        opened.discard(request.cookies["session"])
+        return _json({})
+
+    async def forget(request: web.Request) -> web.StreamResponse:
+        opened.clear()
+        return _json({})
+
+    async def count(request: web.Request) -> web.StreamResponse:
+        return _json({"open": len(opened)})
 
     async def tool(request: web.Request) -> web.StreamResponse:
         await request.read()
@@ -51,6 +68,9 @@ def make_app(options: argparse.Namespace) -> web.Application:
 
     app.router.add_post("/seed_session", seed)
     app.router.add_post("/verify", verify)
+    app.router.add_post("/close", close)
+    app.router.add_post("/forget", forget)
+    app.router.add_get("/sessions", count)
     app.router.add_post("/{tool}", tool)
     return app
 
@@ -101,6 +121,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--tool-ms", type=float, default=0.0, help="latency of a tool call")
     parser.add_argument("--verify-ms", type=float, default=0.0, help="latency of a verification")
+    parser.add_argument("--closes", action="store_true", help="sessions are closed with POST /close, not forgotten")
     parser.add_argument("--database", default="", help="where `kill_worker` looks up the worker")
     options = parser.parse_args()
     uvloop.install()

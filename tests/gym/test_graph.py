@@ -20,7 +20,7 @@ from apps.gym.traces.events import (
     encode_event,
 )
 from apps.gym.traces.graph import TraceGraph, main_line
-from apps.gym.traces.graph_tokens import join_graph
+from apps.gym.traces.graph_segments import join_graph
 from apps.gym.traces.items import message
 from apps.gym.traces.tokens import restore_tokens
 from tests.gym.captured_calls import SYSTEM, TOOL, Recorder, all_ids, answered, asked, said

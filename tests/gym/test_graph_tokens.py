@@ -4,7 +4,8 @@ import pytest
 
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import TokenPacker, check_graph, join_graph
+from apps.gym.traces.graph_segments import check_graph, join_graph
+from apps.gym.traces.graph_tokens import TokenPacker
 from apps.gym.traces.segments import check_prefixes, join_calls, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable, capture_tokens, read_base
 from tests.gym.traces import weather_trace

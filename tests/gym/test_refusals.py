@@ -42,6 +42,7 @@ def test_payment_required_is_an_exhausted_quota_whatever_its_body():
 def test_an_unavailable_server_is_throttling_only_if_it_says_when_to_come_back():
     assert not is_throttled(reply(503))
     assert is_throttled(reply(503, headers={"Retry-After": "2"}))
+    assert is_throttled(reply(529))
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'"slow down"', b'{"error": "slow down"}', b'{"error": [1]}'])

@@ -24,9 +24,13 @@ def test_a_scripted_model_makes_mistakes_at_its_own_rate():
     assert policy.mistake_rate == 0.25
 
 
-@pytest.mark.parametrize(("wire", "path"), [("chat", "chat/completions"), ("responses", "responses")])
+@pytest.mark.parametrize(
+    ("wire", "path"), [("chat", "chat/completions"), ("responses", "responses"), ("messages", "messages")]
+)
 def test_an_endpoint_is_spoken_to_over_its_wire(wire, path):
-    row = make_policy_model(wire=wire, api_key_encrypted=encrypt_secret("sk-0123456789"), **ENDPOINT)
+    provider = {"provider": Provider.ANTHROPIC} if wire == "messages" else {}
+    key = encrypt_secret("sk-0123456789")
+    row = make_policy_model(wire=wire, api_key_encrypted=key, **{**ENDPOINT, **provider})
     policy = connect_policy(row, open_outbound())
     assert isinstance(policy, HttpPolicy)
     assert repr(policy) == f"HttpPolicy('m' at http://a.example/v1/{path})"
@@ -92,6 +96,19 @@ def test_a_key_is_a_bearer_token_unless_a_header_carries_it():
         "X-Auth-Token": "sk-0123456789",
     }
     assert sent_headers(extra_headers={"Authorization": "Token {api_key}"}) == {"Authorization": "Token sk-0123456789"}
+
+
+def test_anthropic_gets_its_key_and_version_in_its_own_headers():
+    def sent(**fields):
+        return sent_headers(Provider.ANTHROPIC, wire="messages", **fields)
+
+    version = {"anthropic-version": "2023-06-01"}
+    assert sent() == {**version, "x-api-key": "sk-0123456789"}
+    assert sent(api_key_encrypted="") == version
+    beta = {"anthropic-beta": "context-1m", "Anthropic-Version": "2030-01-01"}
+    assert sent(extra_headers=beta) == {**beta, "x-api-key": "sk-0123456789"}
+    bearer = {"Authorization": "Bearer {api_key}"}
+    assert sent(extra_headers=bearer) == {**version, "Authorization": "Bearer sk-0123456789"}
 
 
 def test_a_header_that_needs_a_key_is_not_sent_without_one():

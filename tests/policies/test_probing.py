@@ -31,6 +31,15 @@ RESPONSE = {
     "output": [{"type": "function_call", "call_id": "call_1", "name": "report_color", "arguments": ARGUMENTS}],
     "usage": {"input_tokens": 9, "output_tokens": 3},
 }
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "qwen3",
+    "content": [{"type": "tool_use", "id": "toolu_1", "name": "report_color", "input": {"color": "blue"}}],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 9, "output_tokens": 3},
+}
 TOKENS = {
     "prompt_token_ids": [1, 2, 3],
     "choices": [
@@ -54,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body=None):
         path = self.path.split("?")[0]
-        self.server.requests.append((self.path, self.headers.get("Authorization") or self.headers.get("api-key"), body))
+        self.server.requests.append((self.path, self.key(), body))
         status, answer = self.server.answers.get(path, (404, {}))
         sent = answer if isinstance(answer, bytes) else orjson.dumps(answer)
         self.send_response(status)
@@ -62,6 +71,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(sent)))
         self.end_headers()
         self.wfile.write(sent)
+
+    def key(self):
+        return next(
+            (self.headers[name] for name in ("Authorization", "api-key", "x-api-key") if self.headers[name]), None
+        )
 
     def log_message(self, *args):
         return None
@@ -77,6 +91,7 @@ def server(settings):
             "/v1/models": (200, MODELS),
             "/v1/chat/completions": (200, CHAT),
             "/v1/responses": (200, RESPONSE),
+            "/v1/messages": (200, MESSAGE),
         }
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -143,6 +158,31 @@ def test_openai_is_asked_through_its_package(server):
         ("/v1/models", f"Bearer {KEY}"),
         ("/v1/responses", f"Bearer {KEY}"),
     ]
+
+
+def test_anthropic_is_asked_over_its_own_api_and_may_know_more_names_than_it_lists(server):
+    server.answers["/v1/models"] = 200, {"data": [{"id": "qwen3-20260101"}], "has_more": False}
+    key, sampling = encrypt_secret(KEY), {"temperature": 0.2, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    stored = check(server, provider="anthropic", wire="messages", api_key_encrypted=key, sampling=sampling)
+    assert states(stored) == [
+        ("reachable", "ok"),
+        ("model", "not_applicable"),
+        ("tool_call", "ok"),
+        ("usage", "ok"),
+        ("tokens", "not_applicable"),
+        ("latency", "ok"),
+    ]
+    assert [(path, key) for path, key, _ in server.requests] == [("/v1/models", KEY), ("/v1/messages", KEY)]
+    asked = server.requests[1][2]
+    assert (asked["tool_choice"], asked["max_tokens"], asked["temperature"]) == ({"type": "any"}, 512, 0.2)
+    assert ([tool["name"] for tool in asked["tools"]], "thinking" in asked) == (["report_color"], False)
+    server.answers["/v1/models"] = 401, {"type": "error", "error": {"type": "x", "message": f"invalid {KEY}"}}
+    refused = check(server, provider="anthropic", wire="messages", api_key_encrypted=key)
+    assert (refused.health, "rejected" in refused.health_message, KEY in refused.health_message) == (
+        Health.UNHEALTHY,
+        True,
+        False,
+    )
 
 
 def test_azure_is_asked_for_its_deployment(server):

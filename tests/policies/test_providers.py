@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 
 from apps.gym.wires.openai_http import HttpPolicy
 from apps.policies.models import PolicyModel
@@ -30,6 +31,12 @@ def save(**fields):
             "chat",
             {"base_url": "https://r.openai.azure.com", "api_version": "2025-04-01-preview"},
             "https://r.openai.azure.com/openai/chat/completions",
+        ),
+        (
+            "anthropic",
+            "messages",
+            {"base_url": "https://api.anthropic.com/v1"},
+            "https://api.anthropic.com/v1/messages",
         ),
         (
             "vllm",
@@ -87,13 +94,18 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
             {"provider": "openai", "capture_tokens": True},
             {"capture_tokens": ["does not return token ids"]},
         ),
+        (
+            {"provider": "anthropic", "capture_tokens": True},
+            {"capture_tokens": ["does not return token ids"]},
+        ),
+        ({"wire": "messages"}, {"wire": ["Only the provider Anthropic"]}),
         ({"extra_body": [1]}, {"extra_body": ["a JSON object"]}),
         *(
             (
                 {"extra_body": {name: []}},
                 {"extra_body": [f"{name} is set by"]},
             )
-            for name in ("messages", "model", "input", "tools", "n")
+            for name in ("messages", "model", "input", "tools", "n", "system")
         ),
         (
             {"extra_body": {"stream": True}, "wire": "responses"},
@@ -119,6 +131,17 @@ def test_what_a_provider_cannot_use_is_refused_by_field(fields, wrong):
     assert {field: len(messages) for field, messages in found.items()} == {key: len(wrong[key]) for key in wrong}
     for field, parts in wrong.items():
         assert [part in message for part, message in zip(parts, found[field], strict=True)] == [True] * len(parts)
+
+
+def test_anthropic_has_its_own_wire_and_address():
+    row = save(provider="anthropic", wire="chat", base_url="")
+    assert (row.wire, row.base_url) == ("messages", "https://api.anthropic.com/v1")
+
+
+def test_the_database_keeps_the_wire_of_anthropic():
+    for fields in ({"provider": "anthropic", "wire": "chat"}, {"provider": "vllm", "wire": "messages"}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            make_policy_model(base_url="https://a.example/v1", model_name="m", **fields)
 
 
 def test_a_further_server_may_not_be_an_address_that_is_closed():

@@ -37,7 +37,7 @@ def test_rollouts_of_an_external_agent_are_claimed_only_when_it_asks():
     settings = Settings(open_outbound(), lambda *_: None, JudgeSeats(), throttles)
 
     def fetch(**only):
-        in_use = InUse([], lease=lease, live=live_workers(), group="", asked={}, unstored={}, claimable={})
+        in_use = InUse([], lease=lease, live=live_workers())
         return fetch_work(
             lease=lease,
             seats=8,

@@ -13,7 +13,7 @@ from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, KEY_SCHEMA, read_key
 from apps.api.framework.problems import Problem
-from apps.gym.capture.captured_attempt import Command
+from apps.gym.capture.captured_commands import Command
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.serving.attempt_commands import (
     MAX_WAIT,

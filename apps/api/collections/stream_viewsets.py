@@ -42,6 +42,7 @@ from apps.tasks.request_rows import RowsRefused, accept_rows
 NDJSON = "application/x-ndjson"
 PRIORITY = -100
 PROVIDERS = [(one.value, one.label) for one in (Provider.VLLM, Provider.COMPATIBLE)]
+WIRES = [(one.value, one.label) for one in (Wire.RESPONSES, Wire.CHAT)]
 RETRY_SECONDS = 5
 SHOWN = 10
 """Maximum number of unknown ids in an error message."""
@@ -53,7 +54,7 @@ class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
     base_url = serializers.CharField(max_length=500, help_text="With /v1.")
     model_name = serializers.CharField(max_length=200, help_text="Model name at the endpoint.")
     provider = serializers.ChoiceField(choices=PROVIDERS, default=Provider.VLLM.value)
-    wire = serializers.ChoiceField(choices=Wire.choices, default=Wire.CHAT)
+    wire = serializers.ChoiceField(choices=WIRES, default=Wire.CHAT)
     capture_tokens = serializers.BooleanField(default=True, help_text="Capture token ids and logprobs of every reply.")
     version = serializers.CharField(
         max_length=200,

@@ -42,7 +42,7 @@ class PolicyModelSerializer(ServerSerializer):
         required=False,
         allow_blank=True,
         max_length=500,
-        help_text="With /v1; for Azure the endpoint of the resource. Optional for `openai`.",
+        help_text="With /v1; for Azure the endpoint of the resource. Optional for `openai` and `anthropic`.",
     )
     more_base_urls = serializers.ListField(
         child=serializers.CharField(max_length=500),

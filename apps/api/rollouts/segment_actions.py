@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.api.framework.record_serializers import record_serializer
 from apps.gym.traces.events import ModelCall, decode_event
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import check_graph, join_graph
+from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.segments import Break, TokenFigures
 from apps.gym.traces.tokens import count_tokens
 from apps.rollouts.models import Rollout
@@ -27,7 +27,7 @@ class CapturedCallSerializer(serializers.Serializer[Any]):
 
 @record_serializer(
     Break,
-    after="Previous captured call.",
+    after="Previous captured call; for captured agents, the nearest ancestor with tokens.",
     agreed="Length of the common prefix with that call, in ids.",
     seen="Number of ids of that call, prompt and reply.",
     within="`reply`: the reply was tokenised differently. `prompt`: the prompt was rewritten. `again`: the "

@@ -64,10 +64,9 @@ GROUPS = (
 # Initial values per provider. Capture needs the chat wire.
 _PROPOSED = {
     "base_url": dict(DEFAULT_BASE_URLS),
-    "wire": {
-        provider: Wire.RESPONSES.value if provider in (Provider.OPENAI, Provider.AZURE) else Wire.CHAT.value
-        for provider in _CALLED
-    },
+    "wire": dict.fromkeys(_CALLED, Wire.CHAT.value)
+    | dict.fromkeys((Provider.OPENAI.value, Provider.AZURE.value), Wire.RESPONSES.value)
+    | {Provider.ANTHROPIC.value: Wire.MESSAGES.value},
 }
 
 
@@ -147,11 +146,12 @@ class PolicyModelForm(ServerForm):
         }
         help_texts = {
             "provider": "The fields below depend on it",
-            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI: leave empty for "
-            "api.openai.com. Azure: the "
+            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI and Anthropic: leave empty for "
+            "their own. Azure: the "
             "endpoint of the resource, for example https://my-resource.openai.azure.com.",
             "model_name": "Name that the endpoint expects. Azure: the deployment name.",
-            "wire": "Token ids need Chat Completions. OpenAI reasoning models work best with Responses.",
+            "wire": "Token ids need Chat Completions. OpenAI reasoning models work best with Responses. "
+            "Anthropic uses Messages.",
             "api_version": "For example 2025-04-01-preview",
             "key_is_token": "Tokens expire. The key of the resource does not.",
         }
@@ -201,6 +201,9 @@ class PolicyModelForm(ServerForm):
             for name in group.names:
                 if provider and provider not in group.providers and name in self.fields:
                     self._drop(name, cleaned)
+        if provider == Provider.ANTHROPIC:
+            self.errors.pop("wire", None)
+            cleaned["wire"] = Wire.MESSAGES.value
         if not cleaned.get("base_url"):
             cleaned["base_url"] = DEFAULT_BASE_URLS.get(str(provider), "")
         return cleaned

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from apps.dashboard.traces.trace_reading import events_of, read_graph
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import GraphTokens, check_graph, join_graph
+from apps.gym.traces.graph_segments import check_graph, join_graph
+from apps.gym.traces.graph_tokens import GraphTokens
 from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
 from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, of_graph, read_shape, unpack_tokens
 from apps.rollouts.models import Rollout
@@ -116,7 +117,7 @@ def _read_graph(graph: TraceGraph, call: int | None, first: int | None) -> Captu
             for number, event in graph.calls.items()
         ]
         chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
-        strip = _strip(chosen, GraphTokens(graph).capture(chosen.number), first) if chosen else None
+        strip = _strip(chosen, GraphTokens(graph.calls, graph.parent).capture(chosen.number), first) if chosen else None
     except TokensUnreadable as why:
         return Captured([Call(number, seq) for number, seq in graph.seq_of.items()], problem=str(why))
     return Captured(calls, figures, strip)

@@ -21,7 +21,7 @@ from apps.gym.traces.events import (
     event_tokens,
 )
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import check_graph
+from apps.gym.traces.graph_segments import check_graph
 from apps.gym.traces.items import Item
 from apps.gym.traces.segments import check_prefixes
 from apps.gym.traces.tokens import TokensUnreadable

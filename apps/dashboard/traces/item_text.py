@@ -37,7 +37,11 @@ def view_item(item: dict[str, Any]) -> dict[str, str]:
             body = {"text": text_of(item)} if _readable(content) else {"json": indent_json(content)}
             return {"kind": role, "label": _ROLES.get(role, role), **body}
         case "reasoning":
-            hidden = "The provider keeps this reasoning encrypted." if item.get("encrypted_content") else ""
+            hidden = (
+                "The provider keeps this reasoning encrypted."
+                if item.get("encrypted_content") or item.get("signature")
+                else ""
+            )
             return {"kind": kind, "label": "Reasoning", "text": text_of(item) or hidden}
         case "function_call":
             value = _parsed(item.get("arguments", ""))

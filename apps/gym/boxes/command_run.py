@@ -6,7 +6,8 @@ from typing import Any
 
 from apps.gym.boxes.command_spec import CommandSpec, fill_command
 from apps.gym.boxes.protocol import Box, Exit
-from apps.gym.capture.captured_attempt import CapturedAttempt, Command
+from apps.gym.capture.captured_attempt import CapturedAttempt
+from apps.gym.capture.captured_commands import Command
 from apps.gym.errors import AgentFailed
 from apps.gym.loop.agent_loop import compose_prompt
 from apps.gym.traces.items import Item, item_type, text_of

@@ -37,7 +37,11 @@ _LEAST_CLAIM = 2
 
 
 class EndpointPaused(Exception):
-    """Raised when the endpoint accepts no calls for more than PATIENCE seconds."""
+    """Raised when the endpoint accepts no calls for longer than the caller waits. `retry_after` is in seconds."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Gate:
@@ -65,16 +69,24 @@ class Gate:
         self._activity = asyncio.Event()
 
     async def send(
-        self, send: Callable[[], Awaitable[OutboundReply]], read_message: Callable[[OutboundReply], str]
+        self,
+        send: Callable[[], Awaitable[OutboundReply]],
+        read_message: Callable[[OutboundReply], str],
+        *,
+        patience: float | None = None,
     ) -> OutboundReply:
         """Send a call, and repeat it until its reply is not throttled. Return that reply.
 
-        `read_message` extracts the message of a throttle reply. Raise EndpointPaused and the errors of `send`.
+        `read_message` extracts the message of a throttle reply. A call with `patience` waits for its turns at most so
+        many seconds altogether. Raise EndpointPaused and the errors of `send`.
         """
+        waited = 0.0
         while True:
             if self.limited:
+                began = time.monotonic()
                 with stopped_clocks(), parked():
-                    await self._wait()
+                    await self._wait(None if patience is None else patience - waited)
+                waited += time.monotonic() - began
             else:
                 self._in_flight += 1
             sent = time.monotonic()
@@ -85,7 +97,7 @@ class Gate:
                 self._in_flight -= 1
                 if self._unused:
                     self._use_starts()
-            if reply.status not in (429, 503) or not is_throttled(reply):
+            if reply.status not in (429, 503, 529) or not is_throttled(reply):
                 self._accepted += 1
                 return reply
             self._take_throttle(sent, read_retry_after(reply), read_message(reply))
@@ -154,10 +166,25 @@ class Gate:
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    async def _wait(self) -> None:
-        """Wait for a start, and count this call as in flight."""
-        if self._paused_until - time.monotonic() > PATIENCE:
-            raise EndpointPaused(self.message)
+    async def _wait(self, patience: float | None) -> None:
+        """Wait for a start, and count this call as in flight. Raises EndpointPaused."""
+        most = PATIENCE if patience is None else min(patience, PATIENCE)
+        if self._paused_until - time.monotonic() > most:
+            raise self._paused()
+        if patience is None:
+            await self._wait_for_start()
+            return
+        try:
+            async with asyncio.timeout(patience):
+                await self._wait_for_start()
+        except TimeoutError:
+            raise self._paused() from None
+
+    def _paused(self) -> EndpointPaused:
+        left = self._paused_until - time.monotonic()
+        return EndpointPaused(self.message, left if left > 0 else None)
+
+    async def _wait_for_start(self) -> None:
         start = asyncio.get_running_loop().create_future()
         self._waiting.append(start)
         if len(self._waiting) == 1:
@@ -228,4 +255,4 @@ class Gate:
         waiting, self._waiting = self._waiting, deque()
         for start in waiting:
             if not start.done():
-                start.set_exception(EndpointPaused(self.message))
+                start.set_exception(self._paused())

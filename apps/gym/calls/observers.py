@@ -7,7 +7,7 @@ Outcome = Literal[
 ]
 """`ok`: a reply, even if it rejects the request as invalid.
 
-`throttled`: 429, or 503 with Retry-After.
+`throttled`: 429, 529, or 503 with Retry-After.
 
 `quota`: the credit is used up. `refused`: invalid credentials or a missing path.
 

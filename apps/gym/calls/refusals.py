@@ -36,9 +36,11 @@ _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 
 
 def is_throttled(reply: OutboundReply) -> bool:
-    """Return True for a 429, unless the quota is exhausted, and for a 503 with a time to retry."""
+    """Return True for a 429 unless the quota is exhausted, for Anthropic's 529, and for a 503 with a time to retry."""
     if reply.status == 429:
         return not is_quota_exhausted(reply)
+    if reply.status == 529:
+        return True
     return reply.status == 503 and read_retry_after(reply) is not None
 
 

@@ -17,8 +17,10 @@ import orjson
 from aiohttp import web
 
 from apps.gym.capture.capture_wires import TOO_LONG, CaptureWire, ChatWire, StreamWriter
-from apps.gym.capture.captured_attempt import Call, CallRefused, CapturedAttempt, outcome
+from apps.gym.capture.captured_attempt import CapturedAttempt
+from apps.gym.capture.captured_commands import CallRefused, has_ended, outcome
 from apps.gym.capture.captured_messages import MessagesWire
+from apps.gym.capture.captured_replies import Call
 from apps.gym.capture.captured_responses import ResponsesWire
 from apps.gym.capture.command_paths import COMMANDS
 from apps.gym.capture.environment_tools import answer_mcp
@@ -115,7 +117,7 @@ class CaptureServer:
         if found := self._attempts.get(digest):
             return found
         if digest in self._ended:
-            raise CallRefused(409, "The attempt has ended.", "attempt_ended")
+            raise has_ended()
         raise CallRefused(401, "This is no key of an attempt.", "invalid_api_key")
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -137,6 +139,12 @@ class CaptureServer:
             refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
         except (CallRefused, BadCompletion, BadMessages, Refused, SamplingRefused, GymError) as problem:
             refusal = _as_refusal(problem)
+        except (ConnectionError, web.HTTPException):
+            raise  # The client disconnected, or its request is not HTTP.
+        except Exception:
+            # Without the path, which may contain the secret.
+            logger.exception("a captured call failed unexpectedly")
+            refusal = _Refusal(500, "The call failed unexpectedly, or could not be stored.", "server_error")
         written = wire.write_error(refusal.status, str(refusal), code=refusal.code)
         return _json(written, refusal.status, refusal.headers)
 
@@ -194,17 +202,19 @@ async def _stream(
     """
     call.reply.add_done_callback(lambda _: deltas.put_nowait(None))
     response: web.StreamResponse | None = None
-    while (delta := await deltas.get()) is not None:
-        content = b"" if response else writer.begin()
-        response = response or await _begin_stream(request)
-        content += writer.add(delta)
-        while not deltas.empty() and (delta := deltas.get_nowait()) is not None:
-            content += writer.add(delta)
-        await response.write(content)
-        if delta is None:
-            break
     try:
+        while (delta := await deltas.get()) is not None:
+            content = b"" if response else writer.begin()
+            response = response or await _begin_stream(request)
+            content += writer.add(delta)
+            while not deltas.empty() and (delta := deltas.get_nowait()) is not None:
+                content += writer.add(delta)
+            await response.write(content)
+            if delta is None:
+                break
         last = writer.end(_checked(await outcome(call.reply)))
+    except ConnectionError:
+        raise
     except Exception:
         if response is None:
             raise
@@ -244,7 +254,8 @@ def read_secret(path: str, headers: Mapping[str, str]) -> tuple[str, str]:
 def worker_of(secret: str) -> int | None:
     """Return the number of the worker that a secret names."""
     number = secret.removeprefix(PREFIX).partition("_")[0]
-    return int(number) if secret.startswith(PREFIX) and number.isdecimal() and len(number) < 19 else None
+    is_number = number.isascii() and number.isdecimal() and len(number) < 19
+    return int(number) if secret.startswith(PREFIX) and is_number else None
 
 
 def _describe(method: str, tail: str) -> web.Response:
@@ -279,7 +290,8 @@ def _as_refusal(problem: Exception) -> _Refusal:
         return _Refusal(504, str(problem), "timeout")
     if isinstance(problem, PolicyError) and problem.refused_by is not None:
         code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"
-        waits = {} if problem.retry_after is None else {"Retry-After": str(math.ceil(problem.retry_after))}
+        # Without a hint of the endpoint, soon: this server holds the next call, too.
+        waits = {"Retry-After": str(math.ceil(problem.retry_after or 1))} if code == "rate_limit_exceeded" else {}
         return _Refusal(429, str(problem), code, waits)
     return _Refusal(502, str(problem), "policy_error")
 
@@ -289,4 +301,4 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 
 def _hash(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+    return hashlib.sha256(secret.encode(errors="replace")).digest()

@@ -6,24 +6,29 @@ in the context of the attempt, so that waits for a throttled model stop its cloc
 
 import asyncio
 import contextvars
-import hashlib
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
+from apps.gym.capture.agent_lease import AgentLease
 from apps.gym.capture.capture_wires import Wish, choose_sampling
+from apps.gym.capture.captured_calls import call_tool, model_call
+from apps.gym.capture.captured_commands import CallRefused, Command, has_ended, outcome
+from apps.gym.capture.captured_events import EventQueue
+from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.environment_tools import PendingCalls
 from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
 from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver
 from apps.gym.resources.protocol import ResourceServer, Session
-from apps.gym.traces.events import AgentEnd, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.call_records import Place
+from apps.gym.traces.events import AgentEnd, Prompt, SessionOpened, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph_tokens import TokenPacker
 from apps.gym.traces.items import TaskRow, Tool
-from apps.gym.traces.parents import ParentFinder, Place
-from apps.gym.traces.tokens import pack_tokens
+from apps.gym.traces.parents import ParentFinder
 from apps.gym.wires.chat_deltas import OnDelta
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import bare_name, bare_response
@@ -32,52 +37,17 @@ LEASE_SECONDS = 120.0
 """Seconds without a call or a command after which the agent counts as lost."""
 LAST_CALLS_SECONDS = 30.0
 """Seconds that a finished attempt waits for calls in flight."""
+LAST_WRITE_SECONDS = 5.0
+"""Seconds that it waits, after that, for clients that still receive a reply."""
 MAX_IN_FLIGHT = 64
 """Maximum calls of one attempt at a time."""
-MAX_UNSTORED = 16
-"""Calls of one attempt that wait for the database at which the next call waits too."""
-KEPT_IDS = 64
-"""Calls whose token ids are kept in memory."""
-KEPT_REPLIES = 64
-"""Replies that are kept for clients that repeat a request."""
+THROTTLED_SECONDS = 20.0
+"""Seconds for which a call waits at a throttled endpoint, before the client gets the 429."""
+RETRY_SECONDS = 1.0
+"""Seconds after which a client may repeat a throttled call if the endpoint does not say when."""
 
-Result = TypeVar("Result")
 Stored = Callable[[], Awaitable[None]]
 """Return once all events that were reported so far are in the database. Raises if they cannot be stored."""
-
-
-class CallRefused(Exception):
-    """Raised if the attempt accepts no such call. `status` is that of the HTTP reply."""
-
-    def __init__(self, status: int, message: str, code: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agent ends its attempt.
-
-    `call` is the number of the call with the final answer, if it is not the last. `claimer` is the id of the user who
-    claimed the attempt.
-    """
-
-    command: Literal["finish", "fail"]
-    answer: str = ""
-    artifacts: dict[str, Any] = {}
-    call: int = 0
-    message: str = ""
-    claimer: int = 0
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
-
-
-class Call(NamedTuple):
-    """A call in progress. Its task ends when the reply is stored."""
-
-    number: int
-    reply: asyncio.Task[Reply]
 
 
 class CapturedAttempt(SessionDriver):
@@ -106,30 +76,29 @@ class CapturedAttempt(SessionDriver):
         """Set when the attempt reaches a limit of its agent."""
         self.calls = self.tokens = 0
         self._policy, self._stored, self._lease_seconds = policy, stored, lease_seconds
-        self._parents: dict[int, int] = {}
-        self._captured: set[int] = set()  # calls with tokens
-        self._ids: dict[int, bytes] = {}  # packed token ids by call
-        self._events: asyncio.Queue[tuple[TraceUnion, asyncio.Future[None]] | None] = asyncio.Queue()
+        self.ending: asyncio.Task[None] | None = None
+        """Stores the end of the attempt, once the agent has ended it."""
+        self._packer = TokenPacker()
+        self._events = EventQueue()
         self._running: set[asyncio.Task[Any]] = set()
-        self._replies: dict[bytes, Call] = {}
-        self._unserved: set[int] = set()
+        self._replies = Replies()
         self._pending = PendingCalls()
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._limit: StopReason | None = None
         self._end: AgentEnd | None = None
-        self._end_stored: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_abandoned = False
         self._policy_error: PolicyError | None = None
         self._session: Session | None = None
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    async def events(self) -> AsyncIterator[TraceUnion]:
+    async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         self._context = contextvars.copy_context()
         try:
-            async for event in super().events():
-                yield event
+            async with aclosing(super().events()) as events:
+                async for event in events:
+                    yield event
         except BaseException as problem:
             if not self.opened.done():
                 why = problem if isinstance(problem, GymError) else AgentLost(f"The attempt did not begin: {problem!r}")
@@ -141,13 +110,14 @@ class CapturedAttempt(SessionDriver):
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         self._session = session
+        self._lease = AgentLease(self._lease_seconds, self._context)
         offered = await session.list_tools()
         self.tools = self.row["responses_create_params"].get("tools") or offered
         self.sampling = resolve_sampling(self.row, self.harness, self.seed)
         self._finder = ParentFinder(self.tools)
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=self.elapsed())
         yield Prompt(items=compose_prompt(self.row, self.harness), at=self.elapsed())
-        self.renew()
+        self._lease.renew()
         self.opened.set_result(None)
         async for event in self._reported():
             yield event
@@ -162,37 +132,32 @@ class CapturedAttempt(SessionDriver):
 
     async def _reported(self) -> AsyncIterator[TraceUnion]:
         """Yield calls and tool results as they end, up to the end of the attempt."""
-        while not (self._limit is not None and not self._running and self._events.empty()):
-            try:
-                async with asyncio.timeout_at(self._expires_at):
-                    reported = await self._events.get()
-            except TimeoutError:
-                if self._running:
-                    self.renew()
-                elif asyncio.get_running_loop().time() >= self._expires_at and self._end is None:
-                    raise self._lost() from None
-                continue
+        while not (self._limit is not None and not self._running and not self._events):
+            if self._is_abandoned:
+                raise AgentLost("No agent took this attempt.").refused("rate_limit")
+            reported = await self._events.get(self._lease.expires_at)
             if reported is None:
+                self._check_lease()
                 continue
-            event, kept = reported
+            event, taken = reported
             yield event
             # The consumer has taken the event, so the database will get it.
-            if not kept.done():
-                kept.set_result(None)
+            if not taken.done():
+                taken.set_result(None)
             if isinstance(event, AgentEnd):
                 return
-            if self._waiting and self._events.qsize() < MAX_UNSTORED:
-                self._waiting.popleft().set_result(None)
 
-    def _lost(self) -> GymError:
-        problem = AgentLost(f"The agent was silent for {self._lease_seconds:g} s.")
-        return self._policy_error or problem
+    def _check_lease(self) -> None:
+        if self._lease.expires_in:
+            return
+        if not self._running and self._end is None:
+            raise self._policy_error or AgentLost(f"The agent was silent for {self._lease.seconds:g} s.")
+        self._lease.renew()
 
     async def _report(self, event: TraceUnion) -> None:
-        """Return once the event is stored."""
-        kept = asyncio.get_running_loop().create_future()
-        self._events.put_nowait((event, kept))
-        await kept
+        """Return once the event is stored. Raises CallRefused if the attempt ended before."""
+        if not await self._events.put(event):
+            raise has_ended()
         await self._stored()
 
     async def _close(self) -> None:
@@ -201,17 +166,11 @@ class CapturedAttempt(SessionDriver):
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        while not self._events.empty():
-            if reported := self._events.get_nowait():
-                reported[1].cancel()
-        for waiting in self._waiting:
-            waiting.cancel()
+        self._events.close()
+        if self._session is not None:
+            await self._lease.close()
 
     # -- called by the agent ------------------------------------------------------------------------------------------
-
-    def renew(self) -> None:
-        """Extend the lease of the agent."""
-        self._expires_at = asyncio.get_running_loop().time() + self._lease_seconds
 
     def reach_limit(self, limit: StopReason) -> None:
         """Refuse further calls, and have the attempt verified after those in flight."""
@@ -219,12 +178,26 @@ class CapturedAttempt(SessionDriver):
             self._limit = limit
             self._is_closed = True
             self.at_limit.set()
-            self._events.put_nowait(None)
+            self._events.wake()
+
+    def extend(self) -> None:
+        """Extend the lease at the agent's request. Raises CallRefused if the attempt has ended."""
+        self._check_open()
+
+    def abandon(self) -> None:
+        """Return the rollout to the queue, because no agent learned of this attempt."""
+        self._is_abandoned = self._is_closed = True
+        self._events.wake()
+
+    @property
+    def is_closed(self) -> bool:
+        """Return True if the attempt accepts no more calls."""
+        return self._is_closed
 
     @property
     def expires_in(self) -> float:
         """Return the seconds until the agent counts as lost."""
-        return max(0.0, self._expires_at - asyncio.get_running_loop().time())
+        return self._lease.expires_in
 
     def ask(
         self,
@@ -238,24 +211,27 @@ class CapturedAttempt(SessionDriver):
     ) -> Call:
         """Start a call of the model. Raises CallRefused.
 
-        `digest` identifies the request. If a client says that it repeats a request, it gets the reply of the first one,
-        without deltas. `hint` tells lines of conversation apart, for example the thread id that an agent sends.
+        Call `mark_served` after each call. `digest` identifies the request. If a client says that it repeats a request,
+        it gets the reply of the first one, without deltas. `hint` tells lines of conversation apart, for example the
+        thread id that an agent sends.
         """
         self._check_open()
-        if is_repeated and (known := self._replies.get(digest)) is not None and not _has_failed(known.reply):
-            return known
+        call = self._replies.find(digest) if is_repeated else None
+        if call is None:
+            self._check_limits()
+            self.calls += 1
+            place = self._finder.arrive(wish.items, wish.tools, hint=hint)
+            call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
+            self._replies.keep(digest, call)
+        self._replies.begin(call)
+        return call
+
+    def _check_limits(self) -> None:
         if (limit := self._reached_limit()) is not None:
             self.reach_limit(limit)
             raise CallRefused(400, f"The attempt has reached its limit ({limit}) and is verified now.", "limit_reached")
         if len(self._running) >= MAX_IN_FLIGHT:
             raise CallRefused(429, f"At most {MAX_IN_FLIGHT} calls of an attempt run at a time.", "too_many_calls")
-        self.calls += 1
-        place = self._finder.arrive(wish.items, wish.tools, hint=hint)
-        call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
-        self._replies[digest] = call
-        if len(self._replies) > KEPT_REPLIES:
-            del self._replies[next(iter(self._replies))]
-        return call
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool of the environment. Raises CallRefused and the errors of the environment."""
@@ -266,10 +242,7 @@ class CapturedAttempt(SessionDriver):
 
     def mark_served(self, call: Call, *, is_whole: bool) -> None:
         """Note whether the client received the whole reply of a call."""
-        if is_whole:
-            self._unserved.discard(call.number)
-        else:
-            self._unserved.add(call.number)
+        self._replies.end(call, is_whole=is_whole)
 
     async def end(self, command: Command) -> AgentEnd:
         """End the attempt. Return once this is stored.
@@ -280,22 +253,15 @@ class CapturedAttempt(SessionDriver):
         if self._end is None:
             self._check_open()
             self._is_closed = True
-            self._end = AgentEnd(
-                command=command.command,
-                answer=command.answer,
-                artifacts=command.artifacts,
-                call=command.call,
-                message=command.message,
-                sha256=command.sha256,
-            )
+            self._end = command.event()
             # Its own task, because the client may disconnect meanwhile.
-            self._end_stored = asyncio.get_running_loop().create_task(
+            self.ending = asyncio.get_running_loop().create_task(
                 self._store_end(self._end), context=self._context.copy()
             )
         if self._end.sha256 != command.sha256:
             raise CallRefused(409, f"The attempt already ended with another {self._end.command}.", "attempt_ended")
-        assert self._end_stored is not None
-        await outcome(self._end_stored)
+        assert self.ending is not None
+        await outcome(self.ending)
         return self._end
 
     async def _store_end(self, end: AgentEnd) -> None:
@@ -304,14 +270,15 @@ class CapturedAttempt(SessionDriver):
             _, late = await asyncio.wait(running, timeout=LAST_CALLS_SECONDS)
             for task in late:
                 task.cancel()
-        end.unserved = sorted(self._unserved)
+        await self._replies.wait_until_written(LAST_WRITE_SECONDS)
+        end.unserved = self._replies.unserved
         end.at = self.elapsed()
         await self._report(end)
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise CallRefused(409, "The attempt has ended.", "attempt_ended")
-        self.renew()
+            raise has_ended()
+        self._lease.note_call()
 
     def _reached_limit(self) -> StopReason | None:
         if self.calls >= self.harness.max_steps:
@@ -330,88 +297,51 @@ class CapturedAttempt(SessionDriver):
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved: the client may have disconnected.
-        self.renew()
-        self._events.put_nowait(None)  # The last call of an attempt at its limit.
+        self._lease.renew()
+        self._events.wake()  # It may be the last call of an attempt at its limit.
 
     async def _call(self, wish: Wish, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
-        while self._events.qsize() >= MAX_UNSTORED:
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
-        began = self.elapsed()
-        sampling = choose_sampling(wish, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
         try:
+            await self._events.wait_for_room()
+            began = self.elapsed()
+            sampling = choose_sampling(wish, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
             reply = await self._policy.ask(
-                Ask(items=wish.items, tools=wish.tools, sampling=sampling, session=self.name, on_delta=on_delta)
+                Ask(
+                    items=wish.items,
+                    tools=wish.tools,
+                    sampling=sampling,
+                    session=self.name,
+                    on_delta=on_delta,
+                    patience=THROTTLED_SECONDS,
+                )
             )
         except BaseException as problem:
             self._finder.abandon(place.call)
-            self._policy_error = problem if isinstance(problem, PolicyError) else self._policy_error
+            self.calls -= 1
+            if isinstance(problem, PolicyError):
+                self._policy_error = problem
+                if problem.refused_by == "rate_limit":
+                    self._lease.excuse(RETRY_SECONDS if problem.retry_after is None else problem.retry_after)
             raise
         self._policy_error = None
         self.tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
         place = self._finder.complete(place.call, reply.items, reply.tokens)
-        call = ModelCall(
-            **{name: getattr(place, name) for name in place.__struct_fields__},
-            seen=place.seen,
+        call = model_call(
+            wish,
+            place,
+            reply,
             wire=wire,
-            notes=wish.notes,
-            items=reply.items,
-            model=reply.model,
-            version=reply.version,
-            response_id=reply.response_id,
-            finish_reason=reply.finish_reason,
-            server_finish_reason=reply.server_finish_reason,
-            usage=reply.usage,
-            sampling=sampling if reply.sampling is None else reply.sampling,
-            retries=reply.retries,
-            tokens=self._pack(place, reply),
-            tokens_note=reply.tokens_note,
-            at=began,
-            duration=self.elapsed() - began,
+            sampling=sampling,
+            tokens=self._packer.pack(place.call, place.parent, reply.tokens),
         )
+        call.at, call.duration = began, self.elapsed() - began
         self._pending.add(reply.items)
         await self._report(call)
-        return reply
-
-    def _pack(self, place: Place, reply: Reply) -> bytes | None:
-        """Pack the tokens against those of the nearest ancestor, or whole if that ancestor was long ago."""
-        self._parents[place.call] = place.parent
-        if reply.tokens is None:
-            return None
-        ancestor = place.parent
-        while ancestor and ancestor not in self._captured:
-            ancestor = self._parents.get(ancestor, 0)
-        packed = pack_tokens(reply.tokens, before=self._ids.get(ancestor, b""))
-        self._captured.add(place.call)
-        self._ids[place.call] = reply.tokens.ids
-        if len(self._ids) > KEPT_IDS:
-            del self._ids[next(iter(self._ids))]
-        return packed
+        # Without token ids, which clients do not get: replies are kept for repeated requests.
+        return msgspec.structs.replace(reply, tokens=None)
 
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:
         assert self._session is not None
-        began = self.elapsed()
-        output = await self._session.call_tool(name, arguments)
-        result = ToolResult(
-            call_id=call_id,
-            name=name,
-            output=output.text,
-            error=output.error,
-            at=began,
-            duration=self.elapsed() - began,
-        )
+        result = await call_tool(self._session, name, arguments, call_id=call_id, elapsed=self.elapsed)
         await self._report(result)
         return result
-
-
-def _has_failed(task: asyncio.Task[Any]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-async def outcome(task: asyncio.Task[Result]) -> Result:
-    """Return the result of a task, which goes on if this waiter is cancelled. Raises CallRefused and its errors."""
-    await asyncio.wait([task])
-    if task.cancelled():
-        raise CallRefused(409, "The attempt has ended.", "attempt_ended")
-    return task.result()

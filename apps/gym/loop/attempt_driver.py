@@ -5,7 +5,7 @@ attempt.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Protocol
 
 from apps.gym.resources.protocol import ResourceServer, Session
@@ -17,7 +17,7 @@ from apps.gym.traces.items import TaskRow
 class AttemptDriver(Protocol):
     """One attempt at one task. Iterate `events()` once."""
 
-    def events(self) -> AsyncIterator[TraceUnion]:
+    def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order. Raises a GymError if something outside the attempt failed."""
         ...
 
@@ -45,7 +45,7 @@ class SessionDriver(ABC):
         self._judged: Session | None = None
         self._verify_began = 0.0
 
-    async def events(self) -> AsyncIterator[TraceUnion]:
+    async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         self.row = ask_as_planned(self._prompt, self.row)
         session = await self.server.seed_session(self.row, seed=self.seed)

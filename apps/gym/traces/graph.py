@@ -73,7 +73,7 @@ class TraceGraph:
             numbered = {one[0].call: one for one in sorted(found, key=lambda one: one[0].call) if one[0].call}
         self.calls: dict[int, ModelCall] = {number: event for number, (event, _) in numbered.items()}
         self.seq_of: dict[int, int] = {number: seq for number, (_, seq) in numbered.items()}
-        self._tokens = GraphTokens(self)
+        self._tokens = GraphTokens(self.calls, self.parent)
 
     def parent(self, call: int) -> int:
         """Return the number of the parent; 0 for a root, and if the parent is not stored."""
@@ -95,12 +95,13 @@ class TraceGraph:
         are kept, else the last one that was served.
         """
         extended = {self.parent(call) for call in self.calls}
+        unserved = {call for event in self.events if isinstance(event, AgentEnd) for call in event.unserved}
         groups: dict[int, list[int]] = defaultdict(list)
         for call, event in self.calls.items():
             groups[event.retry_of or call].append(call)
         kept: set[int] = set()
         for calls in groups.values():
-            served = [call for call in calls if self.calls[call].served]
+            served = [call for call in calls if self.calls[call].served and call not in unserved]
             kept.update([call for call in calls if call in extended] or served[-1:])
         return frozenset(kept)
 

@@ -1,35 +1,21 @@
-"""Tokens of captured calls in a graph: packing, reading, and training sequences of all leaves.
+"""Tokens of captured calls in a graph: packing and reading. graph_segments joins them into training sequences.
 
 A call is packed against its nearest ancestor with tokens, which its packed tokens name.
 """
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
 
-from msgspec.structs import replace
-
-from apps.gym.traces.segments import (
-    Sampled,
-    Segment,
-    TokenFigures,
-    check_prefixes,
-    find_break,
-    join_line,
-    stored_tokens,
-)
+from apps.gym.traces.events import ModelCall
 from apps.gym.traces.tokens import (
     LAST_BASE,
     TokenCapture,
     TokensUnreadable,
     pack_tokens,
     read_base,
-    read_shape,
     repack_in_line,
     unpack_tokens,
 )
-
-if TYPE_CHECKING:
-    from apps.gym.traces.graph import TraceGraph
 
 PACKER_BYTES = 4 * 1024 * 1024
 
@@ -48,7 +34,7 @@ class TokenPacker:
         self._held = 0
 
     def pack(self, call: int, parent: int, capture: TokenCapture | None) -> bytes | None:
-        """Return the bytes to store for a call; None without tokens. Every call must be given, in any order."""
+        """Return the bytes to store for a call; None without tokens. Give every call as it completes."""
         self._parents[call] = parent
         if capture is None:
             return None
@@ -66,21 +52,22 @@ class TokenPacker:
 
 
 class GraphTokens:
-    """The tokens of the calls of a graph."""
+    """The tokens of the calls of a graph. `parent` returns the number of a call's parent, 0 for a root."""
 
-    def __init__(self, graph: "TraceGraph") -> None:
-        self._graph = graph
+    def __init__(self, calls: Mapping[int, ModelCall], parent: Callable[[int], int]) -> None:
+        self._calls = calls
+        self._parent = parent
         self._captures: dict[int, TokenCapture] = {}
 
     def base(self, call: int) -> int:
         """Return the call whose ids come before those of `call`; 0 for none. Raises TokensUnreadable."""
-        stored = self._graph.calls[call].tokens
+        stored = self._calls[call].tokens
         named = read_base(stored) if stored is not None else None
         if named is not None:
             return named
-        ancestor = self._graph.parent(call)
-        while ancestor and self._graph.calls[ancestor].tokens is None:
-            ancestor = self._graph.parent(ancestor)
+        ancestor = self._parent(call)
+        while ancestor and self._calls[ancestor].tokens is None:
+            ancestor = self._parent(ancestor)
         return ancestor
 
     def capture(self, call: int) -> TokenCapture:
@@ -109,75 +96,12 @@ class GraphTokens:
 
     def _checked_base(self, call: int) -> int:
         base = self.base(call)
-        if base >= call or (base and base not in self._graph.calls):
+        if base >= call or (base and base not in self._calls):
             raise TokensUnreadable("the packed tokens continue a missing call")
         return base
 
     def _stored(self, call: int) -> bytes:
-        stored = self._graph.calls[call].tokens
+        stored = self._calls[call].tokens
         if stored is None:
             raise TokensUnreadable("the packed tokens continue a call without tokens")
         return stored
-
-
-class LeafSegment(NamedTuple):
-    """A training sequence on the path to `leaf`. Its calls and those of `sampled` are numbers of captured calls.
-
-    `sampled` and the mask leave out calls that an earlier sequence trains.
-    """
-
-    leaf: int
-    lineage: int
-    segment: Segment
-    sampled: list[Sampled]
-
-
-def join_graph(graph: "TraceGraph") -> list[LeafSegment]:
-    """Return the sequences of all leaves, in which every sampled token of a kept call is trained exactly once.
-
-    Raises TokensUnreadable.
-    """
-    trained: set[int] = set()
-    return [one for leaf in graph.leaves for one in join_leaf(graph, leaf, trained)]
-
-
-def join_leaf(graph: "TraceGraph", leaf: int, trained: set[int]) -> list[LeafSegment]:
-    """Return the sequences of one leaf that train a call which is not yet in `trained`, and add these calls to it."""
-    line = graph.line(leaf)
-    found: list[LeafSegment] = []
-    numbers = graph.calls_on(leaf)
-    masked = {place for place, number in enumerate(numbers, start=1) if number in trained}
-    for segment, sampled in join_line(line, masked):
-        renamed = segment._replace(calls=[numbers[call - 1] for call in segment.calls])
-        own = [replace(one, call=numbers[one.call - 1]) for one in sampled]
-        found.append(LeafSegment(leaf, graph.calls[leaf].lineage or 1, renamed, own))
-        trained.update(one.call for one in own)
-    return found
-
-
-def check_graph(graph: "TraceGraph") -> TokenFigures:
-    """Return the figures of an attempt from the first HEADER_BYTES of each kept call. Raises TokensUnreadable.
-
-    A break is between a call and the ancestor that it is packed against.
-    """
-    if graph.is_line:
-        return check_prefixes(stored_tokens(graph.events))
-    tokens = GraphTokens(graph)
-    shapes = {call: read_shape(event.tokens) for call, event in graph.calls.items() if event.tokens is not None}
-    captured = [call for call in shapes if call in graph.kept]
-    bases = {call: tokens.base(call) for call in captured}
-    exact = [call for call in captured if bases[call] in shapes and shapes[call].shared >= shapes[bases[call]].total]
-    breaks = [
-        find_break(call, shapes[call], bases[call], shapes[bases[call]])
-        for call in captured
-        if bases[call] in shapes and call not in set(exact)
-    ]
-    continued = {bases[call] for call in exact}
-    return TokenFigures(
-        calls=len(graph.kept),
-        captured=len(captured),
-        exact=len(exact),
-        segments=len([call for call in captured if call not in continued]),
-        generated=sum(shapes[call].generated for call in captured),
-        breaks=breaks,
-    )

@@ -19,31 +19,11 @@ from hashlib import blake2b
 
 import msgspec
 
+from apps.gym.traces.call_records import CallRecord, Place
 from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, hash_prefixes, item_digest
-from apps.gym.traces.events import RootReason
 from apps.gym.traces.items import Item, Tool, item_type
-from apps.gym.traces.root_reasons import CallRecord, RootRules
+from apps.gym.traces.root_reasons import RootRules
 from apps.gym.traces.tokens import TokenCapture
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of a captured call in its graph. The fields are those of ModelCall with the same names."""
-
-    call: int
-    parent: int = 0
-    kept: int = 0
-    items_in: list[Item]
-    tools_in: list[Tool] | None = None
-    lineage: int
-    root_reason: RootReason = ""
-    spawned_by: int = 0
-    retry_of: int = 0
-    ambiguous: bool = False
-
-    @property
-    def seen(self) -> int:
-        """Return the number of items that the call answers."""
-        return self.kept + len(self.items_in)
 
 
 class ParentFinder:

@@ -17,16 +17,12 @@ Texts are compared by their lines of at least 16 characters, of which the first 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
-
-from apps.gym.traces.canonical_items import Prefixes, digest_of, message_texts
+from apps.gym.traces.call_records import CallRecord
+from apps.gym.traces.canonical_items import digest_of, message_texts
 from apps.gym.traces.events import RootReason
 from apps.gym.traces.items import Item, call_arguments, function_calls, is_by_model
-
-if TYPE_CHECKING:
-    from apps.gym.traces.parents import Place
 
 LINE_CHARS = 16
 LINES = 64
@@ -35,39 +31,6 @@ ARGUMENT_CHARS = 3
 AUXILIARY_ITEMS = 2
 
 _NO_TOOLS = digest_of([])
-
-
-class CallRecord(msgspec.Struct, kw_only=True):
-    """What is kept of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
-
-    `place` and `body` are None after the call completed. `group` is the call that it retries, `continues` the call
-    whose lineage it continues, and `continued` is True if another call continues its lineage.
-    """
-
-    opening: bytes
-    tools: bytes
-    hint: str
-    request: bytes
-    body: Prefixes | None
-    place: "Place | None" = None
-    parent: int = 0
-    kept: int = 0
-    matched: int = 0
-    depth: int = 0
-    size: int = 0
-    shape: bytes = b""
-    lineage: int = 0
-    root_reason: RootReason = ""
-    spawned_by: int = 0
-    group: int = 0
-    continues: int = 0
-    continued: bool = False
-    waits: bool = False
-    """True if its reply calls tools."""
-
-    @property
-    def in_flight(self) -> bool:
-        return self.place is not None
 
 
 class RootRules:

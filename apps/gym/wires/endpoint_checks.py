@@ -42,6 +42,9 @@ TOOL: Tool = {
 }
 _QUESTION = "Which color has the sky on a clear day? Report it with the tool."
 
+# A model cannot be made to call a tool while `thinking` is on.
+_NOT_FOR_A_CHECK = frozenset({"text", "parallel_tool_calls", "thinking"})
+
 Status = Literal["ok", "failed", "not_applicable"]
 
 
@@ -73,7 +76,10 @@ class Checkup(msgspec.Struct):
 
 
 class Endpoint(msgspec.Struct, kw_only=True):
-    """An endpoint to check. `lists_models` is False if the list has other entries, as on Azure."""
+    """An endpoint to check.
+
+    `lists_models` is False if the list has other entries, as on Azure, or lacks some, as Anthropic's aliases.
+    """
 
     sender: Sender
     policy: Policy
@@ -186,7 +192,7 @@ def _model(endpoint: Endpoint, servers: list[_Server]) -> Check:
     if all(server.reply is None for server in servers):
         return Check(name="model", status="not_applicable", message="Not checked: no server is reachable.")
     if not endpoint.lists_models:
-        message = "Deployments cannot be listed; the call below checks this one."
+        message = "The endpoint does not list all its models; the call below checks this one."
         return Check(name="model", status="not_applicable", message=message)
     length = _capabilities(endpoint, servers).get("max_model_len")
     room = f" Its context has {length:,} tokens." if length else ""
@@ -227,7 +233,7 @@ def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, A
         for model in server.models or []:
             if model["id"] != endpoint.model_name:
                 continue
-            length = model.get("max_model_len") or model.get("context_length")
+            length = model.get("max_model_len") or model.get("context_length") or model.get("max_input_tokens")
             lengths += [length] if type(length) is int and length > 0 else []
             for key in ("root", "parent"):
                 if isinstance(model.get(key), str):
@@ -242,7 +248,7 @@ def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, A
 
 async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[str, Any]) -> list[Check]:
     limit = min(CALL_TOKENS, capabilities.get("max_model_len", 2 * CALL_TOKENS) // 2)
-    given = {key: value for key, value in endpoint.sampling.items() if key not in ("text", "parallel_tool_calls")}
+    given = {key: value for key, value in endpoint.sampling.items() if key not in _NOT_FOR_A_CHECK}
     ask = Ask(
         items=[message("user", _QUESTION)],
         tools=[TOOL],

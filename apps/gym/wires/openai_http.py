@@ -1,4 +1,4 @@
-"""A policy model behind an OpenAI-compatible endpoint, over either wire."""
+"""A policy model behind an HTTP endpoint: OpenAI-compatible over two wires, or the Anthropic Messages API."""
 
 import asyncio
 import functools
@@ -29,6 +29,9 @@ from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
+from apps.gym.wires.messages_reply import read_messages_reply
+from apps.gym.wires.messages_request import messages_request
+from apps.gym.wires.messages_stream import join_messages_stream
 from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
 from apps.gym.wires.responses_wire import ReplyFailed, read_responses_reply, responses_request
 from apps.gym.wires.sending import Sender
@@ -39,11 +42,17 @@ _LARGE_REPLY = 512 * 1024  # bytes from which replies are decoded in a thread
 _LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
 _SHORTEST_SECRET = 4  # shorter keys, for example `x` for a server without keys, would match in every message
 
-Wire = Literal["responses", "chat"]
-PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions"}
+Wire = Literal["responses", "chat", "messages"]
+PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
+REQUESTS: dict[Wire, Callable[..., dict[str, Any]]] = {
+    "responses": responses_request,
+    "chat": chat_request,
+    "messages": messages_request,
+}
+_JOINS: dict[Wire, Callable[[bytes], bytes]] = {"chat": join_chat_stream, "messages": join_messages_stream}
 
-# How endpoints report that the conversation exceeds the context: OpenAI by code, vLLM and SGLang in words, llama.cpp by
-# type.
+# How endpoints report that the conversation exceeds the context: OpenAI by code, vLLM, SGLang and Anthropic in words,
+# llama.cpp by type.
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _CONTEXT_WORDS = (
     "maximum context length",
@@ -51,6 +60,8 @@ _CONTEXT_WORDS = (
     "longer than the model's context length",
     "exceeds the context window",
     "exceeds the available context size",
+    "prompt is too long",
+    "exceed context limit",
 )
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 _STRICT_HOSTS = ("openai.com", "openai.azure.com")
@@ -86,13 +97,14 @@ class HttpPolicy:
     ) -> None:
         self.sender = sender
         self._model_name = model_name
-        self._is_chat = wire == "chat"
+        self._wire = wire
         self._dialect = dialect
-        self._read: Callable[[bytes], Reply] = (
-            functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning)
-            if self._is_chat
-            else read_responses_reply
-        )
+        readers: dict[Wire, Callable[[bytes], Reply]] = {
+            "responses": read_responses_reply,
+            "chat": functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning),
+            "messages": read_messages_reply,
+        }
+        self._read = readers[wire]
         self.weights = weights or Weights()
         self._secrets = list(secrets)
         written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
@@ -106,8 +118,8 @@ class HttpPolicy:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
 
     async def ask(self, ask: Ask) -> Reply:
-        request = chat_request if self._is_chat else responses_request
-        streams = ask.on_delta is not None and self._is_chat
+        request = REQUESTS[self._wire]
+        streams = ask.on_delta is not None and self._wire == "chat"
 
         def pack(asked: Ask) -> Any:
             body = request(asked, model_name=self._model_name, dialect=self._dialect)
@@ -124,7 +136,7 @@ class HttpPolicy:
             if reader:
                 reply_listener.set(reader.feed)
             try:
-                return await self._try_once(packed, ask.session, tries)
+                return await self._try_once(packed, ask, tries)
             except TryAgain as again:
                 if reader and reader.has_begun:
                     raise again.error from None
@@ -141,12 +153,14 @@ class HttpPolicy:
     async def _send(self, packed: Any, session: str, tries: int) -> OutboundReply:
         return reveal_error(await self.sender.send(packed, session=session, tries=tries))
 
-    async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
+    async def _try_once(self, packed: Any, ask: Ask, tries: int) -> Reply:
         try:
-            send = functools.partial(self._send, packed, session, tries)
-            got = await (self._gate.send(send, self._tell_throttled) if self._gate else send())
+            send = functools.partial(self._send, packed, ask.session, tries)
+            gate = self._gate
+            got = await (gate.send(send, self._tell_throttled, patience=ask.patience) if gate else send())
         except EndpointPaused as paused:
-            raise self._error(f"The policy model is throttled: {paused}").refused("rate_limit") from None
+            error = self._error(f"The policy model is throttled: {paused}")
+            raise error.refused("rate_limit", retry_after=paused.retry_after) from None
         except OutboundTimedOut as error:
             self._observe("timed_out", self._said(str(error)))
             raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
@@ -202,9 +216,9 @@ class HttpPolicy:
 
     def _joined(self, got: OutboundReply) -> bytes:
         """Return the body, joined if the endpoint streams it because `extra_body` asks for that."""
-        if self._is_chat and got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
-            return join_chat_stream(got.body)
-        return got.body
+        join = _JOINS.get(self._wire)
+        is_stream = got.headers.get("Content-Type", "").startswith(EVENT_STREAM)
+        return join(got.body) if join and is_stream else got.body
 
     def _refused(self, got: OutboundReply) -> Reply:
         """Handle an unsuccessful status: return a reply that ends the attempt, or raise an error or TryAgain."""

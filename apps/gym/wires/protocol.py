@@ -43,6 +43,8 @@ class Ask(msgspec.Struct, kw_only=True):
     after an enclosing time limit (apps.gym.calls.time_limits).
 
     With `on_delta`, the model's reply is streamed if its wire allows that. No retry starts after its first delta.
+
+    A call that an endpoint throttles fails after `patience` seconds; without it, it waits for its turn.
     """
 
     items: list[Item]
@@ -50,6 +52,7 @@ class Ask(msgspec.Struct, kw_only=True):
     sampling: dict[str, Any] = {}
     session: str = ""
     on_delta: OnDelta | None = None
+    patience: float | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):

@@ -6,8 +6,8 @@ See apps/gym/boxes for the isolated working folder, and docs/use/command_agents.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -19,7 +19,8 @@ from apps.gym.boxes.command_run import CommandRun
 from apps.gym.boxes.protocol import BoxFailed, BoxLimits
 from apps.gym.calls.time_limits import stopped_clocks
 from apps.gym.capture.capture_server import CaptureServer
-from apps.gym.capture.captured_attempt import CallRefused, CapturedAttempt, Command, Stored
+from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
+from apps.gym.capture.captured_commands import CallRefused, Command
 from apps.gym.errors import AgentFailed, GymError
 from apps.gym.sandbox.choosing import find_python, the_sandbox
 from apps.gym.sandbox.protocol import SandboxMissing
@@ -123,14 +124,15 @@ class CommandAttempt:
         """Return the judge calls that were not reported yet; see AttemptDriver."""
         return self._captured.take_judge_calls()
 
-    async def events(self) -> AsyncIterator[TraceUnion]:
+    async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         with stopped_clocks():
             await self._attempts.turns.acquire()
         try:
             self._running = asyncio.create_task(self._run())
-            async for event in self._captured.events():
-                yield event
+            async with aclosing(self._captured.events()) as events:
+                async for event in events:
+                    yield event
         finally:
             try:
                 await self.close()
@@ -167,7 +169,8 @@ class CommandAttempt:
                 if left <= 0:
                     self._captured.reach_limit("time_limit")
                     break
-                self._captured.renew()
+                with suppress(CallRefused):
+                    self._captured.extend()
                 await asyncio.wait(
                     [command, limit], timeout=min(left, RENEW_SECONDS), return_when=asyncio.FIRST_COMPLETED
                 )

@@ -15,7 +15,8 @@ from aiohttp import web
 from django.conf import settings
 
 from apps.gym.capture.capture_server import CaptureServer
-from apps.gym.capture.captured_attempt import CallRefused, CapturedAttempt, Command, Stored
+from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
+from apps.gym.capture.captured_commands import CallRefused, Command, has_ended
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.errors import GymError
 from apps.gym.loop.agent_loop import compose_prompt
@@ -82,21 +83,24 @@ class ExternalAttempts:
         self._claim = claim
         self._database = database
         self._server: CaptureServer | None = None
-        self._worker = 0
+        self._worker, self._address, self._is_published = 0, "", False
+        self._claiming: set[asyncio.Future[Any]] = set()
         self._open: dict[tuple[int, int], ExternalAttempt] = {}
 
     async def serve(self, worker: int) -> None:
         """Start the capture server, unless it runs, and publish its address."""
-        if self._server is not None:
+        if self._is_published:
             return
-        server = CaptureServer(self._handle)
-        address = await server.start(settings.CAPTURE_HOST)
-        self._server, self._worker = server, worker
-        await self._database.run(_publish, worker, address)
-        logger.info("external agents are captured at %s", address)
+        if self._server is None:
+            server = CaptureServer(self._handle)
+            self._address = await server.start(settings.CAPTURE_HOST)
+            self._server, self._worker = server, worker
+        await self._database.run(_publish, worker, self._address)
+        self._is_published = True
+        logger.info("external agents are captured at %s", self._address)
 
     async def close(self) -> None:
-        server, self._server = self._server, None
+        server, self._server, self._is_published = self._server, None, False
         if server is not None:
             await server.close()
 
@@ -111,13 +115,20 @@ class ExternalAttempts:
             elapsed=lambda: 0.0,
             name=str(claim.rollout_id),
             stored=stored,
+            lease_seconds=settings.CAPTURE_LEASE_SECONDS,
         )
         attempt = ExternalAttempt(claim, captured, setting.rollout_timeout, self._drop)
         self._open[claim.rollout_id, claim.attempt] = attempt
         return attempt
 
     def _drop(self, attempt: ExternalAttempt) -> None:
-        self._open.pop((attempt.claim.rollout_id, attempt.claim.attempt), None)
+        """Refuse further calls of an ended attempt. Repeats of its last command are answered until that is stored."""
+        key = (attempt.claim.rollout_id, attempt.claim.attempt)
+        ending = attempt.captured.ending
+        if ending is None or ending.done():
+            self._open.pop(key, None)
+        else:
+            ending.add_done_callback(lambda _: self._open.pop(key, None))
         if self._server is not None:
             self._server.forget(attempt.captured)
 
@@ -137,6 +148,9 @@ class ExternalAttempts:
             status, answer = 502, {"detail": f"The attempt could not begin: {problem}"}
         except TimeoutError:
             status, answer = 504, {"detail": f"The attempt could not begin within {OPEN_SECONDS:g} s."}
+        except Exception as problem:
+            logger.exception("a command of a web process failed")
+            status, answer = 503, {"detail": f"The worker could not obey: {type(problem).__name__}."}
         return web.json_response(answer, status=status, dumps=lambda value: msgspec.json.encode(value).decode())
 
     async def _obey(self, path: list[str], body: bytes) -> tuple[int, dict[str, Any]]:
@@ -153,20 +167,44 @@ class ExternalAttempts:
         if command == "describe":
             return 200, attempt.describe()
         if command == "extend":
-            attempt.captured.renew()
+            attempt.captured.extend()
             return 200, attempt.describe()
         ended = await attempt.captured.end(end)
         return 202, {"rollout": attempt.claim.rollout_id, "attempt": attempt.claim.attempt, "command": ended.command}
 
     async def _begin(self, collection: int, claimer: int) -> tuple[int, dict[str, Any]]:
-        attempt = await self._claim(collection)
-        if attempt is None or self._server is None:
+        if self._server is None:
             return 204, {}
-        attempt.claimer = claimer
+        # Its own task: if the web process disconnects meanwhile, the claimed rollout must return to the queue.
+        claiming = asyncio.ensure_future(self._claim(collection))
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        try:
+            attempt = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claiming.add_done_callback(_abandon)
+            raise
+        if attempt is None:
+            return 204, {}
+        try:
+            return await self._offer(attempt, claimer)
+        except BaseException:
+            attempt.captured.abandon()
+            raise
+
+    async def _offer(self, attempt: ExternalAttempt, claimer: int) -> tuple[int, dict[str, Any]]:
         async with asyncio.timeout(OPEN_SECONDS):
             await asyncio.shield(attempt.captured.opened)
+        if self._server is None or attempt.captured.is_closed:
+            raise has_ended()
+        attempt.claimer = claimer
         attempt.secret = self._server.open(attempt.captured, self._worker)
         return 201, attempt.describe()
+
+
+def _abandon(claiming: "asyncio.Future[ExternalAttempt | None]") -> None:
+    if not claiming.cancelled() and claiming.exception() is None and (attempt := claiming.result()):
+        attempt.captured.abandon()
 
 
 def _publish(worker: int, address: str) -> None:

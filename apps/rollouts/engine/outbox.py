@@ -6,7 +6,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
@@ -41,6 +41,14 @@ class NotStored(Exception):
     """Raised if the database refuses an event for good."""
 
 
+class _Waiter(NamedTuple):
+    """Waits until this many events altogether are stored, among them those of the attempt."""
+
+    events: int
+    attempt: Attempt
+    stored: "asyncio.Future[None]"
+
+
 class Outbox:
     """Buffer events and ends until they are stored. Nothing is dropped; `trouble` has the error during an outage."""
 
@@ -65,7 +73,7 @@ class Outbox:
         self.trouble = ""
         self._log = RetryLog("storing results")
         self._kept = self._stored_events = 0
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()  # with the number of events to be stored
+        self._waiters: deque[_Waiter] = deque()
         self.unstored: Counter[int] = Counter()
         """Number of ends waiting to be stored, by collection id."""
 
@@ -92,11 +100,11 @@ class Outbox:
         if self.is_full:
             await self._space.wait()
 
-    async def wait_until_stored(self) -> None:
-        """Return once all events kept so far are in the database. Raises NotStored if some cannot be stored."""
+    async def wait_until_stored(self, claim: Claim) -> None:
+        """Return once the events kept so far are in the database. Raises NotStored if some of this attempt are not."""
         if self._stored_events < self._kept:
             stored = asyncio.get_running_loop().create_future()
-            self._waiters.append((self._kept, stored))
+            self._waiters.append(_Waiter(self._kept, (claim.rollout_id, claim.attempt), stored))
             self._wake.set()
             await stored
 
@@ -150,14 +158,13 @@ class Outbox:
         ends = list(islice(self._ends.values(), MAX_ENDS))
         # A copy: rollouts add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
-        problem: Exception | None = None
+        problems: dict[Attempt, Exception] = {}
         try:
             await self._store(events, ends)
-        except Exception as refused:
+        except Exception:
             logger.exception("a batch cannot be stored: storing its %d results one by one", len(ends))
-            problem = refused
-            await self._store_singly(events, ends)
-        self._tell_stored(len(events), problem)
+            problems = await self._store_singly(events, ends)
+        self._tell_stored(len(events), problems)
         del self._events[: len(events)]
         # Measured once: SQLite's driver enlarges non-ASCII strings when it reads them.
         stored = sum(self._sizes[: len(events)])
@@ -173,16 +180,16 @@ class Outbox:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
 
-    def _tell_stored(self, number: int, problem: Exception | None) -> None:
+    def _tell_stored(self, number: int, problems: dict[Attempt, Exception]) -> None:
         self._stored_events += number
-        while self._waiters and self._waiters[0][0] <= self._stored_events:
-            _, stored = self._waiters.popleft()
+        while self._waiters and self._waiters[0].events <= self._stored_events:
+            _, attempt, stored = self._waiters.popleft()
             if stored.done():
                 continue
-            if problem is None:
-                stored.set_result(None)
+            if attempt in problems:
+                stored.set_exception(NotStored(f"The call could not be stored: {problems[attempt]}"))
             else:
-                stored.set_exception(NotStored(f"The call could not be stored: {problem}"))
+                stored.set_result(None)
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Redact and store a batch. Retry while the database is unavailable; raise permanent errors."""
@@ -203,9 +210,13 @@ class Outbox:
                 self._changed(changed | touched)
                 return
 
-    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
-        """Store results one by one. Rollouts whose result cannot be stored end as failed."""
-        by_attempt: dict[tuple[int, int], list[EventRow]] = {}
+    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[Attempt, Exception]:
+        """Store results one by one. A result that cannot be stored ends as failed with the reason.
+
+        Return the reasons by attempt.
+        """
+        problems: dict[Attempt, Exception] = {}
+        by_attempt: dict[Attempt, list[EventRow]] = {}
         for event in events:
             by_attempt.setdefault(event[:2], []).append(event)
         for end in ends:
@@ -214,12 +225,15 @@ class Outbox:
                 await self._store(own, [end])
             except Exception as problem:
                 logger.exception("rollout %s cannot be stored", end.id)
+                problems[end.id, end.attempt] = problem
                 await self._store([], [unstorable_end(end, problem)])
-        for (rollout_id, _), rest in by_attempt.items():
+        for attempt, rest in by_attempt.items():
             try:
                 await self._store(rest, [])
-            except Exception:
-                logger.exception("%d events of rollout %s cannot be stored", len(rest), rollout_id)
+            except Exception as problem:
+                logger.exception("%d events of rollout %s cannot be stored", len(rest), attempt[0])
+                problems[attempt] = problem
+        return problems
 
     async def _sleep(self, seconds: float) -> None:
         try:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, Protocol
 
 import msgspec
@@ -171,8 +172,9 @@ async def run_rollout(
         attempt = drive(elapsed)
     failure: GymError
     try:
-        async with limit:
-            async for event in attempt.events():
+        # The events are closed here, because the loop may end before it closes a generator itself.
+        async with limit, aclosing(attempt.events()) as events:
+            async for event in events:
                 tally.add(event)
                 listener.keep(claim, event)
                 if not listener.has_space():

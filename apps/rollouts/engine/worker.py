@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channels.worker import Worker as ChannelsWorker
@@ -180,7 +181,7 @@ class RolloutWorker(ChannelsWorker):
             from apps.rollouts.engine.command_attempts import CommandAttempts
 
             self._commands = CommandAttempts()
-        return self._commands.prepare(claim, row, setting, self._outbox.wait_until_stored)
+        return self._commands.prepare(claim, row, setting, partial(self._outbox.wait_until_stored, claim))
 
     async def _serve_external(self) -> None:
         if self._external is None:
@@ -197,7 +198,8 @@ class RolloutWorker(ChannelsWorker):
                 return None
             fetched = await self._fetch(1, only=collection_id)
             for claim, row, setting in fetched.work:
-                attempt = self._external.prepare(claim, row, setting, self._outbox.wait_until_stored)
+                stored = partial(self._outbox.wait_until_stored, claim)
+                attempt = self._external.prepare(claim, row, setting, stored)
                 self._seats.take(claim, setting, self._run(claim, row, setting, attempt))
         self._count_claims(fetched.work)
         return attempt if fetched.work else None

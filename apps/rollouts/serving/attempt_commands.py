@@ -9,7 +9,7 @@ import msgspec
 from django.db.models import F
 
 from apps.accounts.models import User
-from apps.gym.capture.captured_attempt import Command
+from apps.gym.capture.captured_commands import Command
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.request_refusals import Refusal
 from apps.gym.traces.events import AgentEnd, decode_event
@@ -39,6 +39,12 @@ class NoSeat(Refusal, status=503, code="no-seat"):
 
 class CommandRefused(Refusal, status=502, code="attempt-not-begun"):
     """Raised if the worker could not obey, for example because the environment is down."""
+
+
+class WorkerUnreachable(Refusal, status=503, code="worker-unreachable"):
+    """Raised if the worker of an attempt gave no answer. The command may be repeated."""
+
+    wait = 1
 
 
 class NotYours(Refusal, status=403, code="not-yours"):
@@ -74,12 +80,15 @@ def repeat_offer(known: dict[str, Any], user: User) -> dict[str, Any]:
 
 
 def extend_attempt(rollout: int, attempt: int, user: User) -> dict[str, Any]:
-    """Extend the lease of an open attempt. Raises AttemptEnded and NotYours."""
+    """Extend the lease of an open attempt. Raises AttemptEnded, NotYours and WorkerUnreachable."""
     return _command("extend", rollout, attempt, Command(command="finish"), user)
 
 
 def end_attempt(rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
-    """Finish or fail an attempt. An equal command gets the same answer again. Raises AttemptEnded and NotYours."""
+    """Finish or fail an attempt. An equal command gets the same answer again.
+
+    Raises AttemptEnded, NotYours and WorkerUnreachable.
+    """
     command = msgspec.structs.replace(command, claimer=user.pk)
     try:
         return _command("end", rollout, attempt, command, user)
@@ -119,11 +128,13 @@ def _command(name: str, rollout: int, attempt: int, command: Command, user: User
     try:
         status, answer = _send(worker.capture_address, f"{rollout}/{attempt}/{name}", body)
     except OSError:
-        raise AttemptEnded("The attempt has ended: its worker cannot be reached.") from None
+        raise WorkerUnreachable("The worker of this attempt cannot be reached now. Repeat the request.") from None
     if status == 403:
         raise NotYours(answer["detail"])
+    if status in (409, 410):
+        raise AttemptEnded(answer["detail"])
     if status >= 400:
-        raise AttemptEnded(str(answer.get("detail", answer)))
+        raise WorkerUnreachable(str(answer.get("detail", answer)))
     return answer
 
 
@@ -138,4 +149,7 @@ def _send(address: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
         raise OSError(str(error)) from error
     finally:
         connection.close()
-    return reply.status, msgspec.json.decode(content) if content else {}
+    try:
+        return reply.status, msgspec.json.decode(content) if content else {}
+    except msgspec.DecodeError:
+        raise OSError(f"The worker answered {reply.status} without JSON.") from None

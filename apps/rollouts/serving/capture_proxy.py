@@ -13,15 +13,17 @@ import aiohttp
 from channels.db import database_sync_to_async
 
 from apps.gym.capture.capture_server import MAX_BODY, read_secret, worker_of
-from apps.gym.capture.captured_attempt import CallRefused
+from apps.gym.capture.captured_commands import CallRefused
 from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Worker
 
 KNOWN_SECONDS = 5.0
 """Seconds for which the address of a worker is cached."""
 CONNECT_SECONDS = 10.0
+ABORT = "gymweb.abort"
+"""See gymweb.serving, which must not be imported here: it installs an event loop."""
 _HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-_NOT_PASSED = {*_HOP_BY_HOP, "cookie", "host", "proxy-authorization"}
+_NOT_PASSED = {*_HOP_BY_HOP, "content-length", "cookie", "expect", "host", "proxy-authorization"}
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -43,6 +45,9 @@ class CaptureProxy:
             if body is not None:
                 passing = self._pass_on(_address(scope, address), scope["method"], headers, body, send)
                 await _until_disconnect(passing, receive)
+        except _Unreachable:
+            self._known.pop(worker_of(secret) or 0, None)
+            await _refuse(send, CallRefused(503, "The worker of this attempt cannot be reached.", "worker_unreachable"))
         except CallRefused as refusal:
             await _refuse(send, refusal)
 
@@ -68,14 +73,20 @@ class CaptureProxy:
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False, connector=connector)
         passed = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED}
+        has_begun = False
         try:
             async with self._session.request(method, url, headers=passed, data=body, allow_redirects=False) as reply:
                 sent = [(n.encode(), v.encode()) for n, v in reply.headers.items() if n.lower() not in _HOP_BY_HOP]
+                has_begun = True
                 await send({"type": "http.response.start", "status": reply.status, "headers": sent})
                 async for chunk in reply.content.iter_any():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except aiohttp.ClientConnectorError:
-            raise CallRefused(503, "The worker of this attempt cannot be reached.", "worker_unreachable") from None
+        except (aiohttp.ClientError, OSError):
+            # The worker stopped, or it broke the stream because the call failed.
+            if not has_begun:
+                raise _Unreachable from None
+            await send({"type": ABORT})
+            return
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -95,6 +106,10 @@ async def _until_disconnect(passing: Coroutine[Any, Any, None], receive: Receive
             answering.cancel()
     if answering.done() and not answering.cancelled():
         answering.result()
+
+
+class _Unreachable(Exception):
+    """Raised if the worker gave no answer."""
 
 
 class _AnyCase(dict[str, str]):

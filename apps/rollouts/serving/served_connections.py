@@ -13,7 +13,7 @@ from apps.gym.loop.agent_loop import Harness
 from apps.gym.serving.served_agent import ServedAgent
 from apps.gym.serving.served_environment import CannotServe, ServedEnvironment, serve_environment
 from apps.gym.serving.served_model import ServedModel
-from apps.policies.models import PolicyModel
+from apps.policies.models import PolicyModel, Provider
 from apps.policies.policy_clients import connect_policy
 
 RUN_SECONDS = 1800.0
@@ -68,7 +68,10 @@ async def connect_served_agent(
 async def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> ServedModel:
     """Connect a policy model. Raise the error of connecting."""
     return ServedModel(
-        name=policy_model.slug, policy=connect_policy(policy_model, outbound), sampling=policy_model.sampling
+        name=policy_model.slug,
+        policy=connect_policy(policy_model, outbound),
+        sampling=policy_model.sampling,
+        takes_thinking=policy_model.provider == Provider.ANTHROPIC,
     )
 
 

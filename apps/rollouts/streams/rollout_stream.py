@@ -19,7 +19,7 @@ from django.utils import timezone
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.graph_tokens import check_graph, join_graph
+from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items

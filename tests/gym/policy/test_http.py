@@ -49,7 +49,9 @@ class Endpoint:
         if isinstance(answer, bytes):
             return web.Response(body=answer)
         status, body, headers = answer
-        return web.Response(status=status, body=orjson.dumps(body), headers=headers)
+        return web.Response(
+            status=status, body=body if isinstance(body, bytes) else orjson.dumps(body), headers=headers
+        )
 
     async def sleep(self, seconds):
         self.slept.append(seconds)

@@ -1,4 +1,4 @@
-"""`manage.py serve_model SLUG --port P`: serve a policy model with both OpenAI APIs."""
+"""`manage.py serve_model SLUG --port P`: serve a policy model with the APIs of OpenAI and Anthropic."""
 
 from argparse import ArgumentParser
 from functools import partial
@@ -11,7 +11,7 @@ from apps.rollouts.serving.served_connections import connect_served_model, model
 
 
 class Command(PortCommand):
-    help = "Serve a policy model (/v1/responses, /v1/chat/completions), at the root of a port of its own."
+    help = "Serve a policy model (/v1/responses, /v1/chat/completions, /v1/messages), at the root of a port of its own."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("model", metavar="SLUG")
@@ -25,6 +25,7 @@ class Command(PortCommand):
             return (
                 f"{block}\n# or, for a model server of the other side that calls this one:\n"
                 f"policy_base_url: http://{host}:{port}/v1\npolicy_api_key: none\npolicy_model_name: {model.slug}\n"
+                f"# or, for clients of the Messages API:\n# ANTHROPIC_BASE_URL=http://{host}:{port}\n"
             )
 
         connect = partial(connect_served_model, model)

@@ -1,0 +1,49 @@
+"""The trace events of captured calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+from apps.gym.capture.capture_wires import Wish
+from apps.gym.resources.protocol import Session
+from apps.gym.traces.call_records import Place
+from apps.gym.traces.events import ModelCall, ToolResult
+from apps.gym.wires.protocol import Reply
+
+
+def model_call(
+    wish: Wish, place: Place, reply: Reply, *, wire: str, sampling: dict[str, Any], tokens: bytes | None
+) -> ModelCall:
+    """Return the event of a call, without its times. `tokens` are packed."""
+    return ModelCall(
+        **{name: getattr(place, name) for name in place.__struct_fields__},
+        seen=place.seen,
+        wire=wire,
+        notes=wish.notes,
+        items=reply.items,
+        model=reply.model,
+        version=reply.version,
+        response_id=reply.response_id,
+        finish_reason=reply.finish_reason,
+        server_finish_reason=reply.server_finish_reason,
+        usage=reply.usage,
+        sampling=sampling if reply.sampling is None else reply.sampling,
+        retries=reply.retries,
+        tokens=tokens,
+        tokens_note=reply.tokens_note,
+    )
+
+
+async def call_tool(
+    session: Session,
+    name: str,
+    arguments: dict[str, Any],
+    *,
+    call_id: str,
+    elapsed: Callable[[], float],
+) -> ToolResult:
+    """Call a tool of the environment and return its event."""
+    began = elapsed()
+    output = await session.call_tool(name, arguments)
+    return ToolResult(
+        call_id=call_id, name=name, output=output.text, error=output.error, at=began, duration=elapsed() - began
+    )

@@ -1,0 +1,62 @@
+"""How an agent ends its attempt, and how its calls are refused."""
+
+import asyncio
+import hashlib
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from apps.gym.traces.events import AgentEnd
+
+Result = TypeVar("Result")
+
+
+class CallRefused(Exception):
+    """Raised if the attempt accepts no such call. `status` is that of the HTTP reply."""
+
+    def __init__(self, status: int, message: str, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent ends its attempt.
+
+    `call` is the number of the call with the final answer, if it is not the last. `claimer` is the id of the user who
+    claimed the attempt.
+    """
+
+    command: Literal["finish", "fail"]
+    answer: str = ""
+    artifacts: dict[str, Any] = {}
+    call: int = 0
+    message: str = ""
+    claimer: int = 0
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+    def event(self) -> AgentEnd:
+        """Return the event of this end, without its time and the calls that were not served."""
+        return AgentEnd(
+            command=self.command,
+            answer=self.answer,
+            artifacts=self.artifacts,
+            call=self.call,
+            message=self.message,
+            sha256=self.sha256,
+        )
+
+
+def has_ended() -> CallRefused:
+    """Return the refusal of a call after the end of the attempt."""
+    return CallRefused(409, "The attempt has ended.", "attempt_ended")
+
+
+async def outcome(task: asyncio.Task[Result]) -> Result:
+    """Return the result of a task, which goes on if this waiter is cancelled. Raises CallRefused and its errors."""
+    await asyncio.wait([task])
+    if task.cancelled():
+        raise has_ended()
+    return task.result()
