@@ -177,7 +177,8 @@ def other(tmp_path: Path) -> Iterator[Site]:
         place.chmod(0o755)
     (folder / "var").mkdir()
     (folder / "var" / "secret.txt").write_text("of the operator")
-    with open_site(folder / "var", "--seats", "4", GYMWEB_AGENT_MOUNTS=str(folder)) as opened:
+    more = {"GYMWEB_AGENT_MOUNTS": str(folder), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
+    with open_site(folder / "var", "--seats", "4", **more) as opened:
         yield opened
 
 
@@ -194,10 +195,15 @@ async def test_a_mounted_folder_is_on_the_path_and_never_shows_the_installation(
             await plan(gym, other, agent=refused)
 
 
-async def test_a_killed_worker_leaves_no_process(other: Site) -> None:
-    mark = new_mark()
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_worker_that_is_killed_or_stopped_leaves_no_process(other: Site, number: int) -> None:
+    mark, before = new_mark(), box_folders(other)
     async with AsyncGymWeb(other.base, other.key) as gym:
         await plan(gym, other, agent=script(agent_scripts.WAIT, mark))
         await until(lambda: len(processes(mark)) >= 2)
-        os.kill(other.served.process.pid, signal.SIGKILL)
+        made = box_folders(other) - before
+        assert len(made) == 1
+        os.kill(other.served.process.pid, number)
         await until(lambda: not processes(mark))
+        if number == signal.SIGTERM:
+            await until(lambda: not made & box_folders(other))
