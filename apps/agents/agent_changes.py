@@ -1,6 +1,7 @@
 """Save agents with valid few-shot examples and sampling settings."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -65,7 +66,10 @@ def find_mounts_problem(mounts: Sequence[str]) -> str:
 
 def hidden_folders() -> list[str]:
     """Return the folders of this installation, which have secrets."""
-    return [str(settings.BASE_DIR), str(settings.VAR_DIR)]
+    database = settings.DATABASES["default"]
+    is_file = database["ENGINE"].endswith("sqlite3") and Path(database["NAME"]).is_absolute()
+    own = [str(Path(database["NAME"]).parent)] if is_file else []
+    return [str(settings.BASE_DIR), str(settings.VAR_DIR), *own]
 
 
 def find_problem(examples: object) -> str:

@@ -48,7 +48,7 @@ class Agent(Named):
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
     command_settings = models.JSONField(
-        default=dict, blank=True, help_text="For the kind `command`: the program, its files and what is read from it"
+        default=dict, blank=True, help_text="For the kind `command`: the program, its variables and files"
     )
     updated_at = models.DateTimeField(auto_now=True)
 

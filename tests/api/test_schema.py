@@ -16,7 +16,9 @@ METHODS = {"get", "post", "put", "patch", "delete"}
 
 def test_the_schema_describes_every_list_with_its_problems(viewer):
     schema = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()
-    for prefix, _, _ in router.registry:
+    lists = [prefix for prefix, view, _ in router.registry if hasattr(view, "list")]
+    assert len(lists) >= len(router.registry) - 1  # attempts are taken, not listed
+    for prefix in lists:
         listing = schema["paths"][f"/api/v1/{prefix}/"]["get"]
         assert set(listing["responses"]) == {"200", "304", "412", "default"}
         assert {"cursor", "limit", "ordering"} <= {parameter["name"] for parameter in listing["parameters"]}

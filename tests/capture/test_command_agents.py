@@ -4,9 +4,11 @@ import asyncio
 import json
 import os
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +56,16 @@ def processes(mark: str) -> list[int]:
     return found
 
 
-def box_folders(site: Site) -> set[Path]:
-    """The folders of running attempts."""
+def box_folders(site: Site, mark: str) -> set[Path]:
+    """The working folders of the processes that have the mark."""
     place = Path(site.environment["GYMWEB_VAR"], "tmp") if os.geteuid() else Path("/tmp")
-    return set(place.glob("gymweb-boxes-*/*/work"))
+    found = set()
+    for folder in place.glob("gymweb-boxes-*/*/work"):
+        for process in processes(mark):
+            with suppress(OSError):
+                if folder.samefile(f"/proc/{process}/root/work"):
+                    found.add(folder)
+    return found
 
 
 def new_mark() -> str:
@@ -127,13 +135,16 @@ async def test_a_command_that_fails_fails_its_rollout_with_its_last_words(site: 
 
 
 async def test_a_command_that_runs_longer_than_its_limit_is_ended_and_verified(site: Site) -> None:
-    mark, before = new_mark(), box_folders(site)
+    mark = new_mark()
     async with AsyncGymWeb(site.base, site.key) as gym:
-        agent = {**script(agent_scripts.WAIT, mark), "time_limit": 1.5}
-        row = await run_one(gym, site, agent)
+        agent = {**script(agent_scripts.WAIT, mark), "time_limit": 3.0}
+        collection = await plan(gym, site, agent=agent, max_attempts=1)
+        await until(lambda: box_folders(site, mark))
+        made = box_folders(site, mark)
+        row = await ended(gym, (await rollouts(gym, collection))[0]["id"])
     assert (row["status"], row["stop_reason"], row["reward"]) == ("completed", "time_limit", 0.0)
     await until(lambda: not processes(mark))
-    await until(lambda: not box_folders(site) - before)
+    await until(lambda: not any(folder.exists() for folder in made))
 
 
 async def test_a_command_that_calls_too_often_is_ended_and_verified(site: Site) -> None:
@@ -143,16 +154,15 @@ async def test_a_command_that_calls_too_often_is_ended_and_verified(site: Site) 
 
 
 async def test_cancelling_a_collection_ends_its_commands_and_their_processes(site: Site) -> None:
-    mark, before = new_mark(), box_folders(site)
+    mark = new_mark()
     async with AsyncGymWeb(site.base, site.key) as gym:
         collection = await plan(gym, site, agent=script(agent_scripts.WAIT, mark), tasks=2)
         # The launcher, the program and its own child have the mark.
-        await until(lambda: len(processes(mark)) >= 4)
-        made = box_folders(site) - before
-        assert len(made) == 2
+        await until(lambda: len(processes(mark)) >= 4 and len(box_folders(site, mark)) == 2)
+        made = box_folders(site, mark)
         await gym.request("POST", f"collections/{collection}/cancel/")
         await until(lambda: not processes(mark))
-        await until(lambda: not made & box_folders(site))
+        await until(lambda: not any(folder.exists() for folder in made))
         rows = [await ended(gym, row["id"]) for row in await rollouts(gym, collection)]
         assert {row["status"] for row in rows} == {"cancelled"}
 
@@ -173,11 +183,14 @@ def other(tmp_path: Path) -> Iterator[Site]:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "hello").write_text("#!/bin/sh\necho hello; cat $0/../../var/secret.txt\n")
     (folder / "bin" / "hello").chmod(0o755)
-    for place in (tmp_path, *tmp_path.parents[:2]):
-        place.chmod(0o755)
+    # A worker that runs as root runs commands as nobody.
+    for place in (tmp_path, *tmp_path.parents):
+        if os.geteuid() == 0 and place.is_relative_to(tempfile.gettempdir()) and place.name.startswith(("test", "p")):
+            place.chmod(0o755)
     (folder / "var").mkdir()
     (folder / "var" / "secret.txt").write_text("of the operator")
-    with open_site(folder / "var", "--seats", "4", GYMWEB_AGENT_MOUNTS=str(folder)) as opened:
+    more = {"GYMWEB_AGENT_MOUNTS": str(folder), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
+    with open_site(folder / "var", "--seats", "4", **more) as opened:
         yield opened
 
 
@@ -194,10 +207,14 @@ async def test_a_mounted_folder_is_on_the_path_and_never_shows_the_installation(
             await plan(gym, other, agent=refused)
 
 
-async def test_a_killed_worker_leaves_no_process(other: Site) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_worker_that_is_killed_or_stopped_leaves_no_process(other: Site, number: int) -> None:
     mark = new_mark()
     async with AsyncGymWeb(other.base, other.key) as gym:
         await plan(gym, other, agent=script(agent_scripts.WAIT, mark))
-        await until(lambda: len(processes(mark)) >= 2)
-        os.kill(other.served.process.pid, signal.SIGKILL)
+        await until(lambda: box_folders(other, mark))
+        made = box_folders(other, mark)
+        os.kill(other.served.process.pid, number)
         await until(lambda: not processes(mark))
+        if number == signal.SIGTERM:
+            await until(lambda: not any(folder.exists() for folder in made))

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='agent',
             name='command_settings',
-            field=models.JSONField(blank=True, default=dict, help_text='For the kind `command`: the program, its files and what is read from it'),
+            field=models.JSONField(blank=True, default=dict, help_text='For the kind `command`: the program, its variables and files'),
         ),
         migrations.AlterField(
             model_name='agent',

@@ -68,7 +68,7 @@ def _remove_stale(place: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, also if its owner made parts of it unreadable or a process that is ending still writes."""
+    """Remove a folder, even if parts are unreadable or a killed process still writes."""
     for _ in range(_TRIES):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

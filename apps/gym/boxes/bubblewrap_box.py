@@ -31,7 +31,7 @@ _memory = TotalMemory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def box_owner() -> int | None:
-    """Return the user of boxes, if that is not the user of this process: root's commands run as nobody."""
+    """Return the user of boxes if this process runs as root: nobody. Otherwise None: the user of this process."""
     return int(NOBODY) if os.geteuid() == 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Which folders of the machine the command of an agent may read, besides those of the system."""
+"""Which folders of the machine the command of an agent may read, besides the system's."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -60,7 +60,7 @@ def wrap(
     hidden: Sequence[str],
     variables: Mapping[str, str],
 ) -> list[str]:
-    """Return the start of a command line that runs the rest of it in a box. Raises SandboxMissing."""
+    """Return the words before a command that run it in a box. Raises SandboxMissing."""
     words = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
     words += ["--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY, "--hostname", "box", "--clearenv"]
     for name, value in {**_VARIABLES, **variables}.items():

@@ -83,13 +83,9 @@ class CaptureServer:
         if self._handle_command is not None:
             application.router.add_post(COMMANDS + "/{path:.*}", self._handle_command)
         application.router.add_route("*", "/capture/{path:.*}", self._handle)
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,  # It would contain the secrets.
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            handler_cancellation=True,
-        )
+        times: dict[str, Any] = {"keepalive_timeout": KEEP_ALIVE_SECONDS, "shutdown_timeout": SHUTDOWN_SECONDS}
+        # A log of accesses would contain the secrets.
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, **times)
         await self._runner.setup()
         return self._runner
 
