@@ -1,8 +1,7 @@
 #!/usr/bin/env python
 """An agent in a process of its own: takes an attempt, calls the model, ends the attempt, and says each step.
 
-Each line of its output is a JSON object: `offer`, `text` or `chunk` of a reply, `finished`. `Agent` does the same within
-a test.
+Each line of its output is a JSON object: `offer`, `text` of a reply, `finished`. `Agent` does the same within a test.
 """
 
 import argparse
