@@ -5,6 +5,7 @@ after the end get 409.
 """
 
 import contextlib
+import http.client
 import json
 import signal
 import socket
@@ -18,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.rollouts.trace_payloads import unpack
 from scripts.servers import free_port
 from tests.faults.conftest import RESERVE
 from tests.faults.external_agent import Agent
@@ -26,7 +28,8 @@ from tests.faults.installation import HERE, ROOT, Installation, Program, wait_un
 pytestmark = pytest.mark.slow
 LEASE = 4.0
 """Seconds of silence after which an agent is lost."""
-SETTINGS = {**RESERVE, "GYMWEB_CAPTURE_LEASE_SECONDS": str(LEASE), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
+LOGGED = {"GYMWEB_LOG_LEVEL": "DEBUG"}
+SETTINGS = {**RESERVE, **LOGGED, "GYMWEB_CAPTURE_LEASE_SECONDS": str(LEASE), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
 
 
 class Farm:
@@ -38,7 +41,8 @@ class Farm:
     def __init__(self, installation: Installation, *, is_separate: bool, migrate: bool) -> None:
         self.installation = installation
         self.is_separate = is_separate
-        self.hold = installation.folder / "hold"
+        self.agent: Agent | None = None
+        self.hold, self.go = installation.folder / "hold", installation.folder / "go"
         self.model_port = free_port()
         command = (ROOT / "scripts" / "paced_model.py", "--port", self.model_port, "--hold", self.hold)
         installation.wait_port(installation.start("model", *command), self.model_port)
@@ -62,7 +66,13 @@ class Farm:
         else:
             self.web, self.port = self.installation.serve("--seats", 16)
             self.worker = self.web
+        self.connect()
+
+    def connect(self) -> None:
+        """Use the web process that runs now."""
+        taken = self.agent.taken if self.agent else []
         self.agent = Agent(self.port, self.key)
+        self.agent.taken = taken
 
     def start_worker(self) -> None:
         self.worker = self.installation.worker(16)
@@ -81,8 +91,10 @@ class Farm:
 
     def client(self, collection: int, *steps: str) -> Program:
         """Return an agent in a process of its own."""
-        arguments = ["--port", self.port, "--key", self.key, "--collection", collection, "--steps", *steps]
-        return self.installation.start("agent", HERE / "external_agent.py", *arguments, PYTHONPATH=ROOT)
+        arguments = ["--port", self.port, "--key", self.key, "--collection", collection, "--go", self.go]
+        return self.installation.start(
+            "agent", HERE / "external_agent.py", *arguments, "--steps", *steps, PYTHONPATH=ROOT
+        )
 
     def said(self, client: Program, step: str) -> Any:
         """Return what an agent says about a step, once it does."""
@@ -132,6 +144,19 @@ class Farm:
         rows = self.installation.rows(f"SELECT seq, kind FROM rollouts_traceevent WHERE {which} ORDER BY seq")
         assert [seq for seq, _ in rows] == list(range(len(rows)))
         return Counter(kind for _, kind in rows)
+
+    def stored_texts(self) -> list[str]:
+        """Return every row of every table as text, with the traces unpacked."""
+        names = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+        if not self.is_separate:
+            names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        rows = [
+            row
+            for (table,) in self.installation.rows(names)
+            for row in self.installation.rows(f'SELECT * FROM "{table}"')
+        ]
+        payloads = [unpack(payload) for (payload,) in self.installation.rows("SELECT payload FROM rollouts_traceevent")]
+        return [*map(str, rows), *payloads]
 
     def judge(self, collection: int, offer: dict[str, Any]) -> None:
         """Check what holds of a collection that is over, and of an attempt that has ended."""
@@ -203,18 +228,19 @@ def test_a_finish_whose_client_is_killed_counts_and_a_repeat_gets_its_answer(far
     collection = farm.plan()
     before = farm.calls_of_model()
     with farm.held():
-        client = farm.client(collection, "start-call", "finish")
+        client = farm.client(collection, "start-call", "wait", "finish")
         offer = farm.said(client, "offer")
         farm.wait_for_call(before)
-        # From the moment at which the attempt accepts no more calls, the finish waits for the call in flight.
-        wait_until(lambda: farm.agent.call(offer, "late")[0] == 409, 30, farm.installation.tell)
+        farm.go.touch()
+        # Once the attempt accepts nothing more, the finish waits for the call in flight.
+        wait_until(lambda: farm.agent.extend(offer)[0] == 409, 30, farm.installation.tell)
         client.kill()
     status, answer = farm.agent.finish(offer)
     assert (status, answer["command"]) == (202, "finish")
     assert farm.outcome(offer["rollout"]) == ("completed", "", 1)
     assert farm.agent.finish(offer) == (202, answer)
     assert farm.agent.finish(offer, answer="another")[0] == 409
-    assert farm.kinds(offer["rollout"])["model_call"] >= 1
+    assert farm.kinds(offer["rollout"])["model_call"] == 1
     farm.judge(collection, offer)
 
 
@@ -325,14 +351,15 @@ def test_a_web_process_that_is_killed_amid_a_stream_breaks_only_the_stream(farm:
         pytest.skip("The worker runs inside the web process.")
     collection = farm.plan()
     offer = farm.agent.take(collection)
-    with farm.held():
-        reply = farm.agent.stream(offer, "streamed")
-        assert b"streamed" in reply.read1() + reply.read1()
+    with farm.held(), farm.agent.stream(offer, "streamed") as reply:
+        received = b""
+        while b"streamed" not in received:
+            received += reply.read1()
         farm.web.kill()
-        with contextlib.suppress(OSError):
-            assert b"[DONE]" not in reply.read()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            reply.read()
     farm.web, farm.port = farm.installation.serve("--no-worker")
-    farm.agent = Agent(farm.port, farm.key)
+    farm.connect()
     # The secret names the worker, so any web process can pass the next call on.
     assert farm.agent.call(offer, "streamed")[0] == 200
     assert farm.agent.finish(offer)[0] == 202
@@ -355,6 +382,26 @@ def test_the_capture_server_outlives_a_client_that_sends_nonsense(farm: Farm) ->
     assert farm.agent.finish(offer)[0] == 202
     assert farm.outcome(offer["rollout"])[0] == "completed"
     farm.judge(collection, offer)
+
+
+def test_no_key_of_an_attempt_is_in_a_log_or_in_the_database(farm: Farm) -> None:
+    """The keys of all tests before this one, with their killed processes, broken streams and refused calls."""
+    collection = farm.plan()
+    offer = farm.agent.take(collection)
+    path = {"Authorization": "Bearer sk-of-the-client"}
+    assert farm.agent.post(f"/capture/{offer['api_key']}/v1/chat/completions", {"messages": []}, path)[0] == 400
+    assert farm.agent.post(f"/capture/{offer['api_key']}/unknown", {}, path)[0] == 404
+    assert farm.agent.call(offer, "first")[0] == 200
+    assert farm.agent.finish(offer)[0] == 202
+    assert farm.outcome(offer["rollout"])[0] == "completed"
+    stored = farm.stored_texts()
+    # The search finds what is stored, also in traces.
+    assert any('"first"' in text for text in stored)
+    for secret in farm.agent.taken:
+        for text in (secret, secret.rpartition("_")[2]):
+            assert not [one[:200] for one in stored if text in one]
+            logs = [program.log.name for program in farm.installation.programs if text in program.said]
+            assert logs == []
 
 
 @pytest.fixture(autouse=True)
