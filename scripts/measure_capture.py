@@ -4,7 +4,7 @@
 process of its own, on a SQLite of its own. One JSON object for each measurement:
 
 - `whole`: CPU milliseconds of worker and web process per call of `--kb` KB that is not streamed.
-- `streamed`: CPU microseconds of both per streamed event, beyond those of a stream with two events and of an idle
+- `streamed`: CPU microseconds of both per event of 8 streams, one each `--pause` milliseconds, beyond those of a stream with two events and of an idle
   process.
 - `first`: milliseconds by which the first streamed byte arrives after the model has sent it, at 8 and at 64 streams.
 
@@ -35,6 +35,7 @@ from scripts.servers import own_settings
 from tests.gymweb.serving import serving
 
 ROUNDS = 3
+TURNS = 10
 IDLE_SECONDS = 5.0
 LONGEST_SECONDS = 300.0
 CONNECTIONS = 8
@@ -112,17 +113,17 @@ class Measured:
 
 
 async def measure_whole(measured: Measured, calls: int, kilobytes: int) -> None:
-    """Print the CPU time per call. The request grows to the given size in turns of 2 KB, as conversations do."""
+    """Print the CPU time per call. Each conversation begins with a prompt of the given size, and has TURNS turns."""
     offers = await measured.attempts("whole", CONNECTIONS)
-    turn = "word " * 400
-
-    def messages(number: int) -> list[dict[str, Any]]:
-        head = [{"role": "user", "content": f"{place} {turn}"} for place in range(kilobytes // 2 - 1)]
-        return [*head, {"role": "user", "content": f"{number} {uuid.uuid4().hex}"}]
+    prompt = [{"role": "user", "content": f"{place} " + "word " * 400} for place in range(kilobytes // 2)]
 
     async def work(offer: dict[str, Any], share: int) -> None:
+        messages: list[dict[str, Any]] = []
         for number in range(share):
-            await measured.call(offer, messages(number))
+            if number % TURNS == 0:
+                messages = [{"role": "system", "content": uuid.uuid4().hex}, *prompt]
+            reply = json.loads(await measured.call(offer, messages))
+            messages += [reply["choices"][0]["message"], {"role": "user", "content": f"Go on with {number}."}]
 
     await asyncio.gather(*(work(offer, 5) for offer in offers))
     shares, before, began = calls // CONNECTIONS, measured.milliseconds(), time.monotonic()
@@ -149,7 +150,14 @@ async def measure_events(measured: Measured, events: int) -> None:
         await measured.finish(offers)
     number = ROUNDS * CONNECTIONS * (events - 2)
     each = {f"{name}_cpu_us": round(1000 * (spent["long"][name] - spent["short"][name]) / number, 1) for name in after}
-    say("streamed", events=number, streams=CONNECTIONS, **each, load=machine_load())
+    say(
+        "streamed",
+        events=number,
+        streams=CONNECTIONS,
+        events_per_s=round(number / seconds),
+        **each,
+        load=machine_load(),
+    )
 
 
 async def measure_first(measured: Measured, streams: int) -> None:
@@ -175,7 +183,7 @@ async def measure(measured: Measured, options: Any) -> None:
 
 
 def main() -> None:
-    parser = parse_sizes(__doc__, calls=400, events=400, kb=50)
+    parser = parse_sizes(__doc__, calls=400, events=400, kb=50, pause=20)
     parser.add_argument("--profile", default="")
     options = parser.parse_args()
     end_servers_when_stopped()
@@ -183,8 +191,8 @@ def main() -> None:
         var = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymweb-capture-")))
         wanted: dict[str, tuple[object, ...]] = {
             "whole": ("--reply-bytes", 1000),
-            "short": ("--events", 2, "--pause-ms", 20),
-            "long": ("--events", options.events, "--pause-ms", 20),
+            "short": ("--events", 2, "--pause-ms", options.pause),
+            "long": ("--events", options.events, "--pause-ms", options.pause),
             "paced": ("--events", 10, "--pause-ms", 30),
         }
         models = {
