@@ -4,7 +4,7 @@
 process of its own, on a SQLite of its own. One JSON object for each measurement:
 
 - `whole`: CPU milliseconds of worker and web process per call of `--kb` KB that is not streamed.
-- `streamed`: CPU microseconds of both per event of 8 streams with an event every `--pause` milliseconds, beyond those of
+- `streamed`: CPU microseconds of both per event of 8 streams with an event each `--pause` milliseconds, beyond those of
   streams with two events and of idle processes.
 - `first`: milliseconds by which the first streamed byte arrives after the model has sent it, at 8 and at 64 streams.
 

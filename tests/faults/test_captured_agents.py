@@ -358,8 +358,9 @@ def test_a_web_process_that_is_killed_amid_a_stream_breaks_only_the_stream(farm:
         farm.web.kill()
         with pytest.raises((OSError, http.client.HTTPException)):
             reply.read()
-    farm.web, farm.port = farm.installation.serve("--no-worker")
-    farm.connect()
+        # The call in flight keeps the lease of the agent until the new process serves.
+        farm.web, farm.port = farm.installation.serve("--no-worker")
+        farm.connect()
     # The secret names the worker, so any web process can pass the next call on.
     assert farm.agent.call(offer, "streamed")[0] == 200
     assert farm.agent.finish(offer)[0] == 202
