@@ -1,4 +1,4 @@
-"""The mock model (scripts/mock_model.py) in a process of its own."""
+"""The mock model (scripts/mock_model.py), or another model among the scripts, in a process of its own."""
 
 import contextlib
 import socket
@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @contextlib.contextmanager
-def mock_model(*arguments: object) -> Iterator[int]:
+def mock_model(*arguments: object, script: str = "mock_model.py") -> Iterator[int]:
     """Yield the port of a mock model process, which ends with the block."""
     port = free_port()
-    command = [sys.executable, str(ROOT / "scripts" / "mock_model.py"), "--port", str(port), *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "scripts" / script), "--port", str(port), *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         _await(port)

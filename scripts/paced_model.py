@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """A chat model that repeats the last message of the request, streamed or whole, to test and measure captured calls.
 
-A stream has `--events` text deltas, `--pause-ms` apart. The first is the repeated text, and every other one is the time
-at which it was sent, in seconds of the system-wide monotonic clock. While the file `--hold` exists, the end of every
-reply waits. With `--throttle SECONDS` all calls get 429 during so many seconds after the first one.
+A stream has `--events` text deltas, `--pause-ms` apart. Each begins with the time at which it was sent, in seconds of
+the system-wide monotonic clock; the first goes on with the repeated text. While the file `--hold` exists, the end of
+every reply waits. With `--throttle SECONDS` all calls get 429 during so many seconds after the first one.
 """
 
 import argparse
@@ -53,7 +53,7 @@ async def _stream(request: web.Request, said: str, options: argparse.Namespace) 
     for number in range(options.events):
         if number:
             await asyncio.sleep(options.pause_ms / 1000)
-        await response.write(_chunk({"content": f"{time.monotonic():.6f} " if number else f"{said} "}))
+        await response.write(_chunk({"content": f"{time.monotonic():.6f} {'' if number else said} "}))
         if number == 1:
             await _hold(options)
     await response.write(_chunk({}, "stop"))

@@ -20,6 +20,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.clients.site import Site
+from tests.deadlines import DEADLINE
 from tests.factories import make_row
 from tests.rollouts.work import serve_chat
 
@@ -47,7 +48,8 @@ async def take(gym: AsyncGymWeb, collection: int, **fields: Any) -> Any:
 
 
 def client_of(offer: dict[str, Any]) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=offer["openai_base_url"], api_key=offer["api_key"], max_retries=0)
+    base, key = offer["openai_base_url"], offer["api_key"]
+    return openai.AsyncOpenAI(base_url=base, api_key=key, max_retries=0, timeout=DEADLINE)
 
 
 async def ended(gym: AsyncGymWeb, rollout: int) -> Any:

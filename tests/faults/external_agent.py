@@ -1,15 +1,18 @@
 #!/usr/bin/env python
 """An agent in a process of its own: takes an attempt, calls the model, ends the attempt, and says each step.
 
-Each line of its output is a JSON object: `offer`, `text` or `chunk` of a reply, `finished`. `Agent` does the same
-within a test.
+Each line of its output is a JSON object: `offer`, `text` of a reply, `finished`. `Agent` does the same within a test.
 """
 
 import argparse
 import http.client
 import json
 import threading
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +22,8 @@ class Agent:
 
     def __init__(self, port: int, key: str) -> None:
         self.port, self.key = port, key
+        self.taken: list[str] = []
+        """The keys of the attempts."""
 
     def post(
         self, path: str, body: Any, headers: dict[str, str] | None = None, *, seconds: float = 240
@@ -39,6 +44,7 @@ class Agent:
         while True:
             status, offer = self.post("/api/v1/attempts/", {"collection": collection, "wait_seconds": 30}, key)
             if status == 201:
+                self.taken.append(offer["api_key"])
                 return dict(offer)
             assert status in (204, 503), (status, offer)
             key = {"Idempotency-Key": uuid.uuid4().hex}
@@ -50,15 +56,19 @@ class Agent:
     def finish(self, offer: dict[str, Any], **body: Any) -> tuple[int, Any]:
         return self.post(f"/api/v1/attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"], **body})
 
-    def stream(self, offer: dict[str, Any], text: str) -> http.client.HTTPResponse:
-        """Return the open reply of a streamed call."""
+    def extend(self, offer: dict[str, Any]) -> tuple[int, Any]:
+        return self.post(f"/api/v1/attempts/{offer['rollout']}/extend/", {"attempt": offer["attempt"]})
+
+    @contextmanager
+    def stream(self, offer: dict[str, Any], text: str) -> Iterator[http.client.HTTPResponse]:
+        """Yield the open reply of a streamed call."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
-        connection.request("POST", _path(offer), json.dumps(stream_body(text)), {"Content-Type": "application/json"})
-        return connection.getresponse()
-
-
-def stream_body(text: str) -> dict[str, Any]:
-    return {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
+        try:
+            connection.request("POST", _path(offer), json.dumps(body), {"Content-Type": "application/json"})
+            yield connection.getresponse()
+        finally:
+            connection.close()
 
 
 def _path(offer: dict[str, Any]) -> str:
@@ -74,7 +84,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--key", required=True)
     parser.add_argument("--collection", type=int, required=True)
-    parser.add_argument("--steps", nargs="*", default=[], choices=["call", "start-call", "finish"])
+    parser.add_argument("--steps", nargs="*", default=[], choices=["call", "start-call", "wait", "finish"])
+    parser.add_argument("--go", type=Path, help="the step `wait` waits for this file")
     options = parser.parse_args()
     agent = Agent(options.port, options.key)
     offer = agent.take(options.collection)
@@ -84,6 +95,9 @@ def main() -> None:
             say(text=agent.call(offer, "first")[1]["choices"][0]["message"]["content"])
         elif step == "start-call":
             threading.Thread(target=agent.call, args=(offer, "second"), daemon=True).start()
+        elif step == "wait":
+            while not options.go.exists():
+                time.sleep(0.02)
         else:
             say(finished=agent.finish(offer))
     threading.Event().wait()

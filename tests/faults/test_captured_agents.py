@@ -5,155 +5,26 @@ after the end get 409.
 """
 
 import contextlib
-import json
+import http.client
 import signal
 import socket
 import threading
 import urllib.request
-import uuid
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
 
-from scripts.servers import free_port
+from tests.faults.agent_farm import Farm
 from tests.faults.conftest import RESERVE
-from tests.faults.external_agent import Agent
-from tests.faults.installation import HERE, ROOT, Installation, Program, wait_until
+from tests.faults.installation import Installation, wait_until
 
 pytestmark = pytest.mark.slow
 LEASE = 4.0
 """Seconds of silence after which an agent is lost."""
-SETTINGS = {**RESERVE, "GYMWEB_CAPTURE_LEASE_SECONDS": str(LEASE), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
-
-
-class Farm:
-    """An installation with a paced model, an environment that counts its sessions, a web process and a worker.
-
-    On SQLite, the worker runs inside the web process.
-    """
-
-    def __init__(self, installation: Installation, *, is_separate: bool, migrate: bool) -> None:
-        self.installation = installation
-        self.is_separate = is_separate
-        self.hold = installation.folder / "hold"
-        self.model_port = free_port()
-        command = (ROOT / "scripts" / "paced_model.py", "--port", self.model_port, "--hold", self.hold)
-        installation.wait_port(installation.start("model", *command), self.model_port)
-        _, self.tools = installation.tools("--closes")
-        self.key = str(
-            installation.plan(
-                migrate=migrate,
-                models={"paced": {"base_url": f"http://127.0.0.1:{self.model_port}/v1"}},
-                environments={"weather": {"base_url": self.tools}},
-                agents={"elsewhere": {"kind": "external"}},
-                key="agent",
-            )["key"]
-        )
-        self.start()
-
-    def start(self) -> None:
-        """Start the web process and the worker, if they do not run."""
-        if self.is_separate:
-            self.web, self.port = self.installation.serve("--no-worker")
-            self.start_worker()
-        else:
-            self.web, self.port = self.installation.serve("--seats", 16)
-            self.worker = self.web
-        self.agent = Agent(self.port, self.key)
-
-    def start_worker(self) -> None:
-        self.worker = self.installation.worker(16)
-
-    def replace_worker(self) -> None:
-        """Start what was killed or has left."""
-        if self.is_separate:
-            self.start_worker()
-        else:
-            self.start()
-
-    def plan(self, tasks: int = 1, **fields: Any) -> int:
-        plan = {"faults": [""] * tasks, "model": "paced", "environment": "weather", "agent": "elsewhere", **fields}
-        name = f"c{uuid.uuid4().hex[:12]}"
-        return self.installation.plan(collections={name: plan})[name]
-
-    def client(self, collection: int, *steps: str) -> Program:
-        """Return an agent in a process of its own."""
-        arguments = ["--port", self.port, "--key", self.key, "--collection", collection, "--steps", *steps]
-        return self.installation.start("agent", HERE / "external_agent.py", *arguments, PYTHONPATH=ROOT)
-
-    def said(self, client: Program, step: str) -> Any:
-        """Return what an agent says about a step, once it does."""
-
-        def find() -> list[Any]:
-            lines = [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
-            return [line[step] for line in lines if step in line]
-
-        wait_until(lambda: bool(find()), 60, lambda: f"{step}: {client.said[-2000:]}; {self.installation.tell()}")
-        return find()[0]
-
-    def calls_of_model(self) -> int:
-        return self._read(f"http://127.0.0.1:{self.model_port}/calls", "calls")
-
-    def open_sessions(self) -> int:
-        return self._read(f"{self.tools}/sessions", "open")
-
-    def _read(self, url: str, name: str) -> int:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return int(json.load(answer)[name])
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """No reply of the model ends within the block."""
-        self.hold.touch()
-        try:
-            yield
-        finally:
-            self.hold.unlink(missing_ok=True)
-
-    def wait_for_call(self, before: int) -> None:
-        wait_until(lambda: self.calls_of_model() > before, 60, self.installation.tell)
-
-    def status(self, rollout: int) -> str:
-        return str(self.installation.rows(f"SELECT status FROM rollouts_rollout WHERE id = {rollout}")[0][0])
-
-    def outcome(self, rollout: int) -> tuple[str, str, int]:
-        """Return status, error kind and attempts of a rollout once it has ended."""
-        wait_until(lambda: self.status(rollout) not in ("queued", "running"), 60, self.installation.tell)
-        row = f"SELECT status, error_kind, attempt FROM rollouts_rollout WHERE id = {rollout}"
-        status, kind, attempt = self.installation.rows(row)[0]
-        return status, kind, attempt
-
-    def kinds(self, rollout: int, attempt: int = 1) -> Counter[str]:
-        """Return the numbers of stored events by kind. Checks that none is missing or stored twice."""
-        which = f"rollout_id = {rollout} AND attempt = {attempt}"
-        rows = self.installation.rows(f"SELECT seq, kind FROM rollouts_traceevent WHERE {which} ORDER BY seq")
-        assert [seq for seq, _ in rows] == list(range(len(rows)))
-        return Counter(kind for _, kind in rows)
-
-    def judge(self, collection: int, offer: dict[str, Any]) -> None:
-        """Check what holds of a collection that is over, and of an attempt that has ended."""
-        rollouts = self.installation.rows(
-            f"SELECT id, status, lease, reward, attempt FROM rollouts_rollout WHERE collection_id = {collection}"
-        )
-        counts = Counter(status for _, status, *_ in rollouts)
-        counted = self.installation.rows(
-            f"SELECT total, completed, failed, cancelled FROM rollouts_collection WHERE id = {collection}"
-        )
-        expected = (len(rollouts), counts["completed"], counts["failed"], counts["cancelled"])
-        assert counted == [expected], self.installation.tell()
-        for rollout, status, lease, reward, attempt in rollouts:
-            assert lease is None
-            assert (reward is not None) == (status == "completed")
-            kinds = self.kinds(rollout, attempt)
-            ends = (1, 1) if status == "completed" else (kinds["agent_end"], 0)
-            assert (kinds["agent_end"], kinds["verification"]) == ends
-        wait_until(lambda: self.open_sessions() == 0, 20, lambda: f"{self.open_sessions()} sessions are open")
-        # Until its lease expires, a killed worker cannot be told from one that is unreachable for a moment.
-        wait_until(lambda: self.agent.call(offer, "late")[0] != 503, 30, "the worker counts as stopped")
-        assert self.agent.call(offer, "late")[0] == 409
+LOGGED = {"GYMWEB_LOG_LEVEL": "DEBUG"}
+SETTINGS = {**RESERVE, **LOGGED, "GYMWEB_CAPTURE_LEASE_SECONDS": str(LEASE), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -203,18 +74,19 @@ def test_a_finish_whose_client_is_killed_counts_and_a_repeat_gets_its_answer(far
     collection = farm.plan()
     before = farm.calls_of_model()
     with farm.held():
-        client = farm.client(collection, "start-call", "finish")
+        client = farm.client(collection, "start-call", "wait", "finish")
         offer = farm.said(client, "offer")
         farm.wait_for_call(before)
-        # From the moment at which the attempt accepts no more calls, the finish waits for the call in flight.
-        wait_until(lambda: farm.agent.call(offer, "late")[0] == 409, 30, farm.installation.tell)
+        farm.go.touch()
+        # Once the attempt accepts nothing more, the finish waits for the call in flight.
+        wait_until(lambda: farm.agent.extend(offer)[0] == 409, 30, farm.installation.tell)
         client.kill()
     status, answer = farm.agent.finish(offer)
     assert (status, answer["command"]) == (202, "finish")
     assert farm.outcome(offer["rollout"]) == ("completed", "", 1)
     assert farm.agent.finish(offer) == (202, answer)
     assert farm.agent.finish(offer, answer="another")[0] == 409
-    assert farm.kinds(offer["rollout"])["model_call"] >= 1
+    assert farm.kinds(offer["rollout"])["model_call"] == 1
     farm.judge(collection, offer)
 
 
@@ -325,14 +197,16 @@ def test_a_web_process_that_is_killed_amid_a_stream_breaks_only_the_stream(farm:
         pytest.skip("The worker runs inside the web process.")
     collection = farm.plan()
     offer = farm.agent.take(collection)
-    with farm.held():
-        reply = farm.agent.stream(offer, "streamed")
-        assert b"streamed" in reply.read1() + reply.read1()
+    with farm.held(), farm.agent.stream(offer, "streamed") as reply:
+        received = b""
+        while b"streamed" not in received:
+            received += reply.read1()
         farm.web.kill()
-        with contextlib.suppress(OSError):
-            assert b"[DONE]" not in reply.read()
-    farm.web, farm.port = farm.installation.serve("--no-worker")
-    farm.agent = Agent(farm.port, farm.key)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            reply.read()
+        # The call in flight keeps the lease of the agent until the new process serves.
+        farm.web, farm.port = farm.installation.serve("--no-worker")
+        farm.connect()
     # The secret names the worker, so any web process can pass the next call on.
     assert farm.agent.call(offer, "streamed")[0] == 200
     assert farm.agent.finish(offer)[0] == 202
@@ -355,6 +229,26 @@ def test_the_capture_server_outlives_a_client_that_sends_nonsense(farm: Farm) ->
     assert farm.agent.finish(offer)[0] == 202
     assert farm.outcome(offer["rollout"])[0] == "completed"
     farm.judge(collection, offer)
+
+
+def test_no_key_of_an_attempt_is_in_a_log_or_in_the_database(farm: Farm) -> None:
+    """The keys of all tests before this one, with their killed processes, broken streams and refused calls."""
+    collection = farm.plan()
+    offer = farm.agent.take(collection)
+    path = {"Authorization": "Bearer sk-of-the-client"}
+    assert farm.agent.post(f"/capture/{offer['api_key']}/v1/chat/completions", {"messages": []}, path)[0] == 400
+    assert farm.agent.post(f"/capture/{offer['api_key']}/unknown", {}, path)[0] == 404
+    assert farm.agent.call(offer, "first")[0] == 200
+    assert farm.agent.finish(offer)[0] == 202
+    assert farm.outcome(offer["rollout"])[0] == "completed"
+    stored = farm.stored_texts()
+    # The search finds what is stored, also in traces.
+    assert any('"first"' in text for text in stored)
+    for secret in farm.agent.taken:
+        for text in (secret, secret.rpartition("_")[2]):
+            assert not [one[:200] for one in stored if text in one]
+            logs = [program.log.name for program in farm.installation.programs if text in program.said]
+            assert logs == []
 
 
 @pytest.fixture(autouse=True)
