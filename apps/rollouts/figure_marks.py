@@ -1,15 +1,16 @@
 """Mark the tasks whose rollouts change, so that figures are not read from counts made before the change."""
 
+import json
 from collections.abc import Iterable
-from itertools import chain
 
 from django.db import connection
 from django.utils import timezone
 
 from apps.rollouts.models import SPAN_BITS
 
-_MARK = "INSERT INTO rollouts_figuremark (collection_id, span, marked_at) VALUES {places}"
-_MARKS_A_STATEMENT = 250
+_MARK = "INSERT INTO rollouts_figuremark (marked_at, collection_id, span) SELECT %s{moment}, {spans}"
+_POSTGRES_MARK = _MARK.format(moment="::timestamptz", spans="* FROM unnest(%s::bigint[], %s::bigint[])")
+_SQLITE_MARK = _MARK.format(moment="", spans="value->>0, value->>1 FROM json_each(%s)")
 
 
 def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
@@ -22,7 +23,7 @@ def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
         return
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
-        for start in range(0, len(spans), _MARKS_A_STATEMENT):
-            chunk = [(*span, now) for span in spans[start : start + _MARKS_A_STATEMENT]]
-            places = ", ".join(["(%s, %s, %s)"] * len(chunk))
-            cursor.execute(_MARK.format(places=places), list(chain.from_iterable(chunk)))
+        if connection.vendor == "postgresql":
+            cursor.execute(_POSTGRES_MARK, [now, *map(list, zip(*spans, strict=True))])
+        else:
+            cursor.execute(_SQLITE_MARK, [now, json.dumps(spans)])

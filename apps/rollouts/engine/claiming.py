@@ -60,7 +60,7 @@ _PICK = """
         AND EXISTS (SELECT 1 FROM rollouts_worker w
             WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
-    ORDER BY id LIMIT %s {lock}
+    ORDER BY id LIMIT {limit} {lock}
 """
 _TAKE = """
     UPDATE rollouts_rollout
@@ -130,13 +130,13 @@ class _Claiming:
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
-            self._lease,
             candidate.pk,
             wanted=free,
             asked=self._slots.asked.get(candidate.model, 0),
             room=self._slots.rooms.get(candidate.pk),
         )
         taken = _take(self._lease, candidate.pk, lost, free) if free else []
+        self._reservations.use(candidate.pk, len(taken))
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
 
@@ -176,9 +176,10 @@ def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
-        pick = _PICK.format(lost=lost, lock=lock, running=running, now=now)
+        # As a parameter, the limit would keep PostgreSQL from keeping the plan.
+        pick = _PICK.format(lost=lost, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
-        given = [lease, started, collection_id, lease, *moment, collection_id, limit]
+        given = [lease, started, collection_id, lease, *moment, collection_id]
         cursor.execute(_TAKE.format(pick=pick), given)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 

@@ -1,18 +1,14 @@
 """Record the results of rollouts in batches: events while they run, and ends fenced by (lease, attempt)."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import F
 
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
 from apps.rollouts.figure_marks import mark_changed
-from apps.rollouts.models import Collection
 from apps.rollouts.search.word_index import mark_unindexed
 from apps.rollouts.trace_payloads import pack
 
@@ -116,6 +112,29 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.ite
 # Only the constant names above are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
+_COUNTERS = {
+    "completed": "int",
+    "failed": "int",
+    "cancelled": "int",
+    "retried": "int",
+    "input_tokens": "bigint",
+    "output_tokens": "bigint",
+    "judge_tokens": "bigint",
+    "calls_without_usage": "int",
+    "cost": "double precision",
+    "rewarded": "int",
+    "reward_sum": "double precision",
+}
+_COUNT = """
+    UPDATE rollouts_collection SET {columns} FROM {source} WHERE rollouts_collection.id = v.id
+    RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <=
+        rollouts_collection.completed + rollouts_collection.failed + rollouts_collection.cancelled
+"""
+_ADD = ", ".join(f"{name} = rollouts_collection.{name} + v.{name}" for name in _COUNTERS)
+_READ_COUNTERS = ", ".join(f"value->>'{name}' AS {name}" for name in ("id", *_COUNTERS))
+_TYPED_COUNTERS = ", ".join(f"{name} {kind}" for name, kind in {"id": "bigint", **_COUNTERS}.items())
+_SQLITE_COUNT = _COUNT.format(columns=_ADD, source=f"(SELECT {_READ_COUNTERS} FROM json_each(%s)) v")  # noqa: S608
+_POSTGRES_COUNT = _COUNT.format(columns=_ADD, source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED_COUNTERS})")
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
@@ -136,10 +155,7 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
         ended = [end for end in ends if (end.id, end.attempt) in tasks]
         mark_unindexed([end.id for end in ended if end.status != "queued"])
         mark_changed((end.collection, tasks[end.id, end.attempt]) for end in ended)
-        changed = _count_ends(ended)
-        if changed:
-            settle_collections(changed)
-    return changed
+        return _count_ends(ended) if ended else set()
 
 
 def _insert_events(events: Sequence[EventRow], again: bool) -> None:
@@ -189,10 +205,10 @@ def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:
-    """Add the ends to the counters of their collections."""
-    totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+    """Add the ends to the counters of their collections, and settle the collections if necessary."""
+    totals: dict[int, dict[str, float]] = {}
     for end in ended:
-        total = totals[end.collection]
+        total = totals.setdefault(end.collection, {"id": end.collection, **dict.fromkeys(_COUNTERS, 0)})
         # `completed`, `failed` and `cancelled` name counters too.
         if not end.deferred:
             total["retried" if end.status == "queued" else end.status] += 1
@@ -205,6 +221,11 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward
     lock_collections(totals)
-    for collection_id, total in totals.items():
-        Collection.objects.filter(pk=collection_id).update(**{name: F(name) + value for name, value in total.items()})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _POSTGRES_COUNT if connection.vendor == "postgresql" else _SQLITE_COUNT,
+            [msgspec.json.encode([*totals.values()]).decode()],
+        )
+        if any(may_settle for (may_settle,) in cursor.fetchall()):
+            settle_collections(totals.keys())
     return set(totals)

@@ -9,11 +9,12 @@ SQLite has one writer at a time, so claims count the running rollouts instead.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.db import connection
 
-from apps.rollouts.models import Reservation, Worker
+from apps.rollouts.models import Collection, Reservation, Worker
 
 # A union of two ranges of the lease index, so that a single worker reads no rows. With one condition and OR, SQLite
 # would scan all rows.
@@ -25,51 +26,88 @@ _RUNNING_ELSEWHERE = """
 """
 
 
+_RESERVED_ELSEWHERE = """
+    SELECT r.collection_id, SUM(r.slots) FROM rollouts_reservation r JOIN rollouts_worker w ON w.id = r.worker_id
+    WHERE r.worker_id <> %s AND r.slots > 0 AND w.state IN ('active', 'draining') GROUP BY r.collection_id
+"""
+
+
 class Reservations:
     """The slots that one worker has reserved. Used only by its database thread, outside of transactions."""
 
     def __init__(self) -> None:
         self._lease = 0
         self._slots: Counter[int] = Counter()
-        """Reserved slots by collection id, as stored."""
+        """Reserved slots by collection id: never more than stored."""
+        self._running: Counter[int] = Counter()
+        """Rollouts of this worker by collection id, with those that the current claim has taken."""
+        self._is_certain = True
+        """False if the reply to the last change was lost, so that more slots may be stored than `_slots` has."""
 
     def exceed(self, running: Mapping[int, int]) -> bool:
         """Return True if more slots are reserved than `running` needs: the number of rollouts by collection id."""
-        return any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
+        return not self._is_certain or any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
 
-    def elsewhere(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
-        """Release slots beyond `running` and return the slots of other workers, by collection id.
-
-        `running` counts this worker's rollouts by collection id. The count comes from memory, because finished
-        rollouts may not be stored yet.
-        """
+    def elsewhere(self, lease: int) -> dict[int, int]:
+        """Return the slots of other workers, by collection id."""
         with connection.cursor() as cursor:
             if connection.vendor == "sqlite":
                 cursor.execute(_RUNNING_ELSEWHERE, [lease, lease])
-                return dict(cursor.fetchall())
-            own = [list(running), list(running.values())]
-            cursor.execute("SELECT * FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
-            elsewhere = dict(cursor.fetchall())
+            else:
+                cursor.execute(_RESERVED_ELSEWHERE, [lease])
+            return dict(cursor.fetchall())
+
+    def begin(self, lease: int, running: Mapping[int, int]) -> None:
+        """Begin a claim. `running` counts this worker's rollouts by collection id.
+
+        The count comes from memory, because finished rollouts may not be stored yet.
+        """
         if lease != self._lease:
             self._lease, self._slots = lease, Counter()
+        self._running = Counter(running)
+
+    def release(self, lease: int, running: Mapping[int, int]) -> None:
+        """Release the slots that `running` does not need."""
+        if not self.exceed(running):
+            return
+        own = [list(running), list(running.values())]
+        self._change("SELECT COUNT(*) FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
         self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
-        return elsewhere
 
-    def reserve(self, lease: int, collection_id: int, *, wanted: int, asked: int, room: int | None) -> int:
-        """Reserve up to `wanted` slots of a collection and return the number reserved.
+    def reserve(self, collection_id: int, *, wanted: int, asked: int, room: int | None) -> int:
+        """Reserve slots for up to `wanted` more rollouts of a collection and return their number.
 
-        `asked` is the number of this worker's judge calls to the collection's model. `room` is the maximum number
-        of rollouts in flight for the collection, or None.
+        Slots of ended rollouts are used again. Other unused slots are released before more are reserved: they may be
+        of a less urgent collection with the same limits. `asked` is the number of this worker's judge calls to the
+        collection's model. `room` is the maximum number of rollouts in flight for the collection, or None.
         """
         if connection.vendor == "sqlite":
             return wanted
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT rollouts_reserve(%s, %s, %s, %s, %s)", [lease, collection_id, wanted, asked, room])
-            (granted,) = cursor.fetchone()
+        unused = max(0, self._slots[collection_id] - self._running[collection_id])
+        if unused >= wanted and self._is_certain:
+            return wanted
+        self.release(self._lease, self._running + Counter({collection_id: unused}))
+        given = [self._lease, collection_id, wanted - unused, asked, room]
+        granted = self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s)", given)
         self._slots[collection_id] += granted
-        return int(granted)
+        return unused + granted
+
+    def use(self, collection_id: int, number: int) -> None:
+        """Count the rollouts that the current claim has taken."""
+        self._running[collection_id] += number
+
+    def _change(self, sql: str, given: Sequence[Any]) -> int:
+        self._is_certain = False
+        with connection.cursor() as cursor:
+            cursor.execute(sql, given)
+            (number,) = cursor.fetchone()
+        self._is_certain = True
+        return int(number)
 
 
 def delete_stale_reservations() -> None:
-    """Delete the reservations of workers without a lease."""
+    """Delete the reservations of workers without a lease, and empty ones of collections that do not run."""
     Reservation.objects.exclude(worker__state__in=[Worker.State.ACTIVE, Worker.State.DRAINING]).delete()
+    # A condition on the row itself, which PostgreSQL checks again after it waited for a worker that reserves slots.
+    running = Collection.objects.filter(state=Collection.State.RUNNING)
+    Reservation.objects.filter(slots=0).exclude(collection__in=running).delete()

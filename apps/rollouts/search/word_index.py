@@ -28,6 +28,7 @@ from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.word_splitting import BREAK, split_words
+from apps.rollouts.sql_arrays import in_ids
 from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
 
 logger = logging.getLogger(__name__)
@@ -84,17 +85,22 @@ class Words(NamedTuple):
 Part = dict[str, object]
 """The columns of a RolloutWords."""
 
+_FINISHED = "SELECT id, attempt FROM rollouts_rollout WHERE {condition} AND attempt > 0 AND finished_at IS NOT NULL"
+
 
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
     """Queue finished rollouts for indexing, in the transaction that ends them, with one statement.
 
     Skips rollouts that never started, because they have no words.
     """
-    if not isinstance(rollouts, QuerySet) and not rollouts:
+    if isinstance(rollouts, QuerySet):
+        rows = rollouts.filter(attempt__gt=0, finished_at__isnull=False).order_by().values_list("pk", "attempt")
+        query, parameters = rows.query.sql_with_params()
+    elif rollouts:
+        condition, ids = in_ids("id", rollouts)
+        query, parameters = _FINISHED.format(condition=condition), (ids,)
+    else:
         return
-    chosen = rollouts if isinstance(rollouts, QuerySet) else Rollout.objects.filter(pk__in=rollouts)
-    rows = chosen.filter(attempt__gt=0, finished_at__isnull=False).order_by().values_list("pk", "attempt")
-    query, parameters = rows.query.sql_with_params()
     again = "ON CONFLICT (rollout_id) DO UPDATE SET attempt = excluded.attempt, taken_at = NULL, tries = 0"
     with connection.cursor() as cursor:
         cursor.execute(
