@@ -37,7 +37,7 @@ WARM_UP = 5.0
 FIRST_ENDS_SECONDS = 60.0
 """Maximum seconds until the first rollouts have ended."""
 LOOK_SECONDS = 0.1
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.1
 
 
 def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: dict[str, str], server: int) -> bool:

@@ -112,29 +112,17 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.ite
 # Only the constant names above are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
-_COUNTERS = {
-    "completed": "int",
-    "failed": "int",
-    "cancelled": "int",
-    "retried": "int",
-    "input_tokens": "bigint",
-    "output_tokens": "bigint",
-    "judge_tokens": "bigint",
-    "calls_without_usage": "int",
-    "cost": "double precision",
-    "rewarded": "int",
-    "reward_sum": "double precision",
+_COUNTERS: dict[str, float] = {
+    **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
+    **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
+    **dict.fromkeys(["cost", "reward_sum"], 0.0),
 }
-_COUNT = """
-    UPDATE rollouts_collection SET {columns} FROM {source} WHERE rollouts_collection.id = v.id
-    RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <=
-        rollouts_collection.completed + rollouts_collection.failed + rollouts_collection.cancelled
-"""
-_ADD = ", ".join(f"{name} = rollouts_collection.{name} + v.{name}" for name in _COUNTERS)
-_READ_COUNTERS = ", ".join(f"value->>'{name}' AS {name}" for name in ("id", *_COUNTERS))
-_TYPED_COUNTERS = ", ".join(f"{name} {kind}" for name, kind in {"id": "bigint", **_COUNTERS}.items())
-_SQLITE_COUNT = _COUNT.format(columns=_ADD, source=f"(SELECT {_READ_COUNTERS} FROM json_each(%s)) v")  # noqa: S608
-_POSTGRES_COUNT = _COUNT.format(columns=_ADD, source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED_COUNTERS})")
+# Written by hand, because compiling the ORM's statement takes longer than running it. True: `settle_collections` must
+# look at the collection.
+_COUNT = f"""
+    UPDATE rollouts_collection SET {", ".join(f"{name} = {name} + %s" for name in _COUNTERS)} WHERE id = %s
+    RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <= completed + failed + cancelled
+"""  # noqa: S608
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
@@ -208,7 +196,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
     """Add the ends to the counters of their collections, and settle the collections if necessary."""
     totals: dict[int, dict[str, float]] = {}
     for end in ended:
-        total = totals.setdefault(end.collection, {"id": end.collection, **dict.fromkeys(_COUNTERS, 0)})
+        total = totals.setdefault(end.collection, {**_COUNTERS})
         # `completed`, `failed` and `cancelled` name counters too.
         if not end.deferred:
             total["retried" if end.status == "queued" else end.status] += 1
@@ -221,11 +209,12 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward
     lock_collections(totals)
+    open_ones: list[int] = []
     with connection.cursor() as cursor:
-        cursor.execute(
-            _POSTGRES_COUNT if connection.vendor == "postgresql" else _SQLITE_COUNT,
-            [msgspec.json.encode([*totals.values()]).decode()],
-        )
-        if any(may_settle for (may_settle,) in cursor.fetchall()):
-            settle_collections(totals.keys())
+        for collection_id, total in totals.items():
+            cursor.execute(_COUNT, [*total.values(), collection_id])
+            if cursor.fetchone() == (True,):
+                open_ones.append(collection_id)
+    if open_ones:
+        settle_collections(open_ones)
     return set(totals)
