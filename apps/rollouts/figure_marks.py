@@ -1,16 +1,14 @@
 """Mark the tasks whose rollouts change, so that figures are not read from counts made before the change."""
 
-import json
 from collections.abc import Iterable
 
 from django.db import connection
 from django.utils import timezone
 
 from apps.rollouts.models import SPAN_BITS
+from apps.rollouts.sql_arrays import select_pairs
 
-_MARK = "INSERT INTO rollouts_figuremark (marked_at, collection_id, span) SELECT %s{moment}, {spans}"
-_POSTGRES_MARK = _MARK.format(moment="::timestamptz", spans="* FROM unnest(%s::bigint[], %s::bigint[])")
-_SQLITE_MARK = _MARK.format(moment="", spans="value->>0, value->>1 FROM json_each(%s)")
+_MARK = "INSERT INTO rollouts_figuremark (marked_at, collection_id, span) SELECT %s, spans.* FROM ({spans}) spans"
 
 
 def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
@@ -23,7 +21,5 @@ def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
         return
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute(_POSTGRES_MARK, [now, *map(list, zip(*spans, strict=True))])
-        else:
-            cursor.execute(_SQLITE_MARK, [now, json.dumps(spans)])
+        query, given = select_pairs(spans)
+        cursor.execute(_MARK.format(spans=query), [now, *given])

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
 from apps.rollouts.figure_marks import mark_changed
-from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.search.word_index import mark_attempts_unindexed
 from apps.rollouts.trace_payloads import pack
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
@@ -141,7 +141,7 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
         _insert_events(events, again)
         tasks = _write_ends(ends, now) if ends else {}
         ended = [end for end in ends if (end.id, end.attempt) in tasks]
-        mark_unindexed([end.id for end in ended if end.status != "queued"])
+        mark_attempts_unindexed([(end.id, end.attempt) for end in ended if end.status != "queued"])
         mark_changed((end.collection, tasks[end.id, end.attempt]) for end in ended)
         return _count_ends(ended) if ended else set()
 

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Collection as Some
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.word_splitting import BREAK, split_words
-from apps.rollouts.sql_arrays import in_ids
+from apps.rollouts.sql_arrays import select_pairs
 from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
 
 logger = logging.getLogger(__name__)
@@ -85,22 +85,26 @@ class Words(NamedTuple):
 Part = dict[str, object]
 """The columns of a RolloutWords."""
 
-_FINISHED = "SELECT id, attempt FROM rollouts_rollout WHERE {condition} AND attempt > 0 AND finished_at IS NOT NULL"
-
 
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
     """Queue finished rollouts for indexing, in the transaction that ends them, with one statement.
 
     Skips rollouts that never started, because they have no words.
     """
-    if isinstance(rollouts, QuerySet):
-        rows = rollouts.filter(attempt__gt=0, finished_at__isnull=False).order_by().values_list("pk", "attempt")
-        query, parameters = rows.query.sql_with_params()
-    elif rollouts:
-        condition, ids = in_ids("id", rollouts)
-        query, parameters = _FINISHED.format(condition=condition), (ids,)
-    else:
+    if not isinstance(rollouts, QuerySet) and not rollouts:
         return
+    chosen = rollouts if isinstance(rollouts, QuerySet) else Rollout.objects.filter(pk__in=rollouts)
+    rows = chosen.filter(attempt__gt=0, finished_at__isnull=False).order_by().values_list("pk", "attempt")
+    _queue(*rows.query.sql_with_params())
+
+
+def mark_attempts_unindexed(attempts: Some[tuple[int, int]]) -> None:
+    """Queue (rollout id, attempt) that have just ended, without reading their rows."""
+    if attempts:
+        _queue(*select_pairs(attempts))
+
+
+def _queue(query: str, parameters: Sequence[Any]) -> None:
     again = "ON CONFLICT (rollout_id) DO UPDATE SET attempt = excluded.attempt, taken_at = NULL, tries = 0"
     with connection.cursor() as cursor:
         cursor.execute(
