@@ -33,7 +33,7 @@ from scripts.process_figures import cpu_seconds
 from scripts.servers import postgres
 
 COLLECTIONS, MODELS, PROCESSES = 10, 4, 2
-WARM_UP = 5.0
+WARM_UP = 12.0
 FIRST_ENDS_SECONDS = 60.0
 """Maximum seconds until the first rollouts have ended."""
 LOOK_SECONDS = 0.1

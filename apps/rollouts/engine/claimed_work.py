@@ -70,8 +70,7 @@ def fetch_work(
         if turns:
             store_turns(turns)
         shut = read_shut()
-        slots = in_use.slots(seats, shut, reservations.elsewhere(lease), running)
-        reservations.begin(lease, in_use.collections)
+        slots = in_use.slots(seats, shut, reservations.read(lease, in_use.collections), running)
         claims = claim_rollouts(lease=lease, slots=slots, running=running, can_run=can_run, reservations=reservations)
         collections = {claim.collection_id for claim in claims}
         in_use.take_trials(shut, collections)

@@ -26,9 +26,10 @@ _RUNNING_ELSEWHERE = """
 """
 
 
-_RESERVED_ELSEWHERE = """
-    SELECT r.collection_id, SUM(r.slots) FROM rollouts_reservation r JOIN rollouts_worker w ON w.id = r.worker_id
-    WHERE r.worker_id <> %s AND r.slots > 0 AND w.state IN ('active', 'draining') GROUP BY r.collection_id
+_RESERVED = """
+    SELECT r.worker_id = %s AS is_own, r.collection_id, SUM(r.slots)
+    FROM rollouts_reservation r JOIN rollouts_worker w ON w.id = r.worker_id
+    WHERE r.slots > 0 AND w.state IN ('active', 'draining') GROUP BY 1, 2
 """
 
 
@@ -38,33 +39,31 @@ class Reservations:
     def __init__(self) -> None:
         self._lease = 0
         self._slots: Counter[int] = Counter()
-        """Reserved slots by collection id: never more than stored."""
+        """Reserved slots by collection id, as stored."""
         self._running: Counter[int] = Counter()
         """Rollouts of this worker by collection id, with those that the current claim has taken."""
         self._is_certain = True
-        """False if the reply to the last change was lost, so that more slots may be stored than `_slots` has."""
+        """False if the reply to the last change was lost, so that other slots may be stored."""
 
     def exceed(self, running: Mapping[int, int]) -> bool:
         """Return True if more slots are reserved than `running` needs: the number of rollouts by collection id."""
         return not self._is_certain or any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
 
-    def elsewhere(self, lease: int) -> dict[int, int]:
-        """Return the slots of other workers, by collection id."""
+    def read(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
+        """Begin a claim: return the slots of other workers, by collection id.
+
+        `running` counts this worker's rollouts by collection id. The count comes from memory, because finished
+        rollouts may not be stored yet.
+        """
         with connection.cursor() as cursor:
             if connection.vendor == "sqlite":
                 cursor.execute(_RUNNING_ELSEWHERE, [lease, lease])
-            else:
-                cursor.execute(_RESERVED_ELSEWHERE, [lease])
-            return dict(cursor.fetchall())
-
-    def begin(self, lease: int, running: Mapping[int, int]) -> None:
-        """Begin a claim. `running` counts this worker's rollouts by collection id.
-
-        The count comes from memory, because finished rollouts may not be stored yet.
-        """
-        if lease != self._lease:
-            self._lease, self._slots = lease, Counter()
-        self._running = Counter(running)
+                return dict(cursor.fetchall())
+            cursor.execute(_RESERVED, [lease])
+            rows = cursor.fetchall()
+        self._lease, self._running, self._is_certain = lease, Counter(running), True
+        self._slots = Counter({pk: int(slots) for is_own, pk, slots in rows if is_own})
+        return {pk: int(slots) for is_own, pk, slots in rows if not is_own}
 
     def release(self, lease: int, running: Mapping[int, int]) -> None:
         """Release the slots that `running` does not need."""
@@ -84,7 +83,7 @@ class Reservations:
         if connection.vendor == "sqlite":
             return wanted
         unused = max(0, self._slots[collection_id] - self._running[collection_id])
-        if unused >= wanted and self._is_certain:
+        if unused >= wanted:
             return wanted
         self.release(self._lease, self._running + Counter({collection_id: unused}))
         given = [self._lease, collection_id, wanted - unused, asked, room]
