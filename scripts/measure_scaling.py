@@ -33,11 +33,11 @@ from scripts.process_figures import cpu_seconds
 from scripts.servers import postgres
 
 COLLECTIONS, MODELS, PROCESSES = 10, 4, 2
-WARM_UP = 5.0
+WARM_UP = 12.0
 FIRST_ENDS_SECONDS = 60.0
 """Maximum seconds until the first rollouts have ended."""
 LOOK_SECONDS = 0.1
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.1
 
 
 def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: dict[str, str], server: int) -> bool:

@@ -1,15 +1,14 @@
 """Mark the tasks whose rollouts change, so that figures are not read from counts made before the change."""
 
 from collections.abc import Iterable
-from itertools import chain
 
 from django.db import connection
 from django.utils import timezone
 
 from apps.rollouts.models import SPAN_BITS
+from apps.rollouts.sql_arrays import select_pairs
 
-_MARK = "INSERT INTO rollouts_figuremark (collection_id, span, marked_at) VALUES {places}"
-_MARKS_A_STATEMENT = 250
+_MARK = "INSERT INTO rollouts_figuremark (marked_at, collection_id, span) SELECT %s, spans.* FROM ({spans}) spans"
 
 
 def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
@@ -22,7 +21,5 @@ def mark_changed(tasks: Iterable[tuple[int, int]]) -> None:
         return
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
-        for start in range(0, len(spans), _MARKS_A_STATEMENT):
-            chunk = [(*span, now) for span in spans[start : start + _MARKS_A_STATEMENT]]
-            places = ", ".join(["(%s, %s, %s)"] * len(chunk))
-            cursor.execute(_MARK.format(places=places), list(chain.from_iterable(chunk)))
+        query, given = select_pairs(spans)
+        cursor.execute(_MARK.format(spans=query), [now, *given])

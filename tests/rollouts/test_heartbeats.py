@@ -61,7 +61,7 @@ def beat(clock, monkeypatch, renew):
         return renew(done.count("beat"))
 
     monkeypatch.setattr(worker_leases, "renew_lease", count)
-    monkeypatch.setattr(worker_leases, "reap_leases", lambda: done.append("reap"))
+    monkeypatch.setattr(worker_leases, "reap_leases", lambda **_: done.append("reap"))
     beating = Heartbeat(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
     beating._stop = clock
     beating.start()

@@ -126,9 +126,7 @@ def test_the_wall_time_of_a_rollout_is_its_own_limit(settings):
 
 def claim(worker, *, seats=64, group=""):
     """What a worker claims that runs nothing it knows of, by collection."""
-    slots = InUse([], lease=worker.pk, live=[], group=group).slots(
-        seats, {}, Reservations().release_unused(worker.pk, {})
-    )
+    slots = InUse([], lease=worker.pk, live=[], group=group).slots(seats, {}, Reservations().read(worker.pk, {}))
     return Counter(claim.collection_id for claim in claim_rollouts(lease=worker.pk, slots=slots))
 
 
@@ -195,7 +193,7 @@ def test_a_budget_is_one_for_all_workers_and_what_has_ended_unstored_counts():
     Collection.objects.filter(pk=collection.pk).update(completed=10, input_tokens=5_000)
     one, other = take_lease(seats=64), take_lease(seats=64)
     unstored = InUse([], lease=one.pk, live=[], unstored={collection.pk: 4})
-    slots = unstored.slots(64, {}, Reservations().release_unused(one.pk, {}))
+    slots = unstored.slots(64, {}, Reservations().read(one.pk, {}))
     assert (len(claim_rollouts(lease=one.pk, slots=slots)), unstored.awaits_results) == (6, True)
     assert claim(other).total() == 4
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from apps.gym.calls.rate_control import Report
 from apps.rollouts.engine.circuit_breakers import Endpoint
-from apps.rollouts.engine.throttling import exchange, read_limited
+from apps.rollouts.engine.claimed_work import look_around
+from apps.rollouts.engine.throttling import exchange
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Breaker, Collection, Rollout, Throttle
 from apps.rollouts.steering.controls import resume_collection
@@ -117,6 +118,10 @@ def collect(answer, **given):
     return async_to_sync(run)()
 
 
+def read_throttled():
+    return look_around(lease=1, running=Counter(), turns={}).throttled
+
+
 def assert_untouched(collection):
     """Every rollout completed in its first attempt with its first try, and nothing counts as a failure."""
     collection.refresh_from_db()
@@ -139,7 +144,7 @@ def test_a_window_of_five_calls_a_second_fails_no_rollout_and_is_nearly_filled()
     assert len(model.served) == 40
     rate = (len(model.served) - 5) / (model.served[-1] - model.served[0])
     assert rate >= 0.7 * 5
-    assert Endpoint("policy_model", collection.policy_model_id) in read_limited()
+    assert Endpoint("policy_model", collection.policy_model_id) in read_throttled()
 
 
 @pytest.mark.parametrize(
@@ -275,7 +280,7 @@ def test_two_workers_share_one_rate():
     endpoint = Endpoint("policy_model", make_policy_model().pk)
     first = exchange(endpoint, "a", Report(sent=[0.1] * 10, throttled=[0.1] * 5, retry_after=0.0, wanted=5), "slow")
     assert (first.limited, first.starts) == (True, [])
-    assert read_limited() == [endpoint]
+    assert read_throttled() == [endpoint]
     over = time.time() - 0.01
     Throttle.objects.update(control={**Throttle.objects.get().control, "paused_until": over, "growing_since": over})
     given = [exchange(endpoint, holder, Report(wanted=50)).starts for holder in ("a", "b")]

@@ -62,8 +62,9 @@ def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
 
 def is_by_model(item: Item) -> bool:
     """Return True if a model wrote the item: reasoning, text or call."""
-    kind = item_type(item)
-    return kind in {"reasoning", "function_call"} or (kind == "message" and item.get("role") == "assistant")
+    if item.get("role") == "assistant":
+        return item_type(item) in {"message", "reasoning", "function_call"}
+    return item.get("type") in ("reasoning", "function_call")
 
 
 def join_parts(texts: Iterable[str], *, by_model: bool) -> str:
@@ -84,7 +85,9 @@ def text_of(item: Item) -> str:
     if not parts and item.get("type") == "reasoning":
         parts = item.get("summary") or []
     texts = [part.get("text") or part.get("refusal") or "" for part in parts if isinstance(part, dict)]
-    return texts[0] if len(texts) == 1 else join_parts(texts, by_model=is_by_model(item))
+    if len(texts) < 2:
+        return texts[0] if texts else ""
+    return join_parts(texts, by_model=is_by_model(item))
 
 
 def assistant_text(items: list[Item]) -> str:

@@ -54,8 +54,12 @@ async def verify_attempt(
 def weigh(response: dict[str, Any]) -> int:
     """Return about how many characters a verifier has to read."""
     items = [item for item in response.get("output") or [] if isinstance(item, dict)]
-    texts = (text for item in items for text in (text_of(item), item.get("arguments"), item.get("output")))
-    return _PER_ITEM * len(items) + sum(len(text) for text in texts if isinstance(text, str))
+    size = _PER_ITEM * len(items)
+    for item in items:
+        for text in (text_of(item), item.get("arguments"), item.get("output")):
+            if isinstance(text, str):
+                size += len(text)
+    return size
 
 
 async def _verify_parts(

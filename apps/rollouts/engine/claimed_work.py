@@ -1,13 +1,15 @@
 """Database calls of the worker's loop: claim rollouts with everything needed to run them, and poll for updates."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 from django.db import connection, transaction
 
 from apps.accounts.disk_space import Place, check_space
 from apps.gym.traces.items import TaskRow
+from apps.rollouts.database_clock import server_now_sql
 from apps.rollouts.engine.circuit_breakers import BreakerReport, Endpoint, read_open_breakers, store_reports
 from apps.rollouts.engine.claiming import Claim, claim_rollouts, mark_started
 from apps.rollouts.engine.collection_limits import pause_overdue
@@ -16,10 +18,7 @@ from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.running import Setting
 from apps.rollouts.engine.running_collections import read_running
 from apps.rollouts.engine.shared_limits import InUse
-from apps.rollouts.engine.throttling import read_limited
-from apps.rollouts.engine.worker_leases import is_draining, live_workers
-from apps.rollouts.models import Collection
-from apps.tasks.models import Task
+from apps.rollouts.sql_arrays import in_ids
 
 
 class Work(NamedTuple):
@@ -62,7 +61,7 @@ def fetch_work(
     claimable = [one for one in running if one.is_claimable_by(in_use.group)]
     has_external = any(not one.has_own_loop for one in claimable)
     claimable = [one for one in claimable if (one.has_own_loop if only is None else one.pk == only)]
-    if not (in_use.running or reports or claimable or reservations.has_unused(in_use.collections)):
+    if not (in_use.running or reports or claimable or reservations.exceed(in_use.collections)):
         return Fetched([], has_external)
     settings: dict[int, Setting] = {}
 
@@ -77,20 +76,24 @@ def fetch_work(
         if reports:
             store_reports(reports)
         open_breakers = read_open_breakers()
-        slots = in_use.slots(seats, open_breakers, reservations.release_unused(lease, in_use.collections), running)
+        slots = in_use.slots(seats, open_breakers, reservations.read(lease, in_use.collections), running)
         claims = claim_rollouts(lease=lease, slots=slots, running=claimable, can_run=can_run, reservations=reservations)
         collections = {claim.collection_id for claim in claims}
         in_use.claim_breaker_tests(open_breakers, collections)
         if not collections <= started:
             mark_started(collections - started)
-        tasks = Task.objects.filter(pk__in={claim.task_id for claim in claims}).only("row_json") if claims else ()
-        rows = {task.pk: task.row for task in tasks}
-    own = in_use.collections + Counter(claim.collection_id for claim in claims)
-    if reservations.has_unused(own):
-        reservations.release_unused(lease, own)
+        rows = _read_tasks({claim.task_id for claim in claims}) if claims else {}
+    reservations.release(lease, in_use.collections + Counter(claim.collection_id for claim in claims))
     started |= collections
     work = [Work(claim, rows[claim.task_id], settings[claim.collection_id]) for claim in claims]
     return Fetched(work, has_external)
+
+
+def _read_tasks(task_ids: set[int]) -> dict[int, TaskRow]:
+    condition, ids = in_ids("id", task_ids)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT id, row_json FROM tasks_task WHERE {condition}", [ids])  # noqa: S608
+        return {pk: orjson.loads(row) for pk, row in cursor.fetchall()}
 
 
 def _one_transaction_on_sqlite() -> AbstractContextManager[object]:
@@ -117,6 +120,25 @@ class WorkerUpdates(NamedTuple):
     is_draining: bool
 
 
+# One statement, because every worker asks once a second. The rows are (what, id, detail).
+_ENDPOINT = """COALESCE(policy_model_id, environment_id),
+    CASE WHEN policy_model_id IS NULL THEN 'environment' ELSE 'policy_model' END"""
+_IS_OVERDUE = {
+    "postgresql": "started_at + max_seconds * interval '1 second' <= clock_timestamp()",
+    "sqlite": "julianday(started_at) + max_seconds / 86400.0 <= julianday('now')",
+}
+_UPDATES = """
+    SELECT 'live' AS what, id, "group" AS detail FROM rollouts_worker
+    WHERE state = 'active' AND lease_expires_at >= {now}
+    UNION ALL SELECT 'draining', id, '' FROM rollouts_worker WHERE id = %s AND state = 'draining'
+    UNION ALL SELECT 'kept', id, '' FROM rollouts_collection WHERE {in_collections} AND state <> 'cancelled'
+    UNION ALL SELECT 'overdue', id, '' FROM rollouts_collection WHERE state = 'running' AND {is_overdue}
+    UNION ALL SELECT 'shut', {endpoint} FROM rollouts_breaker WHERE state <> 'closed'
+    UNION ALL SELECT 'throttled', {endpoint} FROM rollouts_throttle WHERE limited_until > {now}
+    ORDER BY 1, 2
+"""
+
+
 def read_updates(
     *,
     lease: int,
@@ -129,14 +151,23 @@ def read_updates(
     `running` counts this worker's rollouts by collection id. With `reservations`, release unused slots.
     """
     store_reports(reports)
-    if reservations and reservations.has_unused(running):
-        reservations.release_unused(lease, running)
-    continuing = Collection.objects.filter(pk__in=running).exclude(state=Collection.State.CANCELLED)
+    if reservations:
+        reservations.release(lease, running)
+    now, moment = server_now_sql()
+    in_collections, ids = in_ids("id", running)
+    sql = _UPDATES.format(
+        now=now, in_collections=in_collections, endpoint=_ENDPOINT, is_overdue=_IS_OVERDUE[connection.vendor]
+    )
+    found: defaultdict[str, list[tuple[int, Any]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*moment, lease, ids, *moment])
+        for what, pk, detail in cursor.fetchall():
+            found[what].append((pk, detail))
     return WorkerUpdates(
-        cancelled=running.keys() - set(continuing.values_list("pk", flat=True)),
-        paused=pause_overdue(),
-        live=live_workers(),
-        open_breakers=list(read_open_breakers()),
-        throttled=read_limited(),
-        is_draining=is_draining(lease),
+        cancelled=running.keys() - dict(found["kept"]).keys(),
+        paused=pause_overdue() if found["overdue"] else [],
+        live=found["live"],
+        open_breakers=[Endpoint(kind, pk) for pk, kind in found["shut"]],
+        throttled=[Endpoint(kind, pk) for pk, kind in found["throttled"]],
+        is_draining=bool(found["draining"]),
     )

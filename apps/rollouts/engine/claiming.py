@@ -60,7 +60,7 @@ _SELECT_QUEUED = """
         AND EXISTS (SELECT 1 FROM rollouts_worker w
             WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
-    ORDER BY id LIMIT %s {lock}
+    ORDER BY id LIMIT {limit} {lock}
 """
 _CLAIM = """
     UPDATE rollouts_rollout
@@ -131,13 +131,13 @@ class _Claiming:
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
-            self._lease,
             candidate.pk,
             wanted=free,
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
         taken = _claim_rows(self._lease, candidate.pk, lost, free) if free else []
+        self._reservations.use(candidate.pk, len(taken))
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
 
@@ -177,9 +177,10 @@ def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[C
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
-        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now)
+        # As a parameter, the limit would keep PostgreSQL from keeping the plan.
+        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
-        given = [lease, started, collection_id, lease, *moment, collection_id, limit]
+        given = [lease, started, collection_id, lease, *moment, collection_id]
         cursor.execute(_CLAIM.format(pick=pick), given)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.rollouts.models import Collection, Reservation
+from apps.rollouts.models import Collection
 
 FIRST_CLAIM = 2
 """Initial rollouts in flight of a collection with a budget, while the use per rollout is unknown."""
@@ -35,8 +35,7 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
     # A single query in the common case that no collection has finished.
     if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
         return
-    if open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now()):
-        Reservation.objects.filter(collection__in=given.filter(state=Collection.State.COMPLETED)).delete()
+    open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
     running = given.filter(state=Collection.State.RUNNING)
     running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
     running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))

@@ -1,19 +1,15 @@
 """Store events and ends of rollouts in batches. Ends are fenced by (lease, attempt)."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import F
 
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
 from apps.rollouts.figure_marks import mark_changed
-from apps.rollouts.models import Collection
-from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.search.word_index import mark_attempts_unindexed
 from apps.rollouts.trace_payloads import pack
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
@@ -117,6 +113,17 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.ite
 # Only these constant names are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
+_COUNTERS: dict[str, float] = {
+    **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
+    **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
+    **dict.fromkeys(["cost", "reward_sum"], 0.0),
+}
+# Written by hand, because compiling the ORM's statement takes longer than running it. True: `settle_collections` must
+# look at the collection.
+_COUNT = f"""
+    UPDATE rollouts_collection SET {", ".join(f"{name} = {name} + %s" for name in _COUNTERS)} WHERE id = %s
+    RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <= completed + failed + cancelled
+"""  # noqa: S608
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
@@ -135,12 +142,9 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
         _insert_events(events, again)
         tasks = _write_ends(ends, now) if ends else {}
         ended = [end for end in ends if (end.id, end.attempt) in tasks]
-        mark_unindexed([end.id for end in ended if end.status != "queued"])
+        mark_attempts_unindexed([(end.id, end.attempt) for end in ended if end.status != "queued"])
         mark_changed((end.collection, tasks[end.id, end.attempt]) for end in ended)
-        changed = _count_ends(ended)
-        if changed:
-            settle_collections(changed)
-    return changed
+        return _count_ends(ended) if ended else set()
 
 
 def _insert_events(events: Sequence[EventRow], again: bool) -> None:
@@ -190,10 +194,10 @@ def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:
-    """Add the ends to the counters of their collections."""
-    totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+    """Add the ends to the counters of their collections, and settle the collections if necessary."""
+    totals: dict[int, dict[str, float]] = {}
     for end in ended:
-        total = totals[end.collection]
+        total = totals.setdefault(end.collection, {**_COUNTERS})
         # The counters have the names of the statuses.
         if not end.deferred:
             total["retried" if end.status == "queued" else end.status] += 1
@@ -206,6 +210,12 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward
     lock_collections(totals)
-    for collection_id, total in totals.items():
-        Collection.objects.filter(pk=collection_id).update(**{name: F(name) + value for name, value in total.items()})
+    open_ones: list[int] = []
+    with connection.cursor() as cursor:
+        for collection_id, total in totals.items():
+            cursor.execute(_COUNT, [*total.values(), collection_id])
+            if cursor.fetchone() == (True,):
+                open_ones.append(collection_id)
+    if open_ones:
+        settle_collections(open_ones)
     return set(totals)

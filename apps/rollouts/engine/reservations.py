@@ -9,11 +9,12 @@ SQLite has a single writer, so claims count the running rollouts instead.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.db import connection
 
-from apps.rollouts.models import Reservation, Worker
+from apps.rollouts.models import Collection, Reservation, Worker
 
 # A UNION of two ranges of the lease index reads no rows if there is a single worker. One condition with OR would scan
 # all rows.
@@ -25,6 +26,13 @@ _RUNNING_ELSEWHERE = """
 """
 
 
+_RESERVED = """
+    SELECT r.worker_id = %s AS is_own, r.collection_id, SUM(r.slots)
+    FROM rollouts_reservation r JOIN rollouts_worker w ON w.id = r.worker_id
+    WHERE r.slots > 0 AND w.state IN ('active', 'draining') GROUP BY 1, 2
+"""
+
+
 class Reservations:
     """The slots reserved by one worker. Used only on its database thread, outside of transactions."""
 
@@ -32,16 +40,17 @@ class Reservations:
         self._lease = 0
         self._slots: Counter[int] = Counter()
         """Reserved slots by collection id, as stored."""
+        self._running: Counter[int] = Counter()
+        """Rollouts of this worker by collection id, with those that the current claim has taken."""
+        self._is_certain = True
+        """False if the reply to the last change was lost, so that other slots may be stored."""
 
-    def has_unused(self, running: Mapping[int, int]) -> bool:
-        """Return True if more slots are reserved than needed.
+    def exceed(self, running: Mapping[int, int]) -> bool:
+        """Return True if more slots are reserved than `running` needs: the number of rollouts by collection id."""
+        return not self._is_certain or any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
 
-        `running` counts this worker's rollouts by collection id.
-        """
-        return any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
-
-    def release_unused(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
-        """Release slots beyond `running`, and return the slots of other workers by collection id.
+    def read(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
+        """Begin a claim: return the slots of other workers, by collection id.
 
         `running` counts this worker's rollouts by collection id. It is counted in memory, because finished rollouts may
         not be stored yet.
@@ -50,34 +59,54 @@ class Reservations:
             if connection.vendor == "sqlite":
                 cursor.execute(_RUNNING_ELSEWHERE, [lease, lease])
                 return dict(cursor.fetchall())
-            own = [list(running), list(running.values())]
-            cursor.execute("SELECT * FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
-            elsewhere = dict(cursor.fetchall())
-        if lease != self._lease:
-            self._lease, self._slots = lease, Counter()
+            cursor.execute(_RESERVED, [lease])
+            rows = cursor.fetchall()
+        self._lease, self._running, self._is_certain = lease, Counter(running), True
+        self._slots = Counter({pk: int(slots) for is_own, pk, slots in rows if is_own})
+        return {pk: int(slots) for is_own, pk, slots in rows if not is_own}
+
+    def release(self, lease: int, running: Mapping[int, int]) -> None:
+        """Release the slots that `running` does not need."""
+        if not self.exceed(running):
+            return
+        own = [list(running), list(running.values())]
+        self._change("SELECT COUNT(*) FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
         self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
-        return elsewhere
 
-    def reserve(
-        self, lease: int, collection_id: int, *, wanted: int, judge_calls: int, max_in_flight: int | None
-    ) -> int:
-        """Reserve up to `wanted` slots of a collection and return the number reserved.
+    def reserve(self, collection_id: int, *, wanted: int, judge_calls: int, max_in_flight: int | None) -> int:
+        """Reserve slots for up to `wanted` more rollouts of a collection and return their number.
 
-        `judge_calls` is the number of this worker's judge calls to the collection's model. `max_in_flight` is the
-        maximum number of rollouts in flight of the collection, or None.
+        Slots of ended rollouts are used again. Other unused slots are released before more are reserved: they may be
+        of a less urgent collection with the same limits. `judge_calls` is the number of this worker's judge calls to
+        the collection's model. `max_in_flight` is the maximum number of rollouts in flight for the collection, or None.
         """
         if connection.vendor == "sqlite":
             return wanted
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT rollouts_reserve(%s, %s, %s, %s, %s)",
-                [lease, collection_id, wanted, judge_calls, max_in_flight],
-            )
-            (granted,) = cursor.fetchone()
+        unused = max(0, self._slots[collection_id] - self._running[collection_id])
+        if unused >= wanted:
+            return wanted
+        self.release(self._lease, self._running + Counter({collection_id: unused}))
+        given = [self._lease, collection_id, wanted - unused, judge_calls, max_in_flight]
+        granted = self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s)", given)
         self._slots[collection_id] += granted
-        return int(granted)
+        return unused + granted
+
+    def use(self, collection_id: int, number: int) -> None:
+        """Count the rollouts that the current claim has taken."""
+        self._running[collection_id] += number
+
+    def _change(self, sql: str, given: Sequence[Any]) -> int:
+        self._is_certain = False
+        with connection.cursor() as cursor:
+            cursor.execute(sql, given)
+            (number,) = cursor.fetchone()
+        self._is_certain = True
+        return int(number)
 
 
 def delete_stale_reservations() -> None:
-    """Delete the reservations of workers without a lease."""
+    """Delete the reservations of workers without a lease, and empty ones of collections that do not run."""
     Reservation.objects.exclude(worker__state__in=[Worker.State.ACTIVE, Worker.State.DRAINING]).delete()
+    # A condition on the row itself, which PostgreSQL checks again after it waited for a worker that reserves slots.
+    running = Collection.objects.filter(state=Collection.State.RUNNING)
+    Reservation.objects.filter(slots=0).exclude(collection__in=running).delete()

@@ -128,15 +128,6 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
     return grant
 
 
-def read_limited() -> list[Endpoint]:
-    """Return the endpoints that are throttled now."""
-    rows = Throttle.objects.filter(limited_until__gt=server_now()).values_list("policy_model_id", "environment_id")
-    return [
-        Endpoint("policy_model", model) if model else Endpoint("environment", environment)
-        for model, environment in rows
-    ]
-
-
 def pause_for_quota(endpoint: Endpoint, message: str) -> int:
     """Pause all running collections that use the endpoint. Return their number."""
     uses = Q(environment=endpoint.pk)

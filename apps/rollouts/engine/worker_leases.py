@@ -18,6 +18,7 @@ from apps.accounts.outage_log import RetryLog
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
+from apps.rollouts.engine.database_thread import keep_plans
 from apps.rollouts.engine.reservations import delete_stale_reservations
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout, Worker
@@ -25,6 +26,8 @@ from apps.rollouts.search.word_index import mark_unindexed
 
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
 MAX_TROUBLE = 500
+THOROUGH_BEATS = 5
+"""Heartbeats between two searches for rollouts without a live lease while no lease expires."""
 MAX_LOST = 3
 """Number of lost workers after which a rollout fails, because it may have crashed them."""
 
@@ -80,15 +83,19 @@ def release_lease(*, worker_id: int) -> int:
         return _requeue_lost("lease = %s", [worker_id], lost=0)
 
 
-def reap_leases() -> int:
-    """Expire leases and requeue their rollouts. Return the number of expired workers."""
+def reap_leases(*, is_thorough: bool = True) -> int:
+    """Take back rollouts without a live lease. Return the number of expired workers.
+
+    Without `is_thorough`, do so only if a lease has expired: the search reads all running rollouts.
+    """
+    expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
+    if not is_thorough and not expired.exists():
+        return 0
     with transaction.atomic():
         _limit_lock_waits()
-        expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
-        if reaped:
-            delete_stale_reservations()
-        # A single statement, so that a lease taken concurrently does not look lost.
+        delete_stale_reservations()
+        # One statement reads rows and leases together, so that a lease taken at this moment does not look lost.
         _requeue_lost("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
 
@@ -163,11 +170,6 @@ def live_workers() -> list[tuple[int, str]]:
     return list(live.order_by("pk").values_list("pk", "group"))
 
 
-def is_draining(worker_id: int) -> bool:
-    """Return True if this worker was asked to drain."""
-    return Worker.objects.filter(pk=worker_id, state=Worker.State.DRAINING).exists()
-
-
 def _lease() -> timedelta:
     return timedelta(seconds=settings.WORKER_LEASE_SECONDS)
 
@@ -197,9 +199,11 @@ class Heartbeat:
         # After an outage, or if this process was suspended, other workers may look expired although they are about to
         # renew. So a heartbeat expires leases only after two beats in time.
         in_time, last = 1, time.monotonic()
+        beats = 0
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
                 try:
+                    keep_plans()
                     if not renew_lease(worker_id=self._worker_id, vitals=self._vitals()):
                         self._lost()
                         return
@@ -207,7 +211,8 @@ class Heartbeat:
                     in_time = in_time + 1 if now - last < settings.WORKER_LEASE_SECONDS / 2 else 0
                     last = now
                     if in_time >= 2:
-                        reap_leases()
+                        reap_leases(is_thorough=beats % THOROUGH_BEATS == 0)
+                        beats += 1
                     self._log.works()
                 except Exception as problem:
                     # The next beat may succeed. Otherwise the lease expires and the rollouts are requeued.

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Collection as Some
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.word_splitting import BREAK, split_words
+from apps.rollouts.sql_arrays import select_pairs
 from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,16 @@ def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
         return
     chosen = rollouts if isinstance(rollouts, QuerySet) else Rollout.objects.filter(pk__in=rollouts)
     rows = chosen.filter(attempt__gt=0, finished_at__isnull=False).order_by().values_list("pk", "attempt")
-    query, parameters = rows.query.sql_with_params()
+    _queue(*rows.query.sql_with_params())
+
+
+def mark_attempts_unindexed(attempts: Some[tuple[int, int]]) -> None:
+    """Queue (rollout id, attempt) that have just ended, without reading their rows."""
+    if attempts:
+        _queue(*select_pairs(attempts))
+
+
+def _queue(query: str, parameters: Sequence[Any]) -> None:
     again = "ON CONFLICT (rollout_id) DO UPDATE SET attempt = excluded.attempt, taken_at = NULL, tries = 0"
     with connection.cursor() as cursor:
         cursor.execute(

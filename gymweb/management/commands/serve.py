@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import tempfile
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ class Command(BaseCommand):
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             # The server's threads open their own connections.
             connection.close()
+        _leave_out_unused_imports()
         # Imported lazily: the import installs an event loop that other commands do not need.
         from daphne.endpoints import build_endpoint_description_strings
 
@@ -122,3 +124,13 @@ class EmbeddedWorker:
     async def drain(self) -> None:
         self._worker.stop()
         await asyncio.wait([self._task])
+
+
+def _leave_out_unused_imports() -> None:
+    """Keep Twisted and Autobahn from importing TLS and accelerators for long messages: 5 MB that nothing here uses.
+
+    A proxy in front of GymWeb serves TLS, and browsers send short messages.
+    """
+    sys.modules.setdefault("OpenSSL", None)  # type: ignore[arg-type]
+    os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
+    logging.getLogger("autobahn.websocket").setLevel(logging.WARNING)  # It logs that they are disabled.

@@ -296,7 +296,7 @@ def test_an_agent_solves_a_task_over_the_messages_wire_and_sends_its_thoughts_ba
                 seats=1,
                 seconds=60.0,
             )
-            return await agent.answer(Asked(method="POST", path="run", body=json.dumps(row).encode()))
+            return await agent.answer(IncomingRequest(method="POST", path="run", body=json.dumps(row).encode()))
 
     done = json.loads(asyncio.run(run()).body)
     assert (done["reward"], done["gymweb"]["stop_reason"]) == (1.0, "answered")

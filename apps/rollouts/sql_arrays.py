@@ -1,0 +1,21 @@
+"""Many ids as one parameter, so that a statement has the same text, and a kept plan, for every number of ids."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from django.db import connection
+
+
+def in_ids(column: str, ids: Collection[int]) -> tuple[str, Any]:
+    """Return a SQL condition that the column is one of the ids, and its parameter."""
+    if connection.vendor == "postgresql":
+        return f"{column} = ANY(%s::bigint[])", list(ids)
+    return f"{column} IN (SELECT value FROM json_each(%s))", json.dumps(list(ids))  # noqa: S608
+
+
+def select_pairs(pairs: Collection[tuple[int, int]]) -> tuple[str, list[Any]]:
+    """Return a SELECT of the pairs with two columns, and its parameters."""
+    if connection.vendor == "postgresql":
+        return "SELECT * FROM unnest(%s::bigint[], %s::bigint[])", [list(column) for column in zip(*pairs, strict=True)]
+    return "SELECT value->>0, value->>1 FROM json_each(%s)", [json.dumps(list(pairs))]
