@@ -177,21 +177,20 @@ async def test_only_folders_that_the_operator_allows_are_mounted(site: Site) -> 
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Site]:
+def other() -> Iterator[Site]:
     """A site whose worker a test may kill. It allows one folder, in which the installation is."""
-    folder = tmp_path / "allowed"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "hello").write_text("#!/bin/sh\necho hello; cat $0/../../var/secret.txt\n")
-    (folder / "bin" / "hello").chmod(0o755)
-    # A worker that runs as root runs commands as nobody.
-    for place in (tmp_path, *tmp_path.parents):
-        if os.geteuid() == 0 and place.is_relative_to(tempfile.gettempdir()) and place.name.startswith(("test", "p")):
-            place.chmod(0o755)
-    (folder / "var").mkdir()
-    (folder / "var" / "secret.txt").write_text("of the operator")
-    more = {"GYMWEB_AGENT_MOUNTS": str(folder), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
-    with open_site(folder / "var", "--seats", "4", **more) as opened:
-        yield opened
+    # Not below tmp_path: root's worker runs commands as nobody, and pytest closes its folder to other users.
+    with tempfile.TemporaryDirectory(prefix="gymweb-allowed-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "bin").mkdir(mode=0o755)
+        (folder / "bin" / "hello").write_text("#!/bin/sh\necho hello; cat $0/../../var/secret.txt\n")
+        (folder / "bin" / "hello").chmod(0o755)
+        (folder / "var").mkdir()
+        (folder / "var" / "secret.txt").write_text("of the operator")
+        more = {"GYMWEB_AGENT_MOUNTS": str(folder), "GYMWEB_WORKER_GRACE_SECONDS": "1"}
+        with open_site(folder / "var", "--seats", "4", **more) as opened:
+            yield opened
 
 
 async def test_a_mounted_folder_is_on_the_path_and_never_shows_the_installation(other: Site) -> None:
