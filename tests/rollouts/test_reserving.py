@@ -58,7 +58,7 @@ def database(monkeypatch):
 
 def claim(mine, running, collection, wanted):
     assert mine.read(ME, running) == {SECOND: 3}
-    taken = mine.reserve(collection, wanted=wanted, asked=0, room=None)
+    taken = mine.reserve(collection, wanted=wanted, judge_calls=0, max_in_flight=None)
     mine.use(collection, taken)
     return taken
 
@@ -85,7 +85,7 @@ def test_slots_whose_reply_was_lost_are_found_at_the_next_claim(database):
     mine.read(ME, {})
     database.is_lost = True
     with pytest.raises(ConnectionError):
-        mine.reserve(FIRST, wanted=4, asked=0, room=None)
+        mine.reserve(FIRST, wanted=4, judge_calls=0, max_in_flight=None)
     database.is_lost = False
     assert mine.exceed({})
     assert claim(mine, {}, FIRST, 4) == 4

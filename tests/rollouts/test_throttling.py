@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.gym.calls.rate_control import Report
 from apps.rollouts.engine.circuit_breakers import Endpoint
-from apps.rollouts.engine.claimed_work import look_around
+from apps.rollouts.engine.claimed_work import read_updates
 from apps.rollouts.engine.throttling import exchange
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Breaker, Collection, Rollout, Throttle
@@ -119,7 +119,7 @@ def collect(answer, **given):
 
 
 def read_throttled():
-    return look_around(lease=1, running=Counter(), turns={}).throttled
+    return read_updates(lease=1, running=Counter(), reports={}).throttled
 
 
 def assert_untouched(collection):
