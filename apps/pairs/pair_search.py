@@ -25,7 +25,7 @@ def with_minimum_margin(pairs: QuerySet[PreferencePair], least: float) -> QueryS
 
 
 def flag_pairs(pairs: QuerySet[PreferencePair], flag: Flag, *, value: bool = True) -> QuerySet[PreferencePair]:
-    """Return the pairs that have the flag, or with `value=False` those that lack it."""
+    """Return the pairs that have the flag, or with `value=False` the pairs without it."""
     having = PreferencePair.objects.filter(_CONDITIONS[flag])
     return pairs.filter(pk__in=having.values("pk")) if value else pairs.exclude(pk__in=having.values("pk"))
 

@@ -16,7 +16,7 @@ from apps.gym.boxes.box_folders import BoxFolders, measure_folder, read_file, re
 from apps.gym.boxes.box_launcher import PORT, launcher_arguments
 from apps.gym.boxes.namespaces import FOLDERS, WORK, Passed, wrap
 from apps.gym.boxes.protocol import BoxFailed, BoxLimits, Exit
-from apps.gym.sandbox.bubblewrap import NOBODY, find_program
+from apps.gym.sandbox.bubblewrap import UNPRIVILEGED, find_program
 from apps.gym.sandbox.memory_groups import Share, TotalMemory
 from apps.gym.sandbox.protocol import SandboxMissing
 
@@ -31,8 +31,8 @@ _memory = TotalMemory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def box_owner() -> int | None:
-    """Return the user of boxes if this process runs as root: nobody. Otherwise None: the user of this process."""
-    return int(NOBODY) if os.geteuid() == 0 else None
+    """Return the unprivileged user of boxes if this process runs as root; otherwise None: its own user."""
+    return int(UNPRIVILEGED) if os.geteuid() == 0 else None
 
 
 class BubblewrapBox:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from apps.gym.boxes.box_launcher import SOCKET
 from apps.gym.boxes.mounts import mount_arguments
-from apps.gym.sandbox.bubblewrap import NOBODY, as_nobody, find_program, is_below, python_folders
+from apps.gym.sandbox.bubblewrap import UNPRIVILEGED, as_nobody, find_program, is_below, python_folders
 from apps.gym.sandbox.syscalls import build_filter
 
 WORK, HOME, TMP = "/work", "/home/agent", "/tmp"  # noqa: S108 - inside
@@ -17,8 +17,8 @@ _SYSTEM = ("/usr", "/etc/alternatives", "/etc/ld.so.cache")
 _ROOTS = ("/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _SHARED_MEMORY = str(256 * 1024**2)
 _ACCOUNTS = {
-    "/etc/passwd": f"agent:x:{NOBODY}:{NOBODY}::{HOME}:/bin/sh\n",
-    "/etc/group": f"agent:x:{NOBODY}:\n",
+    "/etc/passwd": f"agent:x:{UNPRIVILEGED}:{UNPRIVILEGED}::{HOME}:/bin/sh\n",
+    "/etc/group": f"agent:x:{UNPRIVILEGED}:\n",
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
 }
 _VARIABLES = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8"}
@@ -62,7 +62,7 @@ def wrap(
 ) -> list[str]:
     """Return the words before a command that run it in a box. Raises SandboxMissing."""
     words = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
-    words += ["--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY, "--hostname", "box", "--clearenv"]
+    words += ["--cap-drop", "ALL", "--uid", UNPRIVILEGED, "--gid", UNPRIVILEGED, "--hostname", "box", "--clearenv"]
     for name, value in {**_VARIABLES, **variables}.items():
         words += ["--setenv", name, value]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", _SHARED_MEMORY, "--tmpfs", "/dev/shm"]  # noqa: S108

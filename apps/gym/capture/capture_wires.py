@@ -63,7 +63,7 @@ class StreamWriter(Protocol):
     def add(self, delta: Delta) -> bytes: ...
 
     def end(self, reply: Reply) -> bytes:
-        """Return what is missing: everything if there were no deltas, and the end of the stream."""
+        """Return the missing events: all of them if there were no deltas, and the end of the stream."""
         ...
 
 

@@ -20,7 +20,7 @@ from apps.gym.sandbox.syscalls import build_filter
 
 logger = logging.getLogger(__name__)
 
-NOBODY = "65534"
+UNPRIVILEGED = "65534"
 _SMALLEST = "4096"
 """Bytes of an empty in-memory file system."""
 _NEEDED = "apt-get install bubblewrap on Debian and Ubuntu"
@@ -124,14 +124,14 @@ def as_nobody() -> list[str]:
     if os.geteuid() != 0:
         return []
     # If root starts bubblewrap, the program inside would keep root's access to files.
-    return [find_program("setpriv"), "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]
+    return [find_program("setpriv"), "--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups", "--"]
 
 
 @functools.cache
 def _wrapping(python: str) -> list[str]:
     """Return the arguments shared by all executions. Raises SandboxMissing."""
     command = [find_program("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
-    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", UNPRIVILEGED, "--gid", UNPRIVILEGED]
     command += ["--hostname", "sandbox", "--clearenv"]
     for name, value in _inner_environment(python).items():
         command += ["--setenv", name, value]

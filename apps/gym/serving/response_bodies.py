@@ -88,7 +88,7 @@ def write_events(response: dict[str, Any], *, start: int = 0) -> bytes:
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as it is at its start, without content."""
+    """Return an item at its start, without content."""
     blank: dict[str, Any] = {"content": []} if item.get("type") == "message" else {}
     if item.get("type") == "function_call":
         blank = {"arguments": ""}

@@ -1,4 +1,4 @@
-"""The place of a captured call in its graph, and what the search for parents keeps of it."""
+"""The place of a captured call in its graph, and the record that the search for parents keeps."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from apps.gym.traces.items import Item, Tool
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of a captured call in its graph. The fields are those of ModelCall with the same names."""
+    """The position of a captured call in its graph. ModelCall has fields with the same names."""
 
     call: int
     parent: int = 0
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallRecord(msgspec.Struct, kw_only=True):
-    """What is kept of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
+    """The record of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
 
     `place` and `body` are None after the call completed. `group` is the call that it retries, `continues` the call
     whose lineage it continues, and `continued` is True if another call continues its lineage.

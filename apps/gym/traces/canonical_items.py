@@ -24,7 +24,7 @@ class Prefixes(NamedTuple):
     """The hashes of all prefixes of a conversation. Its opening are the system messages before any other item.
 
     `hashes[n]` covers the first `n` items after the opening that have a digest; `ends[n]` is the position after them
-    among all items. `digests` are those of the single items.
+    among all items. `digests` has one digest for each item.
     """
 
     opening: bytes

@@ -54,7 +54,7 @@ class ModelCall(Event, tag="model_call"):
     `tokens_note` is the reason for missing tokens. `server_finish_reason` is the endpoint's own finish reason,
     if the wire format does not define it.
 
-    The fields from `call` on are those of captured calls. Calls are numbered from 1 at arrival; `call` is 0 in traces
+    Only captured calls have the fields from `call` on. Calls are numbered from 1 at arrival; `call` is 0 in traces
     of the built-in loop. The request is the first `kept` items of the parent's conversation (its request and reply),
     then `items_in`. `tools_in` are the offered tools, if they differ from those of the parent, or for a root from those
     of the session. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first

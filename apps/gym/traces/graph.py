@@ -91,7 +91,7 @@ class TraceGraph:
     def kept(self) -> frozenset[int]:
         """Return the calls without superseded retries and replies that the client did not receive.
 
-        A call that another call extends was received. Of several calls with equal requests, those that are extended
+        A call that another call extends was received. Of several calls with equal requests, the extended ones
         are kept, else the last one that was served.
         """
         extended = {self.parent(call) for call in self.calls}

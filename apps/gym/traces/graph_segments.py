@@ -19,7 +19,7 @@ from apps.gym.traces.tokens import read_shape
 
 
 class LeafSegment(NamedTuple):
-    """A training sequence on the path to `leaf`. Its calls and those of `sampled` are numbers of captured calls.
+    """A training sequence on the path to `leaf`. Its calls and the calls of `sampled` are numbers of captured calls.
 
     `sampled` and the mask leave out calls that an earlier sequence trains.
     """

@@ -60,7 +60,7 @@ class GraphTokens:
         self._captures: dict[int, TokenCapture] = {}
 
     def base(self, call: int) -> int:
-        """Return the call whose ids come before those of `call`; 0 for none. Raises TokensUnreadable."""
+        """Return the call whose ids come before the ids of `call`; 0 for none. Raises TokensUnreadable."""
         stored = self._calls[call].tokens
         named = read_base(stored) if stored is not None else None
         if named is not None:

@@ -27,7 +27,7 @@ from apps.gym.traces.tokens import TokenCapture
 
 
 class ParentFinder:
-    """The calls of one attempt so far, as hashes. `tools` are those of the session.
+    """The calls of one attempt so far, as hashes. `tools` are the tools of the session.
 
     Each call of `arrive` must be followed by `complete` or `abandon`.
     """
@@ -138,7 +138,7 @@ class ParentFinder:
         )
 
     def _lineage_after(self, parent: int, record: CallRecord) -> int:
-        """Return the lineage of the parent for the first child of it or its retries, else the next number."""
+        """Return the lineage of the parent for the first child of a call and its retries, else the next number."""
         before = self._calls[parent]
         step = before.group or parent
         other_thread = bool(record.hint and before.hint and record.hint != before.hint)

@@ -3,7 +3,7 @@
 The rules, in this order:
 
 1. `first`: no root came before, or it offers tools and no earlier root did (a client may ask for a title first).
-2. `subagent`: the client sends another thread id; or a text of its messages stands in a tool call, and it has another
+2. `subagent`: the client sends another thread id; or a tool call contains a text of its messages, and it has another
    system prompt or other tools than the caller, or the text is a whole argument.
 3. `auxiliary`: it offers no tools although another root did, and has at most two items besides the system prompt.
 4. `compaction` or `rewritten`: it replaces a conversation with the same thread id; or with the same system prompt, from
@@ -43,7 +43,7 @@ class RootRules:
         self._bodies: dict[bytes, int] = {}
         """The latest call with this conversation, whatever its system prompt."""
         self._asked: dict[bytes, int] = {}
-        """The latest call with this argument, or a line of it, in a tool call."""
+        """The latest call with this argument, or one of its lines, in a tool call."""
         self._longest: Counter[int] = Counter()
         """Items of the longest conversation of each lineage."""
 
@@ -71,7 +71,7 @@ class RootRules:
     def complete(
         self, call: int, record: CallRecord, conversation: bytes, digests: list[bytes], reply: Sequence[Item]
     ) -> None:
-        """Register a reply. `digests` are those of the items that its request and reply add."""
+        """Register a reply. `digests` are the digests of the items that its request and reply add."""
         lines = [line for item in reply for text in message_texts(item) for line in _lines(text)]
         for digest in [*digests, *lines]:
             self._evidence[record.opening + digest] = call
@@ -84,7 +84,7 @@ class RootRules:
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
 
     def _caller(self, items: Sequence[Item], record: CallRecord) -> int:
-        """Return the call with a tool call in which a text of the request stands, or 0."""
+        """Return the call with a tool call that contains a text of the request, or 0."""
         for text in _texts(items):
             for digest in _whole(text):
                 if call := self._asked.get(digest, 0):

@@ -158,7 +158,7 @@ def of_graph(stored: bytes | memoryview | None) -> bool:
 
 
 def repack_in_line(stored: bytes) -> bytes:
-    """Return tokens of a graph as those of a line in which the named call is the previous one with tokens."""
+    """Return tokens of a graph as tokens of a line in which the named call is the previous one with tokens."""
     _, logprob_bytes, _, *counts = _HEADER.unpack_from(stored)
     return _HEADER.pack(VERSION, logprob_bytes, 0, *counts) + stored[HEADER_BYTES:]
 

@@ -73,4 +73,4 @@ def _parse(line: bytes) -> dict[str, Any]:
     try:
         return as_object(orjson.loads(line))
     except orjson.JSONDecodeError:
-        return {}  # such as [DONE]
+        return {}  # for example [DONE]

@@ -95,7 +95,7 @@ def failed_reply(error: Any) -> ReplyFailed:
 
 
 def read_messages_usage(usage: Any) -> TokenUsage:
-    """Return the token counts. Input tokens include those that were read from a cache or written to it."""
+    """Return the token counts. Input tokens include the tokens read from or written to a cache."""
     if not isinstance(usage, dict):
         return {}
     counts = [

@@ -32,7 +32,8 @@ class BadMessages(Exception):
 class MessagesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request, converted to items, tools and sampling with the keys of the Responses API (and `top_k`, `stop`).
 
-    `thinking` is unchanged; only models behind a Messages endpoint accept it. `dropped` names what was left out.
+    `thinking` is unchanged; only models behind a Messages endpoint accept it. `dropped` names the parts that were left
+    out.
     """
 
     model: str
@@ -257,7 +258,7 @@ _NOT_FOR_MESSAGES = frozenset(
 
 
 def messages_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any]:
-    """Return Responses sampling keys as those of Messages.
+    """Return Responses sampling keys as Messages keys.
 
     Nulls mean "the endpoint's default" and are left out. The seed is left out, because the API has none.
 

@@ -49,8 +49,8 @@ def fetch_work(
 ) -> Fetched:
     """Store the breaker reports, then claim rollouts for the free seats.
 
-    With `only`, claim rollouts of this collection. Without it, claim those that workers run themselves: the others wait
-    until an agent asks for one.
+    With `only`, claim rollouts of this collection. Without it, claim rollouts that workers run themselves: the others
+    wait until an agent asks for one.
 
     Task rows are parsed once per batch and shared by repeats. `started` are the collections known to have started; new
     ones are added. Raise DiskFull if no new rollouts may start; the reserve on disk then still holds the results of
@@ -108,8 +108,8 @@ def _one_transaction_on_sqlite() -> AbstractContextManager[object]:
 class WorkerUpdates(NamedTuple):
     """Changes made outside of this worker, read once per poll.
 
-    `cancelled` are collections of this worker that were cancelled or deleted, `paused` those that this poll paused.
-    `live` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are endpoints.
+    `cancelled` are collections of this worker that were cancelled or deleted, `paused` the collections that this poll
+    paused. `live` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are endpoints.
     """
 
     cancelled: set[int]

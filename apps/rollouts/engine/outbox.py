@@ -42,7 +42,7 @@ class NotStored(Exception):
 
 
 class _Waiter(NamedTuple):
-    """Waits until this many events altogether are stored, among them those of the attempt."""
+    """Waits until this many events altogether are stored, among them all events of the attempt."""
 
     events: int
     attempt: Attempt

@@ -41,7 +41,7 @@ class Reservations:
         self._slots: Counter[int] = Counter()
         """Reserved slots by collection id, as stored."""
         self._running: Counter[int] = Counter()
-        """Rollouts of this worker by collection id, with those that the current claim has taken."""
+        """Rollouts of this worker by collection id, with the rollouts that the current claim has taken."""
         self._is_certain = True
         """False if the reply to the last change was lost, so that other slots may be stored."""
 

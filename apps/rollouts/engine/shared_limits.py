@@ -185,7 +185,7 @@ class InUse:
                 claim_breaker_test(endpoint, open_breakers[endpoint])
 
     def _remaining(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
-        """Return what is left of each limit that applies to the group of this worker."""
+        """Return the rest of each limit that applies to the group of this worker."""
         return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:

@@ -68,7 +68,7 @@ class CaptureProxy:
 
     async def _pass_on(self, url: str, method: str, headers: dict[str, str], body: bytes, send: Send) -> None:
         if self._session is None:
-            # No total limit: the attempt has one. Replies are passed on as they are, compressed or not.
+            # No total limit: the attempt has one. Replies are passed on unchanged, compressed or not.
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False, connector=connector)

@@ -17,7 +17,7 @@ Request = Callable[..., Awaitable[Any]]
 class Attempt(AbstractAsyncContextManager["Attempt"]):
     """One attempt at a task. Leaving `async with` finishes it, or fails it if an exception was raised.
 
-    `input` is the prompt and `tools` are those of the environment. The agent calls the model at `openai_base_url` or
+    `input` is the prompt; `tools` are the tools of the environment. The agent calls the model at `openai_base_url` or
     `anthropic_base_url` with `api_key`, and tools at `mcp_url`.
     """
 
