@@ -40,7 +40,7 @@ def atif_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     _continue(graph, documents)
     subagents = {leaf for leaf in leaves[1:] if _root(graph, leaf).root_reason == "subagent"}
     for leaf in sorted(subagents):
-        _embed(graph, documents[graph.main_leaf], documents[leaf], leaf)
+        _embed(graph, documents, leaf, subagents)
     yield from (document for leaf, document in documents.items() if leaf not in subagents)
 
 
@@ -62,14 +62,16 @@ def _continue(graph: TraceGraph, documents: dict[int, Row]) -> None:
                 documents[max(earlier)]["continued_trajectory_ref"] = document["trajectory_id"]
 
 
-def _embed(graph: TraceGraph, main: Row, document: Row, leaf: int) -> None:
-    """Put a subagent into the main trajectory, with a reference at the call that started it, if known."""
-    main.setdefault("subagent_trajectories", []).append(document)
+def _embed(graph: TraceGraph, documents: dict[int, Row], leaf: int, subagents: set[int]) -> None:
+    """Put a subagent into the trajectory with the call that started it; if unknown, into the main one."""
     spawner = _root(graph, leaf).spawned_by
-    step = next((step for step in main["steps"] if step.get("extra", {}).get("call") == spawner), None)
+    holders = [one for one in documents if one not in subagents and spawner in graph.path(one)]
+    holder = documents[holders[0] if holders else graph.main_leaf]
+    holder.setdefault("subagent_trajectories", []).append(documents[leaf])
+    step = next((step for step in holder["steps"] if step.get("extra", {}).get("call") == spawner), None)
     if spawner and step:
         results = step.setdefault("observation", {"results": []})["results"]
-        results.append({"subagent_trajectory_ref": [{"trajectory_id": document["trajectory_id"]}]})
+        results.append({"subagent_trajectory_ref": [{"trajectory_id": documents[leaf]["trajectory_id"]}]})
 
 
 def _document(attempt: Attempt, graph: TraceGraph, leaf: int, trained: set[int]) -> Row:
@@ -190,6 +192,10 @@ class _Steps:
         results.append({**({"source_call_id": call_id} if called else {}), "content": content})
 
 
+def _call_ids(step: Row) -> set[str]:
+    return {call["tool_call_id"] for call in step.get("tool_calls", ())}
+
+
 def _tool_call(item: Item) -> Row:
     arguments = call_arguments(item)
     raw = {} if arguments is not None else {"extra": {"raw_arguments": str(item.get("arguments"))}}
@@ -230,7 +236,8 @@ FORMATS = [
         features=lambda _: {},
         choices={"branches": ("main", "all")},
         encodings=("jsonl", "jsonl.gz"),
-        note="One ATIF 1.7 trajectory per line. With all branches, subagents are embedded in subagent_trajectories, and "
-        "other paths have lines of their own. extra.gymweb has the reward. Do not train on is_copied_context steps.",
+        note="One ATIF 1.7 trajectory per line. With all branches, subagents are embedded in "
+        "subagent_trajectories, and other paths have lines of their own. extra.gymweb has the reward. Do not train on "
+        "is_copied_context steps.",
     ),
 ]

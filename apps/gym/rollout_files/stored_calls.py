@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from apps.gym.tasks.file_rows import RowRefused, wrong_type
 from apps.gym.traces.events import (
@@ -47,7 +47,7 @@ class StoredCall:
     model: str = ""
     response_id: str = ""
     finish_reason: str = ""
-    usage: TokenUsage = field(default_factory=lambda: TokenUsage())
+    usage: TokenUsage = field(default_factory=TokenUsage)
     sampling: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
     tokens: tuple[Any, Any, Any] | None = None
@@ -224,7 +224,7 @@ def read_counts(usage: object, **names: tuple[str, ...]) -> TokenUsage:
         found = [value for value in map(usage.get, theirs) if type(value) is int and 0 <= value < MAX_COUNT]
         if found:
             counts[ours] = min(sum(found), MAX_COUNT - 1)
-    return TokenUsage(**counts)  # type: ignore[typeddict-item]
+    return cast(TokenUsage, counts)
 
 
 def read_time(value: object, pointer: str) -> float | None:

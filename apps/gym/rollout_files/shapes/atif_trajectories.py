@@ -143,7 +143,10 @@ class _Steps:
             summary = [{"type": "summary_text", "text": expect(thought, str, "text", f"{at}/reasoning_content")}]
             items.append({"type": "reasoning", "id": f"rs_{name}", "summary": summary})
         texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-        if parts := [{"type": "output_text", "text": text, "annotations": []} for text in texts if text]:
+        parts: list[dict[str, Any]] = [
+            {"type": "output_text", "text": text, "annotations": []} for text in texts if text
+        ]
+        if parts:
             items.append(message_item(name, parts))
         given = expect(step.get("tool_calls") or [], list, "a list of calls", f"{at}/tool_calls")
         return items + [self._tool_call(one, name, number, at) for number, one in enumerate(given)]
