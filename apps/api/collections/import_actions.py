@@ -70,7 +70,8 @@ class ImportActions(TableViewSet):
         parameters=IMPORT_PARAMETERS,
     )
     def import_stored(self, request: Request) -> Response:
-        """Import stored rollouts as a collection: rows of NeMo Gym, results of verifiers, or chat logs.
+        """Import stored rollouts as a collection: rows of NeMo Gym, results of verifiers, chat logs, ATIF
+        trajectories, or sessions of Claude Code and Codex.
 
         The body is one JSONL file, or a form with several files named `file`. 200 if the same files were imported
         before.

@@ -1,6 +1,7 @@
 """All export formats by slug."""
 
 from apps.gym.exporters import (
+    atif,
     axolotl,
     llama_factory,
     nemo_gym_rollouts,
@@ -15,7 +16,7 @@ from apps.gym.exporters import (
 from apps.gym.exporters.branches import offer_branches
 from apps.gym.exporters.protocol import Format
 
-_MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, scored]
+_MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, atif, scored]
 
 FORMATS: dict[str, Format] = {format.slug: offer_branches(format) for module in _MODULES for format in module.FORMATS}
 """In the order in which pages list them."""

@@ -1,1 +1,1 @@
-"""Read stored rollouts from files of NeMo Gym, `verifiers` and chat logs."""
+"""Read stored rollouts from files of other programs."""

@@ -15,6 +15,7 @@ from apps.gym.resources.verify_bodies import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rollout_files.originals import read_original
 from apps.gym.rollout_files.response_turns import CUTS, read_turns, why_cut
+from apps.gym.rollout_files.stored_calls import StoredTrace, trace_events
 from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import OURS, PREFIXES, verifier_details
@@ -28,6 +29,7 @@ from apps.gym.traces.events import (
     TraceUnion,
     Verification,
 )
+from apps.gym.traces.graph import main_line
 from apps.gym.traces.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
 
 LineKind = Literal["task", "rollout", "failure"]
@@ -78,12 +80,18 @@ def prompt_texts(task: TaskRow) -> tuple[str, ...]:
 
 
 def read_attempt(
-    row: dict[str, Any], task: TaskRow, *, environment: str, is_original: bool = False, numbered: bool = False
+    row: dict[str, Any],
+    task: TaskRow,
+    *,
+    environment: str,
+    is_original: bool = False,
+    numbered: bool = False,
+    trace: StoredTrace | None = None,
 ) -> StoredAttempt:
     """Return the attempt of a row at `task`, with its events. Raises RowRefused.
 
     If `is_original`, the first event keeps the fields that other events cannot hold; if `numbered`, also the row's
-    position in its run.
+    position in its run. The events of a `trace` replace those of the row's response.
     """
     failure = row.get(FAILURE_CLASS)
     reward = None if failure else _reward(row)
@@ -92,7 +100,10 @@ def read_attempt(
     tools = params.get("tools") or []
     opened, prompt = SessionOpened(environment=environment, tools=tools), Prompt(items=input_items({PARAMS: params}))
     events: list[TraceUnion] = [opened, prompt]
-    events += read_turns(response, params, seen=len(prompt.items))
+    if trace is None:
+        events += read_turns(response, params, seen=len(prompt.items))
+    else:
+        events = trace_events(trace, environment)
     model = str(response.get("model") or "")
     if failure:
         return _failed(row, events, str(failure), model)
@@ -117,6 +128,7 @@ def read_attempt(
 
 def judged_stop_reason(events: list[TraceUnion]) -> str:
     """Return how an attempt ended, derived from its trace alone."""
+    events = main_line(events)
     calls = [event for event in events if isinstance(event, ModelCall)]
     if calls and calls[-1].finish_reason in {*CUTS, "context_length"}:
         return calls[-1].finish_reason

@@ -18,13 +18,14 @@ class RowRefused(Exception):
     """Raised for an invalid line.
 
     `code` is short and stable. `pointer` (RFC 6901) is the place in the row, if known. `message` is for users and
-    begins with it.
+    begins with it. `line` is the number of the line in a row that spans several, else 0.
     """
 
-    def __init__(self, code: str, message: str, *, pointer: str = "") -> None:
+    def __init__(self, code: str, message: str, *, pointer: str = "", line: int = 0) -> None:
         self.code = code
         self.message = f"{pointer} {message}" if pointer else message
         self.pointer = pointer
+        self.line = line
         super().__init__(self.message)
 
 

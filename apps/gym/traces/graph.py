@@ -252,12 +252,12 @@ class _Line:
 
     def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
         """Yield the items that a request adds: results of tools, and turns of the environment with all others."""
-        for is_result, run in groupby(items, lambda item: _output_text(item) is not None):
+        for is_result, run in groupby(items, lambda item: result_text(item) is not None):
             if not is_result:
                 yield seq, EnvironmentTurn(items=list(run), at=began)
                 continue
             for item in run:
-                yield self._result(seq, str(item.get("call_id", "")), _output_text(item) or "", began)
+                yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)
 
     def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:
         """Return the recorded result with the output that the model saw, else one made from the request."""
@@ -270,7 +270,7 @@ class _Line:
         return seq, ToolResult(call_id=call_id, name=self._names.get(call_id, ""), output=output, at=began)
 
 
-def _output_text(item: Item) -> str | None:
+def result_text(item: Item) -> str | None:
     """Return the output of a tool if it is text, else None."""
     if item_type(item) != "function_call_output":
         return None

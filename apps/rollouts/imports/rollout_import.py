@@ -1,4 +1,4 @@
-"""Import stored rollouts of NeMo Gym, `verifiers` or chat logs as a dataset version and a completed collection.
+"""Import stored rollouts, trajectories or sessions of other programs as a dataset version and a completed collection.
 
 Nothing is stored before all lines are read. Stored rows are invisible until the import is complete.
 """

@@ -19,9 +19,9 @@ from apps.gym.rollout_files.rollout_rows import (
     check_task,
     plain_task,
     prompt_texts,
-    read_attempt,
     read_object,
 )
+from apps.gym.rollout_files.session_lines import join_sessions
 from apps.gym.rollout_files.shapes.stored_rows import RolloutFormat, StoredLine, read_line
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import FileRefused
@@ -150,7 +150,7 @@ class StoredFiles:
                 continue
             try:
                 check_task(given.task)
-                attempt = read_attempt(given.row, {}, environment=self.environment)
+                attempt = given.attempt({}, environment=self.environment)
                 index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
                 failed = given.kind == "failure"
                 if index is not None and repeat is not None and not failed:
@@ -204,8 +204,8 @@ class StoredFiles:
             raise ImportRefused(message, self.errors, self.refused)
         if not self.count:
             raise ImportRefused(
-                "The files hold no rollouts: rows with `response` and `reward`, with `prompt` and `completion`, or "
-                "with `messages`.",
+                "The files hold no rollouts: rows with `response` and `reward`, with `prompt` and `completion`, with "
+                "`messages` or with `steps`, or session files.",
                 self.errors,
                 self.refused,
             )
@@ -243,13 +243,7 @@ class StoredFiles:
             self._tasks.seek(self._starts[task])
             row = read_object(self._tasks.readline())
             given = read_line(line, self._wanted)
-            yield (
-                task,
-                repeat,
-                read_attempt(
-                    given.row, row, environment=self.environment, is_original=given.is_original, numbered=numbered
-                ),
-            )
+            yield task, repeat, given.attempt(row, environment=self.environment, numbered=numbered)
 
     def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
         for place, file in enumerate(files):
@@ -257,12 +251,17 @@ class StoredFiles:
             number = 0
             try:
                 content, _ = unpack(Counted(file.stream), upload_limits())
-                for number, line in LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES):
+                lines = LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES)
+                for number, line in join_sessions(lines, self._wanted, max_bytes=settings.MAX_LINE_BYTES):
                     process_exit.check()
                     if isinstance(line, bytes):
                         yield place, number, file.name, line
                     elif not self._told:
                         self._refuse(file.name, number, RowRefused(line.code, line.message))
+            except RowRefused as refusal:
+                # A session is one rollout, so its first bad line rejects all of it.
+                if not self._told:
+                    self._refuse(file.name, refusal.line, refusal)
             except FileRefused as refusal:
                 # A truncated compressed file has an unknown end, so its good lines are not a complete run.
                 broken = _bad_line(file.name, number + 1, refusal.code, refusal.message)
@@ -271,7 +270,7 @@ class StoredFiles:
     def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
         self.refused += 1
         if len(self.errors) < MAX_ERRORS:
-            self.errors.append(_bad_line(file, number, refusal.code, refusal.message))
+            self.errors.append(_bad_line(file, refusal.line or number, refusal.code, refusal.message))
 
 
 def _bad_line(file: str, line: int, code: str, message: str) -> BadLine:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from apps.gym.exporters.protocol import Feature, Options, Row
+from tests.gym.exporters.atif_schema import check_trajectory
 
 Check = Callable[[Row, Options], None]
 
@@ -231,6 +232,7 @@ def check_scored(row: Row, options: Options) -> None:
 
 
 CHECKS: dict[str, Check] = {
+    "atif": check_trajectory,
     "trl_sft": check_messages_with_tools,
     "trl_sft_completion": check_prompt_completion,
     "trl_sft_turns": check_one_turn,

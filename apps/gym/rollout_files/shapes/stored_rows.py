@@ -4,20 +4,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from apps.gym.rollout_files.rollout_rows import LineKind, line_kind, read_object
+from apps.gym.rollout_files.rollout_rows import LineKind, StoredAttempt, line_kind, read_attempt, read_object
+from apps.gym.rollout_files.session_lines import SESSION, SESSION_FORMATS, session_lines
+from apps.gym.rollout_files.shapes.atif_trajectories import is_atif, read_trajectory
+from apps.gym.rollout_files.shapes.claude_code_sessions import read_claude_code
+from apps.gym.rollout_files.shapes.codex_sessions import read_codex
 from apps.gym.rollout_files.shapes.stored_conversations import read_chat_log
 from apps.gym.rollout_files.shapes.verifiers_results import is_episode, is_metadata, read_episode, read_result
+from apps.gym.rollout_files.stored_calls import StoredTrace
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS
-from apps.gym.tasks.rollout_keys import own_task
+from apps.gym.tasks.rollout_keys import OURS, own_task
 from apps.gym.traces.items import TaskRow
 
-RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat"]
+RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat", "atif", "claude_code", "codex"]
 FORMATS: dict[RolloutFormat, str] = {
     "auto": "Detect automatically",
     "nemo_gym": "NeMo Gym: rollouts, failures, tasks, materialised inputs",
     "verifiers": "verifiers: results.jsonl with metadata.json, or traces.jsonl",
     "openai_chat": "OpenAI chat logs: messages, tools, reward",
+    "atif": "ATIF trajectories 1.4 to 1.8: one file each, or one per line",
+    "claude_code": "Claude Code: session files (.jsonl)",
+    "codex": "Codex: session files (rollout-….jsonl)",
 }
 
 _Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], TaskRow]]
@@ -45,6 +53,19 @@ class StoredLine:
     group: object = None
     model: str = ""
     is_original: bool = False
+    trace: StoredTrace | None = None
+    """The calls of a trajectory or session, which may have branches."""
+
+    def attempt(self, task: TaskRow, *, environment: str, numbered: bool = False) -> StoredAttempt:
+        """Return the attempt at `task`. Raises RowRefused."""
+        return read_attempt(
+            self.row,
+            task,
+            environment=environment,
+            is_original=self.is_original,
+            numbered=numbered,
+            trace=self.trace,
+        )
 
 
 def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
@@ -56,11 +77,46 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
     if found == "nemo_gym":
         kind = line_kind(given)
         return StoredLine(kind, given, given if kind == "task" else own_task(given), is_original=True)
+    if found in _TRACE_READERS:
+        return _trace_line(found, _TRACE_READERS[found](given))
     row, task = _READERS[found](given)
     return StoredLine(line_kind(row), row, task, group=_group(found, task))
 
 
+def _session(row: dict[str, Any]) -> StoredTrace:
+    if row.get(SESSION) not in SESSION_FORMATS:
+        raise RowRefused("not_a_session", "the file is no session of this format")
+    lines = session_lines(row)
+    return read_codex(lines) if row[SESSION] == "codex" else read_claude_code(lines)
+
+
+_TRACE_READERS: dict[str, Callable[[dict[str, Any]], StoredTrace]] = {
+    "atif": read_trajectory,
+    "claude_code": _session,
+    "codex": _session,
+}
+
+
+def _trace_line(found: str, trace: StoredTrace) -> StoredLine:
+    params: dict[str, Any] = {"input": trace.prompt, **({"tools": trace.tools} if trace.tools else {})}
+    task: TaskRow = {PARAMS: params, **({"id": trace.task_id} if trace.task_id else {})}
+    left_out = {"left_out": dict(trace.left_out)} if trace.left_out else {}
+    row = {
+        **task,
+        "session": {**trace.session, **left_out},
+        "response": {"model": trace.model, "output": []},
+        **({"verification_skipped": True} if trace.reward is None else {"reward": trace.reward}),
+        **({"reward_components": trace.components} if trace.components is not None else {}),
+        **({OURS: {"stop_reason": trace.stop_reason}} if trace.stop_reason else {}),
+    }
+    return StoredLine("rollout", row, task, group=_group(found, task), trace=trace)
+
+
 def _format_of(row: dict[str, Any]) -> RolloutFormat:
+    if SESSION in row:
+        return "codex" if row[SESSION] == "codex" else "claude_code"
+    if is_atif(row):
+        return "atif"
     if PARAMS in row or "response" in row:
         return "nemo_gym"
     if "completion" in row or is_episode(row) or is_metadata(row):
@@ -71,7 +127,7 @@ def _format_of(row: dict[str, Any]) -> RolloutFormat:
         return "nemo_gym"
     text = (
         "this is not a stored rollout. Give responses_create_params and response (NeMo Gym), prompt and completion "
-        "or traces (verifiers), or messages (OpenAI chat logs)"
+        "or traces (verifiers), messages (OpenAI chat logs), schema_version and steps (ATIF), or a session file"
     )
     raise RowRefused("unknown_shape", text)
 

@@ -1,0 +1,239 @@
+"""Model calls of a stored trajectory with their parents, and the events of a trace made from them.
+
+A conversation without branches becomes a line, as the built-in loop writes it. Subagents, compactions and abandoned
+turns make it a graph, as captured agents have it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any, cast
+
+from apps.gym.tasks.file_rows import RowRefused, wrong_type
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ModelCall,
+    Prompt,
+    RootReason,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+)
+from apps.gym.traces.graph import result_text
+from apps.gym.traces.graph_tokens import TokenPacker
+from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls
+from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens, pack_tokens
+
+MAX_COUNT = 2**31
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredCall:
+    """One reply. Its request is the parent's conversation, then `items_in`.
+
+    `parent` and `spawned_by` are numbers of earlier calls from 1; 0 for none. `at` is in seconds since 1970. `tokens`
+    are the ids of prompt and reply, and the logprobs.
+    """
+
+    items_in: list[Item]
+    items: list[Item]
+    parent: int = 0
+    root_reason: RootReason = ""
+    spawned_by: int = 0
+    lineage: int = 0
+    tools: list[Tool] | None = None
+    model: str = ""
+    response_id: str = ""
+    finish_reason: str = ""
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    sampling: dict[str, Any] = field(default_factory=dict)
+    at: float | None = None
+    tokens: tuple[Any, Any, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredTrace:
+    """A trajectory. `main` is the number of the call with the final answer.
+
+    `tail` are the items after that call. `session` describes the origin. `left_out` counts what GymWeb does not import.
+    """
+
+    calls: list[StoredCall]
+    main: int
+    tools: list[Tool] = field(default_factory=list)
+    tail: list[Item] = field(default_factory=list)
+    session: dict[str, Any] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+    reward: float | None = None
+    components: dict[str, Any] | None = None
+    stop_reason: str = ""
+    task_id: str = ""
+
+    @property
+    def prompt(self) -> list[Item]:
+        return next(call.items_in for call in self.calls if call.root_reason == "first")
+
+    @property
+    def model(self) -> str:
+        return self.calls[self.main - 1].model or next((call.model for call in self.calls if call.model), "")
+
+
+def path_to(calls: list[StoredCall], number: int) -> list[int]:
+    """Return the numbers of the calls from the root to this call."""
+    path = []
+    while number:
+        path.append(number)
+        number = calls[number - 1].parent
+    return path[::-1]
+
+
+def number_lineages(calls: list[StoredCall], ends: list[int]) -> None:
+    """Give every call its lineage, and roots without a reason theirs.
+
+    The paths to `ends`, in order, are lineage 1; other branches get the next numbers.
+    """
+    first = path_to(calls, ends[0])[0]
+    for number, call in enumerate(calls, start=1):
+        if not call.parent and not call.root_reason:
+            call.root_reason = "first" if number == first else "rewritten"
+    for end in ends:
+        for number in path_to(calls, end):
+            calls[number - 1].lineage = 1
+    last = 1
+    continued = {(call.parent, call.lineage) for call in calls if call.lineage}
+    for call in calls:
+        if call.lineage:
+            continue
+        lineage = calls[call.parent - 1].lineage if call.parent else 0
+        if not lineage or (call.parent, lineage) in continued:
+            last += 1
+            lineage = last
+        call.lineage = lineage
+        continued.add((call.parent, lineage))
+
+
+def trace_events(trace: StoredTrace, environment: str) -> list[TraceUnion]:
+    """Return the events of the trajectory, without a verification."""
+    opened = SessionOpened(environment=environment, tools=trace.tools)
+    is_line = all(call.parent == number for number, call in enumerate(trace.calls))
+    return [opened, *_Events(trace, is_line=is_line).made()]
+
+
+class _Events:
+    def __init__(self, trace: StoredTrace, *, is_line: bool) -> None:
+        self._trace = trace
+        self._is_line = is_line
+        self._began = min((call.at for call in trace.calls if call.at is not None), default=0.0)
+        self._sizes = [0]
+        self._before = b""
+        """In a line, the token ids of the last call with tokens."""
+        self._packer = TokenPacker()
+        self._names: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def made(self) -> Iterator[TraceUnion]:
+        for number, call in enumerate(self._trace.calls, start=1):
+            self._names.update(
+                (str(one.get("call_id")), str(one.get("name", ""))) for one in function_calls(call.items)
+            )
+            at = self._at(call)
+            if self._is_line and number == 1:
+                yield Prompt(items=call.items_in)
+            else:
+                yield from self._answers(call.items_in, at)
+            yield self._call(number, call, at)
+        yield from self._answers(self._trace.tail, self._at(self._trace.calls[-1]))
+
+    def _at(self, call: StoredCall) -> float:
+        return max(0.0, call.at - self._began) if call.at is not None else 0.0
+
+    def _answers(self, items: list[Item], at: float) -> Iterator[TraceUnion]:
+        """Yield the results of tools. In a line, other items are turns of the environment."""
+        for is_result, run in groupby(items, lambda item: result_text(item) is not None):
+            if is_result:
+                yield from self._results(run, at)
+            elif self._is_line:
+                yield EnvironmentTurn(items=list(run), at=at)
+
+    def _results(self, items: Iterator[Item], at: float) -> Iterator[TraceUnion]:
+        for item in items:
+            call_id, output = str(item.get("call_id", "")), result_text(item) or ""
+            if call_id in self._told and not self._is_line:
+                continue  # Several branches of a graph may continue one result.
+            self._told.add(call_id)
+            error = output if item.get("status") == "incomplete" else ""
+            yield ToolResult(call_id=call_id, name=self._names.get(call_id, ""), output=output, error=error, at=at)
+
+    def _call(self, number: int, call: StoredCall, at: float) -> ModelCall:
+        kept = self._sizes[call.parent]
+        seen = kept + len(call.items_in)
+        self._sizes.append(seen + len(call.items))
+        packed, note = self._tokens(number, call)
+        made = ModelCall(
+            seen=seen,
+            items=call.items,
+            model=call.model,
+            response_id=call.response_id,
+            finish_reason=call.finish_reason or ("tool_calls" if function_calls(call.items) else "stop"),
+            usage=call.usage,
+            sampling=call.sampling,
+            tokens=packed,
+            tokens_note=note,
+            notes=call.notes,
+            at=at,
+        )
+        if not self._is_line:
+            made.call, made.parent, made.kept, made.items_in = number, call.parent, kept, call.items_in
+            made.lineage, made.root_reason, made.spawned_by = call.lineage, call.root_reason, call.spawned_by
+            made.tools_in = call.tools
+        return made
+
+    def _tokens(self, number: int, call: StoredCall) -> tuple[bytes | None, str]:
+        """Return the packed tokens, and the reason for missing ones."""
+        capture, note = _captured(call)
+        if not self._is_line:
+            return self._packer.pack(number, call.parent, capture), note
+        if capture is None:
+            return None, note
+        packed, self._before = pack_tokens(capture, before=self._before), capture.ids
+        return packed, ""
+
+
+def _captured(call: StoredCall) -> tuple[TokenCapture | None, str]:
+    if call.tokens is None:
+        return None, ""
+    if not all(isinstance(ids, list) for ids in call.tokens):
+        return None, "incomplete"
+    try:
+        return capture_tokens(*call.tokens), ""
+    except TokensMissing as missing:
+        return None, missing.note
+    except (TypeError, ValueError, OverflowError):
+        return None, "not_token_ids"
+
+
+def read_counts(usage: object, **names: tuple[str, ...]) -> TokenUsage:
+    """Return token counts. Each name of ours is the sum of the given names, if one of them is a count."""
+    if not isinstance(usage, dict):
+        return {}
+    counts: dict[str, int] = {}
+    for ours, theirs in names.items():
+        found = [value for value in map(usage.get, theirs) if type(value) is int and 0 <= value < MAX_COUNT]
+        if found:
+            counts[ours] = min(sum(found), MAX_COUNT - 1)
+    return cast(TokenUsage, counts)
+
+
+def read_time(value: object, pointer: str) -> float | None:
+    """Return an ISO 8601 time as seconds since 1970. Raises RowRefused."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise wrong_type(pointer, "an ISO 8601 time", value)
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (ValueError, OverflowError):
+        raise RowRefused("wrong_time", "must be an ISO 8601 time", pointer=pointer) from None
