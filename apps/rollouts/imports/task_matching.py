@@ -21,7 +21,7 @@ from apps.gym.rollout_files.rollout_rows import (
     prompt_texts,
     read_object,
 )
-from apps.gym.rollout_files.session_lines import join_sessions
+from apps.gym.rollout_files.shapes.session_lines import join_sessions
 from apps.gym.rollout_files.shapes.stored_rows import RolloutFormat, StoredLine, read_line
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import FileRefused

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.gym.rollout_files.rollout_rows import LineKind, StoredAttempt, line_kind, read_attempt, read_object
-from apps.gym.rollout_files.session_lines import SESSION, SESSION_FORMATS, session_lines
 from apps.gym.rollout_files.shapes.atif_trajectories import is_atif, read_trajectory
 from apps.gym.rollout_files.shapes.claude_code_sessions import read_claude_code
 from apps.gym.rollout_files.shapes.codex_sessions import read_codex
+from apps.gym.rollout_files.shapes.session_lines import SESSION, SESSION_FORMATS, session_lines
 from apps.gym.rollout_files.shapes.stored_conversations import read_chat_log
 from apps.gym.rollout_files.shapes.verifiers_results import is_episode, is_metadata, read_episode, read_result
 from apps.gym.rollout_files.stored_calls import StoredTrace
