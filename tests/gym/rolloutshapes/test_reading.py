@@ -73,9 +73,12 @@ STEP = st.fixed_dictionaries(
         "reasoning_content": VALUES,
     },
 )
-STEPS = st.lists(STEP, max_size=4).map(lambda steps: [{"step_id": at, **one} for at, one in enumerate(steps, 1)])
+SOUND_STEPS = [{"source": "user", "message": "Hi."}, {"source": "agent", "message": "Hello."}]
+STEPS = st.lists(STEP, max_size=3).map(
+    lambda steps: [{"step_id": at, **one} for at, one in enumerate([*SOUND_STEPS, *steps], 1)]
+)
 TRAJECTORY = st.fixed_dictionaries(
-    {"schema_version": st.just("ATIF-v1.7"), "agent": st.just({"name": "a"}), "steps": STEPS | VALUES},
+    {"schema_version": st.just("ATIF-v1.7"), "agent": st.just({"name": "a"}), "steps": STEPS},
     optional={"subagent_trajectories": VALUES, "extra": VALUES | st.fixed_dictionaries({"gymweb": VALUES})},
 )
 BLOCK = st.fixed_dictionaries(
@@ -85,8 +88,8 @@ BLOCK = st.fixed_dictionaries(
 CLAUDE = st.fixed_dictionaries(
     {
         "type": st.sampled_from(["user", "assistant", "system", "attachment"]) | VALUES,
-        "uuid": st.sampled_from("abcd"),
-        "parentUuid": st.none() | st.sampled_from("abcd"),
+        "uuid": st.sampled_from("cdef"),
+        "parentUuid": st.sampled_from("abbcdef"),
         "message": st.fixed_dictionaries(
             {"content": st.text() | st.lists(BLOCK, max_size=2) | VALUES}, optional={"id": VALUES, "usage": VALUES}
         ),
@@ -105,7 +108,22 @@ CODEX = st.fixed_dictionaries(
 SESSIONS = st.one_of(
     st.tuples(st.just("claude_code"), st.lists(CLAUDE, min_size=1, max_size=5)),
     st.tuples(st.just("codex"), st.lists(CODEX, min_size=1, max_size=6)),
-).map(lambda given: {"_gymweb_session": given[0], "lines": [[at, one] for at, one in enumerate(given[1], 1)]})
+).map(lambda given: as_session(*given))
+SOUND_LINES = {
+    "claude_code": [
+        {"type": "user", "uuid": "a", "parentUuid": None, "message": {"content": "Hi."}},
+        {"type": "assistant", "uuid": "b", "parentUuid": "a", "message": {"content": "Hello."}},
+    ],
+    "codex": [
+        {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "Hi."}},
+        {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": "Hello."}},
+    ],
+}
+
+
+def as_session(kind, lines):
+    """The lines after a sound prompt and reply."""
+    return {"_gymweb_session": kind, "lines": [[at, one] for at, one in enumerate(SOUND_LINES[kind] + lines, 1)]}
 
 
 @settings(max_examples=400)
