@@ -29,7 +29,7 @@ class ImportForm(forms.Form):
     rollout_files = FilesField(
         label="Files",
         allow_empty_file=True,
-        help_text="JSONL files of one run: rollouts, and optionally failures, task rows and metadata.json",
+        help_text="Rollouts, trajectories or sessions of one run, and optionally failures, task rows and metadata.json",
         widget=SeveralFiles(attrs={"accept": ".jsonl,.ndjson,.json,.txt,.gz,.zst"}),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from apps.gym.exporters.branches import BRANCHES
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
@@ -27,12 +28,13 @@ _IMAGES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif":
 
 
 def atif_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """Yield the trajectory of the main path. With all branches, also those of other paths, and embed subagents."""
+    """Yield the trajectory of one path. With all branches, also those of other paths, and embed subagents."""
     graph = TraceGraph(attempt.events)
     if not graph.main_leaf:
         raise Dropped("no_assistant_turn")
     if options.branches != "all":
-        yield _document(attempt, graph, graph.main_leaf, set())
+        leaf = graph.main_leaf if options.branches == "main" else graph.longest_leaf
+        yield _document(attempt, graph, leaf, set())
         return
     trained: set[int] = set()
     leaves = [graph.main_leaf, *(leaf for leaf in graph.leaves if leaf != graph.main_leaf)]
@@ -234,7 +236,7 @@ FORMATS = [
         keeps_all=True,
         rows=atif_rows,
         features=lambda _: {},
-        choices={"branches": ("main", "all")},
+        choices={"branches": BRANCHES},
         encodings=("jsonl", "jsonl.gz"),
         note="One ATIF 1.7 trajectory per line. With all branches, subagents are embedded in "
         "subagent_trajectories, and other paths have lines of their own. extra.gymweb has the reward. Do not train on "

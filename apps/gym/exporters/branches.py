@@ -19,7 +19,7 @@ _SOURCES = {"demonstrations", "labels", "scored"}
 def offer_branches(format: Format) -> Format:
     """Return the format with the option `branches`, if its rows are attempts at a task.
 
-    Archives of whole rollouts have no such option: they have a row for each rollout, with its main path.
+    Archives of whole rollouts are unchanged: they have a row for each rollout, or the option already.
     """
     if format.makes not in _SOURCES or format.keeps_all:
         return format

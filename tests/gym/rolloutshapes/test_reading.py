@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from apps.gym.rollout_files.rollout_rows import check_task, read_attempt
 from apps.gym.rollout_files.shapes.stored_rows import read_line
 from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.traces.events import decode_event, encode_event
+from apps.gym.traces.graph import TraceGraph
 
 TEXTS = ["", "x", "text", "user", "assistant", "tool", "image_url", "[1]", "{}", '{"name": "f"}', "\x00", "length"]
 LEAVES = st.none() | st.booleans() | st.integers(-3, 10**20) | st.floats(-2, 2) | st.sampled_from(TEXTS)
@@ -57,6 +59,87 @@ TRACE = st.fixed_dictionaries(
 EPISODE = TRACE | st.fixed_dictionaries(
     {"traces": st.lists(TRACE, max_size=2) | VALUES}, optional=dict.fromkeys(["task", "errors", "ok"], VALUES)
 )
+
+
+METRICS = st.dictionaries(st.sampled_from(["prompt_tokens", "prompt_token_ids", "logprobs"]), VALUES)
+STEP = st.fixed_dictionaries(
+    {"source": st.sampled_from(["user", "agent", "agent", "system"]), "message": st.sampled_from(TEXTS) | VALUES},
+    optional={
+        "tool_calls": VALUES,
+        "observation": VALUES | st.fixed_dictionaries({"results": VALUES}),
+        "metrics": METRICS | VALUES,
+        "timestamp": VALUES,
+        "llm_call_count": VALUES,
+        "reasoning_content": VALUES,
+    },
+)
+SOUND_STEPS = [{"source": "user", "message": "Hi."}, {"source": "agent", "message": "Hello."}]
+STEPS = st.lists(STEP, max_size=3).map(
+    lambda steps: [{"step_id": at, **one} for at, one in enumerate([*SOUND_STEPS, *steps], 1)]
+)
+TRAJECTORY = st.fixed_dictionaries(
+    {"schema_version": st.just("ATIF-v1.7"), "agent": st.just({"name": "a"}), "steps": STEPS},
+    optional={"subagent_trajectories": VALUES, "extra": VALUES | st.fixed_dictionaries({"gymweb": VALUES})},
+)
+BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "tool_use", "tool_result", "thinking", "image"])},
+    optional=dict.fromkeys(["text", "id", "tool_use_id", "name", "input", "content", "source", "thinking"], VALUES),
+)
+CLAUDE = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["user", "assistant", "system", "attachment"]) | VALUES,
+        "uuid": st.sampled_from("cdef"),
+        "parentUuid": st.sampled_from("abbcdef"),
+        "message": st.fixed_dictionaries(
+            {"content": st.text() | st.lists(BLOCK, max_size=2) | VALUES}, optional={"id": VALUES, "usage": VALUES}
+        ),
+    },
+    optional=dict.fromkeys(["isSidechain", "subtype", "timestamp", "rendered", "toolUseResult", "agentId"], VALUES),
+)
+PAYLOAD = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "function_call", "reasoning", "token_count", "thread_rolled_back"]) | VALUES},
+    optional=dict.fromkeys(
+        ["role", "content", "call_id", "name", "arguments", "output", "info", "num_turns", "message", "summary"], VALUES
+    ),
+)
+CODEX = st.fixed_dictionaries(
+    {"type": st.sampled_from(["response_item", "event_msg", "compacted", "turn_context"]), "payload": PAYLOAD | VALUES}
+)
+SESSIONS = st.one_of(
+    st.tuples(st.just("claude_code"), st.lists(CLAUDE, min_size=1, max_size=5)),
+    st.tuples(st.just("codex"), st.lists(CODEX, min_size=1, max_size=6)),
+).map(lambda given: as_session(*given))
+SOUND_LINES = {
+    "claude_code": [
+        {"type": "user", "uuid": "a", "parentUuid": None, "message": {"content": "Hi."}},
+        {"type": "assistant", "uuid": "b", "parentUuid": "a", "message": {"content": "Hello."}},
+    ],
+    "codex": [
+        {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "Hi."}},
+        {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": "Hello."}},
+    ],
+}
+
+
+def as_session(kind, lines):
+    """The lines after a sound prompt and reply."""
+    return {"_gymweb_session": kind, "lines": [[at, one] for at, one in enumerate(SOUND_LINES[kind] + lines, 1)]}
+
+
+@settings(max_examples=400)
+@given(TRAJECTORY | SESSIONS)
+def test_a_trajectory_or_session_is_read_or_refused(row):
+    try:
+        stored = read_line(json.dumps(row).encode())
+        check_task(stored.task)
+        attempt = stored.attempt(stored.task, environment="any")
+    except RowRefused as refusal:
+        assert refusal.code
+        assert refusal.message
+        return
+    graph = TraceGraph(attempt.events)
+    assert graph.main_leaf
+    assert all(event == decode_event(encode_event(event)) for event in attempt.events)
 
 
 @settings(max_examples=200)

@@ -96,7 +96,7 @@ def import_rollouts(
     files: Annotated[list[Path], Argument(help="JSONL files of one run, in any order.")],
     environment: Annotated[str, Option(help="Environment of a new dataset.")] = "",
 ) -> None:
-    """Import stored rollouts of NeMo Gym or verifiers, or chat logs, as a collection."""
+    """Import stored rollouts, chat logs, trajectories or agent sessions as a collection."""
     choices = dict(call.query)
     if "dataset" not in choices:
         raise WrongUsage("Give --dataset.")
