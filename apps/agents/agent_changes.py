@@ -11,6 +11,7 @@ from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
 from apps.gym.boxes.command_spec import find_spec_problems
 from apps.gym.boxes.mounts import find_mount_problem
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.row_checks import check_row
@@ -41,9 +42,21 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
         found["kind"] = ["The kind of an agent cannot be changed. Create another agent."]
     if problems := find_command_problems(agent.kind, agent.command_settings):
         found["command_settings"] = [f"{option}: {problem}" for option, problem in problems.items()]
+    if problem := _find_server_problem(agent):
+        found["server_url"] = [problem]
     if stored is None and (taken := find_slug_problem(agent.slug)):
         found["slug"] = [taken]
     return {field: problems for field, problems in found.items() if problems}
+
+
+def _find_server_problem(agent: Agent) -> str:
+    if agent.kind != Agent.Kind.SERVER:
+        return "Only agent servers have an address." if agent.server_url else ""
+    try:
+        OutboundPolicy(settings.OUTBOUND_ALLOW).parse(agent.server_url)
+    except (OutboundRefused, ValueError) as refused:
+        return f"Give the address of the agent server, for example http://10.0.0.5:8102. {refused}"
+    return ""
 
 
 def find_command_problems(kind: str, given: object) -> dict[str, str]:

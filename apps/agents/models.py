@@ -12,6 +12,11 @@ class Agent(Named):
         BUILTIN = "builtin", "Built-in loop"
         EXTERNAL = "external", "External agent"
         COMMAND = "command", "Command"
+        SERVER = "agent_server", "Agent server"
+
+    class Route(models.TextChoices):
+        RESPONSES = "responses", "/v1/responses: GymWeb verifies"
+        RUN = "run", "/run: the agent server verifies"
 
     kind = models.CharField(
         max_length=16,
@@ -20,7 +25,8 @@ class Agent(Named):
         help_text=(
             "Built-in loop: the worker calls the model and the tools. External agent: your own program takes attempts "
             "over the API and calls the model at a capturing endpoint. Command: the worker runs your program in a "
-            "sandbox for each rollout. It cannot be changed later."
+            "sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs each rollout. "
+            "It cannot be changed later."
         ),
     )
     name = TypedCharField(max_length=100)
@@ -50,6 +56,23 @@ class Agent(Named):
     command_settings = models.JSONField(
         default=dict, blank=True, help_text="For the kind `command`: the program, its variables and files"
     )
+    server_url = TypedCharField(
+        max_length=500,
+        blank=True,
+        help_text=(
+            "For the kind `agent_server`: its address. The address of its model server must be that of GymWeb, "
+            "followed by /capture."
+        ),
+    )
+    server_route = models.CharField(
+        max_length=16,
+        choices=Route.choices,
+        default=Route.RESPONSES,
+        help_text=(
+            "For the kind `agent_server`. /run sends the whole task with its expected answer, and takes the reward "
+            "from the reply."
+        ),
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -63,6 +86,7 @@ class Agent(Named):
                 violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(
-                condition=models.Q(kind__in=["builtin", "external", "command"]), name="agent_kind_is_known"
+                condition=models.Q(kind__in=["builtin", "external", "command", "agent_server"]),
+                name="agent_kind_is_known",
             ),
         ]

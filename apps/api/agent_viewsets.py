@@ -40,6 +40,8 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "parallel_tool_calls",
             "sampling",
             "command_settings",
+            "server_url",
+            "server_route",
             "created_at",
             "updated_at",
         ]

@@ -68,6 +68,8 @@ class AgentForm(NamedForm):
             "token_limit",
             "parallel_tool_calls",
             "sampling",
+            "server_url",
+            "server_route",
         ]
         labels = {"max_steps": "Maximum turns"}
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
@@ -75,7 +77,8 @@ class AgentForm(NamedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_steps", "token_limit")
-        never_optional(self.fields["kind"]).required = False
+        for name in ("kind", "server_route"):
+            never_optional(self.fields[name]).required = False
         self.initial.update(self.instance.command_settings)
 
     def fill(self, preset: str) -> None:
@@ -85,6 +88,9 @@ class AgentForm(NamedForm):
 
     def clean_kind(self) -> str:
         return str(self.cleaned_data["kind"] or self.instance.kind)
+
+    def clean_server_route(self) -> str:
+        return str(self.cleaned_data["server_route"] or self.instance.server_route)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -51,6 +51,8 @@ WIRES: dict[str, CaptureWire] = {
     "v1/messages/count_tokens": MessagesWire(),
 }
 """API formats by the path of their requests."""
+ROLLOUT, TOKEN_CAPTURE = "ng-rollout/", "training-token-capture/"
+"""Parts of the paths of NeMo Gym's agents: `ng-rollout/<id>/v1/…`, where the secret is the id."""
 MCP = "mcp"
 """Path of the environment's tools."""
 _THREAD_HEADERS = ("x-codex-window-id", "thread-id", "session-id", "x-claude-code-session-id")
@@ -232,10 +234,11 @@ async def _begin_stream(request: web.Request) -> web.StreamResponse:
 
 def read_secret(path: str, headers: Mapping[str, str]) -> tuple[str, str]:
     """Return the secret and the rest of the path. Raises CallRefused for a missing one, or for two different ones."""
-    tail = path.removeprefix("/capture/").strip("/")
+    tail = path.removeprefix("/capture/").removeprefix(ROLLOUT).strip("/")
     given = ""
     if tail.startswith(PREFIX):
         given, _, tail = tail.partition("/")
+        tail = tail.removeprefix(TOKEN_CAPTURE)
     bearer = headers.get("Authorization", "")
     keys = [headers.get("x-api-key", ""), bearer[7:] if bearer.lower().startswith("bearer ") else ""]
     keys = [key.strip() for key in keys if key.strip().startswith(PREFIX)]

@@ -21,8 +21,9 @@ from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
 from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
 from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
-from apps.gym.loop.attempt_driver import SessionDriver
+from apps.gym.loop.attempt_driver import SessionDriver, verification_event
 from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.rewards import Reward
 from apps.gym.traces.call_records import Place
 from apps.gym.traces.events import AgentEnd, Prompt, SessionOpened, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
@@ -85,6 +86,7 @@ class CapturedAttempt(SessionDriver):
         self._pending = PendingCalls()
         self._limit: StopReason | None = None
         self._end: AgentEnd | None = None
+        self._reward: Reward | None = None
         self._is_closed = False
         self._is_abandoned = False
         self._policy_error: PolicyError | None = None
@@ -125,6 +127,9 @@ class CapturedAttempt(SessionDriver):
         if end is not None and end.command == "fail":
             raise self._policy_error or AgentFailed(end.message or "The agent gave no reason.")
         stop_reason = self._limit or "answered"
+        if self._reward is not None:
+            yield verification_event(self._reward, stop_reason, at=self.elapsed(), duration=0.0)
+            return
         names = frozenset(str(tool.get("name", "")) for tool in self.tools)
         response = bare_response(TraceGraph(self.trace).main, self.row, names, stop_reason)
         async for verdict in self._verify(session, response, stop_reason):
@@ -190,6 +195,12 @@ class CapturedAttempt(SessionDriver):
         self._events.wake()
 
     @property
+    def session(self) -> Session:
+        """Return the session at the environment, once the attempt is open."""
+        assert self._session is not None
+        return self._session
+
+    @property
     def is_closed(self) -> bool:
         """Return True if the attempt accepts no more calls."""
         return self._is_closed
@@ -253,7 +264,7 @@ class CapturedAttempt(SessionDriver):
         if self._end is None:
             self._check_open()
             self._is_closed = True
-            self._end = command.event()
+            self._end, self._reward = command.event(), command.reward
             # Its own task, because the client may disconnect meanwhile.
             self.ending = asyncio.get_running_loop().create_task(
                 self._store_end(self._end), context=self._context.copy()

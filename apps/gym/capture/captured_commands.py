@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from apps.gym.rewards import Reward
 from apps.gym.traces.events import AgentEnd
 
 Result = TypeVar("Result")
@@ -23,7 +24,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """How the agent ends its attempt.
 
     `call` is the number of the call with the final answer, if it is not the last. `claimer` is the id of the user who
-    claimed the attempt.
+    claimed the attempt. `reward` is set if an agent server has verified the attempt.
     """
 
     command: Literal["finish", "fail"]
@@ -32,6 +33,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     call: int = 0
     message: str = ""
     claimer: int = 0
+    reward: Reward | None = None
 
     @property
     def sha256(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Protocol
 
 from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.rewards import Reward
 from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
 from apps.gym.traces.events import JudgeCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
@@ -79,12 +80,17 @@ class SessionDriver(ABC):
         duration = self.elapsed() - began
         for call in self.take_judge_calls():
             yield call
-        yield Verification(
-            reward=reward.value,
-            components=reward.components,
-            explanation=reward.explanation,
-            details=reward.details,
-            stop_reason=stop_reason,
-            at=began,
-            duration=duration,
-        )
+        yield verification_event(reward, stop_reason, at=began, duration=duration)
+
+
+def verification_event(reward: Reward, stop_reason: str, *, at: float, duration: float) -> Verification:
+    """Return the event of a verdict."""
+    return Verification(
+        reward=reward.value,
+        components=reward.components,
+        explanation=reward.explanation,
+        details=reward.details,
+        stop_reason=stop_reason,
+        at=at,
+        duration=duration,
+    )

@@ -62,6 +62,13 @@ class VerifiedSession(Session):
             whose=self._whose,
         )
 
+    @property
+    def cookies(self) -> dict[str, str]:
+        return self._inner.cookies
+
+    def take_cookies(self, cookies: dict[str, str]) -> None:
+        self._inner.take_cookies(cookies)
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -74,6 +74,14 @@ class Session:
         """
         return []
 
+    @property
+    def cookies(self) -> dict[str, str]:
+        """Return the cookies of the session at its server, which an agent server sends with its own calls."""
+        return {}
+
+    def take_cookies(self, cookies: dict[str, str]) -> None:
+        """Take newer cookies, which an agent server received."""
+
     async def close(self) -> None:
         return None
 

@@ -152,6 +152,13 @@ class CallerSession(Session):
         self._cookies: dict[str, str] = {}
         self._closes = False
 
+    @property
+    def cookies(self) -> dict[str, str]:
+        return self._cookies
+
+    def take_cookies(self, cookies: dict[str, str]) -> None:
+        self._cookies = {**self._cookies, **cookies}
+
     async def _post(self, path: str, body: bytes, *, seconds: float, **options: Any) -> OutboundReply:
         reply = await self._caller.post(path, body, cookies=self._cookies, seconds=seconds, **options)
         if reply.cookies:

@@ -6,8 +6,8 @@ See apps/gym/boxes for the isolated working folder, and docs/use/command_agents.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 from django.conf import settings
@@ -20,20 +20,19 @@ from apps.gym.boxes.protocol import BoxFailed, BoxLimits
 from apps.gym.calls.time_limits import stopped_clocks
 from apps.gym.capture.capture_server import CaptureServer
 from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
-from apps.gym.capture.captured_commands import CallRefused, Command
-from apps.gym.errors import AgentFailed, GymError
+from apps.gym.capture.captured_commands import Command
+from apps.gym.errors import AgentFailed
 from apps.gym.sandbox.choosing import find_python, the_sandbox
 from apps.gym.sandbox.protocol import SandboxMissing
-from apps.gym.traces.events import JudgeCall, TraceUnion
+from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import TaskRow
 from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.hosted_attempts import HostedAttempt
 from apps.rollouts.engine.running import Setting
 
 logger = logging.getLogger(__name__)
 
 _SOCKET = "capture.sock"
-RENEW_SECONDS = 30.0
-"""Seconds after which the lease of a running command is extended."""
 
 
 class CommandAttempts:
@@ -107,78 +106,32 @@ async def _listen(server: CaptureServer, folder: Path) -> None:
         os.close(descriptor)
 
 
-class CommandAttempt:
-    """A driver of a claimed rollout: it starts the command, and yields the calls that the command makes."""
+class CommandAttempt(HostedAttempt):
+    """Runs the command of an agent in a box."""
 
     def __init__(self, attempts: CommandAttempts, claim: Claim, setting: Setting, captured: CapturedAttempt) -> None:
-        self._attempts, self._claim, self._setting, self._captured = attempts, claim, setting, captured
+        super().__init__(captured)
+        self._attempts, self._claim, self._setting = attempts, claim, setting
         self._box: BubblewrapBox | None = None
-        self._running: asyncio.Task[None] | None = None
-
-    def drive(self, elapsed: Callable[[], float]) -> "CommandAttempt":
-        """Return the driver, with the clock of the attempt; see run_rollout."""
-        self._captured.elapsed = elapsed
-        return self
-
-    def take_judge_calls(self) -> list[JudgeCall]:
-        """Return the judge calls that were not reported yet; see AttemptDriver."""
-        return self._captured.take_judge_calls()
 
     async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         with stopped_clocks():
             await self._attempts.turns.acquire()
         try:
-            self._running = asyncio.create_task(self._run())
-            async with aclosing(self._captured.events()) as events:
+            async with aclosing(super().events()) as events:
                 async for event in events:
                     yield event
         finally:
-            try:
-                await self.close()
-            finally:
-                self._attempts.turns.release()
+            self._attempts.turns.release()
 
     async def close(self) -> None:
         """Refuse further calls, end the command and remove its folder. May be called twice."""
         self._attempts.forget(self._captured)
-        running, self._running = self._running, None
-        if running is not None:
-            running.cancel()
-            await asyncio.wait([running])
+        await super().close()
         if self._box is not None:
             # Its own task, because this one may be cancelled meanwhile.
             await asyncio.shield(asyncio.ensure_future(self._box.stop()))
-
-    async def _run(self) -> None:
-        """Run the command, then end the attempt."""
-        with suppress(GymError):  # The driver raises it.
-            await asyncio.shield(self._captured.opened)
-            end = await self._outcome()
-            if end is not None:
-                with suppress(CallRefused):  # It reached a limit meanwhile.
-                    await self._captured.end(end)
-
-    async def _outcome(self) -> Command | None:
-        """Return how the command ended; None if the attempt reached a limit."""
-        command = asyncio.ensure_future(self._execute())
-        limit = asyncio.ensure_future(self._captured.at_limit.wait())
-        try:
-            while not (command.done() or limit.done()):
-                left = self._captured.harness.time_limit - self._captured.elapsed()
-                if left <= 0:
-                    self._captured.reach_limit("time_limit")
-                    break
-                with suppress(CallRefused):
-                    self._captured.extend()
-                await asyncio.wait(
-                    [command, limit], timeout=min(left, RENEW_SECONDS), return_when=asyncio.FIRST_COMPLETED
-                )
-        finally:
-            for task in (limit, command):
-                task.cancel()
-            await asyncio.wait([command, limit])
-        return None if self._captured.at_limit.is_set() else command.result()
 
     async def _execute(self) -> Command:
         setting, captured = self._setting, self._captured

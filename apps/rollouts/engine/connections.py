@@ -109,6 +109,7 @@ def connect_setting(
         rollout_timeout=collection.rollout_timeout,
         model_name=model.model_name,
         command=_read_command(collection.snapshot["agent"]),
+        agent_server=_read_server(collection.snapshot["agent"]),
         max_attempts=collection.max_attempts,
         prices=model.prices,
         judge_model_id=judged_by.pk if judged_by else None,
@@ -128,6 +129,12 @@ def _read_command(planned: Mapping[str, Any]) -> CommandSpec | None:
     if problem := find_mounts_problem(spec.mounts):
         raise CannotRun(problem)
     return spec
+
+
+def _read_server(planned: Mapping[str, Any]) -> tuple[str, bool] | None:
+    if planned.get("kind") != Agent.Kind.SERVER:
+        return None
+    return planned["server_url"], planned["server_route"] == Agent.Route.RUN
 
 
 class Settings:

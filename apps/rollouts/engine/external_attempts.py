@@ -18,7 +18,7 @@ from apps.gym.capture.capture_server import CaptureServer
 from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
 from apps.gym.capture.captured_commands import CallRefused, Command, has_ended
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
-from apps.gym.errors import GymError
+from apps.gym.errors import AgentFailed, GymError
 from apps.gym.loop.agent_loop import compose_prompt
 from apps.gym.traces.items import TaskRow
 from apps.rollouts.command_keys import command_key
@@ -104,9 +104,15 @@ class ExternalAttempts:
         if server is not None:
             await server.close()
 
-    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> ExternalAttempt:
-        """Return the attempt of a claimed rollout. It begins when its driver runs."""
-        captured = CapturedAttempt(
+    def open(self, captured: CapturedAttempt) -> str:
+        """Return a new secret of an attempt that this worker started. Raises AgentFailed without a capture server."""
+        if self._server is None:
+            raise AgentFailed("The capture server of the worker is not running.")
+        return self._server.open(captured, self._worker)
+
+    def capture(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> CapturedAttempt:
+        """Return the driver of a claimed rollout whose calls are captured."""
+        return CapturedAttempt(
             row=row,
             server=setting.server,
             policy=setting.policy,
@@ -117,6 +123,15 @@ class ExternalAttempts:
             stored=stored,
             lease_seconds=settings.CAPTURE_LEASE_SECONDS,
         )
+
+    def forget(self, captured: CapturedAttempt) -> None:
+        """Refuse further calls of an attempt."""
+        if self._server is not None:
+            self._server.forget(captured)
+
+    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> ExternalAttempt:
+        """Return the attempt of a claimed rollout. It begins when its driver runs."""
+        captured = self.capture(claim, row, setting, stored)
         attempt = ExternalAttempt(claim, captured, setting.rollout_timeout, self._drop)
         self._open[claim.rollout_id, claim.attempt] = attempt
         return attempt

@@ -38,7 +38,8 @@ OTHER_TOOLS = "(others)"
 class Setting(msgspec.Struct, kw_only=True):
     """The objects shared by all rollouts of a collection: policy client, resource server, harness and limits.
 
-    `rollout_timeout` is in seconds. `command` is what a command agent runs. The judge belongs to the resource server.
+    `rollout_timeout` is in seconds. `command` is what a command agent runs, `agent_server` the server of such an agent
+    and whether it verifies. The judge belongs to the resource server.
     """
 
     policy_model_id: int
@@ -49,6 +50,7 @@ class Setting(msgspec.Struct, kw_only=True):
     rollout_timeout: float
     model_name: str = ""
     command: CommandSpec | None = None
+    agent_server: tuple[str, bool] | None = None
     max_attempts: int = 1
     prices: Prices = FREE
     judge_model_id: int | None = None

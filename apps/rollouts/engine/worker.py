@@ -36,8 +36,9 @@ from apps.rollouts.engine.worker_seats import WorkerSeats
 from apps.rollouts.notifications import WORKER_CHANNEL, Changes
 
 if TYPE_CHECKING:
-    from apps.rollouts.engine.command_attempts import CommandAttempt, CommandAttempts
+    from apps.rollouts.engine.command_attempts import CommandAttempts
     from apps.rollouts.engine.external_attempts import ExternalAttempt, ExternalAttempts
+    from apps.rollouts.engine.hosted_attempts import HostedAttempt
 
 logger = logging.getLogger(__name__)
 
@@ -168,28 +169,36 @@ class RolloutWorker(ChannelsWorker):
             if fetched.has_external:
                 await self._serve_external()
             for claim, row, setting in fetched.work:
-                self._seats.take(claim, setting, self._run(claim, row, setting, self._prepare(claim, row, setting)))
+                attempt = await self._prepare(claim, row, setting)
+                self._seats.take(claim, setting, self._run(claim, row, setting, attempt))
         self._count_claims(fetched.work)
         return len(fetched.work)
 
-    def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "CommandAttempt | None":
-        """Return the attempt of a command agent; None for the built-in agent."""
-        if setting.command is None:
-            return None
-        if self._commands is None:
-            # Imported here, because most installations have no command agents.
+    async def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "HostedAttempt | None":
+        """Return the attempt of a command or an agent server; None for the built-in agent."""
+        stored = partial(self._outbox.wait_until_stored, claim)
+        # Imported here, because most installations have no other agents.
+        if setting.command is not None:
             from apps.rollouts.engine.command_attempts import CommandAttempts
 
-            self._commands = CommandAttempts()
-        return self._commands.prepare(claim, row, setting, partial(self._outbox.wait_until_stored, claim))
+            self._commands = self._commands or CommandAttempts()
+            return self._commands.prepare(claim, row, setting, stored)
+        if setting.agent_server is not None:
+            from apps.rollouts.engine.agent_server_attempts import AgentServer, AgentServerAttempt
 
-    async def _serve_external(self) -> None:
+            external = await self._serve_external()
+            captured = external.capture(claim, row, setting, stored)
+            return AgentServerAttempt(external, self._outbound, AgentServer(*setting.agent_server), captured)
+        return None
+
+    async def _serve_external(self) -> "ExternalAttempts":
         if self._external is None:
             # Imported here, because most installations have no external agents.
             from apps.rollouts.engine.external_attempts import ExternalAttempts
 
             self._external = ExternalAttempts(self._claim_external, database=self._database)
         await self._external.serve(self.lease)
+        return self._external
 
     async def _claim_external(self, collection_id: int) -> "ExternalAttempt | None":
         """Claim a rollout of an agent that runs elsewhere, and begin its attempt. None if there is none to claim."""
@@ -250,7 +259,7 @@ class RolloutWorker(ChannelsWorker):
         )
 
     async def _run(
-        self, claim: Claim, row: TaskRow, setting: Setting, foreign: "ExternalAttempt | CommandAttempt | None"
+        self, claim: Claim, row: TaskRow, setting: Setting, foreign: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
         try:
             with self._memory.account():

@@ -243,6 +243,11 @@ def take_snapshot(
             # Left out for the built-in loop, so that digests of older snapshots stay valid.
             **({"kind": agent.kind} if agent.kind != Agent.Kind.BUILTIN else {}),
             **({"command_settings": agent.command_settings} if agent.kind == Agent.Kind.COMMAND else {}),
+            **(
+                {"server_url": agent.server_url, "server_route": agent.server_route}
+                if agent.kind == Agent.Kind.SERVER
+                else {}
+            ),
             "system_prompt": agent.system_prompt,
             "examples": agent.examples,
             "max_steps": agent.max_steps,

@@ -1,0 +1,93 @@
+"""Attempts at agent servers: HTTP servers with the protocol of NeMo Gym's agents.
+
+GymWeb calls `/ng-rollout/<secret>/v1/responses` or `/ng-rollout/<secret>/run`. The agent calls its model server under
+the same prefix, as NeMo Gym's agents do, so GymWeb knows which attempt a call belongs to.
+"""
+
+from typing import NamedTuple
+
+import orjson
+
+from apps.gym.calls.outbound import Outbound, OutboundFailed
+from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.gym.capture.captured_attempt import CapturedAttempt
+from apps.gym.capture.captured_commands import Command
+from apps.gym.errors import AgentFailed, VerifierError
+from apps.gym.loop.agent_loop import compose_prompt
+from apps.gym.redaction.shortening import cut_body
+from apps.gym.resources.verify_bodies import read_reward
+from apps.gym.traces.items import as_object, last_message, read_json
+from apps.rollouts.engine.external_attempts import ExternalAttempts
+from apps.rollouts.engine.hosted_attempts import HostedAttempt
+
+MAX_REPLY = 64 * 1024 * 1024
+"""Maximum bytes of a reply, enough for a whole conversation."""
+
+
+class AgentServer(NamedTuple):
+    """The server of a collection's agent. With `run`, it verifies attempts itself."""
+
+    url: str
+    run: bool
+
+
+class AgentServerAttempt(HostedAttempt):
+    """Asks an agent server to run one attempt."""
+
+    def __init__(
+        self, external: ExternalAttempts, outbound: Outbound, server: AgentServer, captured: CapturedAttempt
+    ) -> None:
+        super().__init__(captured)
+        self._external, self._outbound, self._server = external, outbound, server
+
+    async def close(self) -> None:
+        """Refuse further calls and end the request. May be called twice."""
+        self._external.forget(self._captured)
+        await super().close()
+
+    async def _execute(self) -> Command:
+        try:
+            secret = self._external.open(self._captured)
+            reply = await self._ask(f"{self._server.url.rstrip('/')}/ng-rollout/{secret}")
+            return self._read(reply)
+        except (AgentFailed, VerifierError) as problem:
+            return Command(command="fail", message=str(problem))
+
+    async def _ask(self, base: str) -> bytes:
+        row = self._captured.row
+        params = {**row["responses_create_params"], "input": compose_prompt(row, self._captured.harness)}
+        if self._captured.tools:
+            params["tools"] = self._captured.tools
+        path, body = "/v1/responses", params
+        if self._server.run:
+            path, body = "/run", {**row, "responses_create_params": params}
+        try:
+            reply = await self._outbound.request(
+                "POST",
+                base + path,
+                body=orjson.dumps(body),
+                headers={"Content-Type": "application/json"},
+                cookies=self._captured.session.cookies,
+                timeout=self._captured.harness.time_limit,
+                max_bytes=MAX_REPLY,
+            )
+        except (OutboundFailed, OutboundRefused) as problem:
+            raise AgentFailed(f"The agent server cannot be reached: {problem}") from None
+        if reply.status != 200:
+            raise AgentFailed(f"The agent server returned {reply.status}: {cut_body(reply.body, 500)}")
+        # The newest cookies are those of the session after the last tool call.
+        self._captured.session.take_cookies(reply.cookies)
+        return reply.body
+
+    def _read(self, body: bytes) -> Command:
+        """Return the end of the attempt. Raises AgentFailed and VerifierError."""
+        if not self._captured.calls:
+            raise AgentFailed(
+                "The agent server made no call that GymWeb captured. Its model server must be the address of GymWeb "
+                "followed by /capture."
+            )
+        reward = read_reward(body, self._captured.row, source="The agent server") if self._server.run else None
+        reply = as_object(read_json(body))
+        output = as_object(reply.get("response") if self._server.run else reply).get("output")
+        answer = last_message(output) if isinstance(output, list) else ""
+        return Command(command="finish", answer=answer, reward=reward)

@@ -1,0 +1,89 @@
+"""Agent servers with NeMo Gym's protocol: they run a rollout, and their calls of the model are captured."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from gymweb_client import AsyncGymWeb
+
+from tests.capture.test_external_agents import ended, plan, pytestmark  # noqa: F401 - marks this module too
+from tests.clients.site import Site
+
+Answer = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+def response(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    return reply
+
+
+def verified(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    right = body["expected_answer"] in reply["output"][-1]["content"][0]["text"]
+    return {**body, "response": reply, "reward": 0.5 if right else 0.0, "explanation": "half, by its own rule"}
+
+
+@asynccontextmanager
+async def agent_server(site: Site, answer: Answer, *, captured: bool = True) -> AsyncIterator[str]:
+    """An agent server that asks its model once, under the prefix of the request, with a key of its own."""
+
+    async def handle(request: web.Request) -> web.Response:
+        body = await request.json()
+        params = body.get("responses_create_params", body)
+        url = f"{site.base}/capture/ng-rollout/{request.match_info['id']}/training-token-capture/v1/responses"
+        asked = {"input": params["input"], "model": "policy_model"}
+        if not captured:
+            return web.json_response(answer(body, {"output": []}))
+        headers = {"Authorization": "Bearer of-its-own"}
+        async with aiohttp.ClientSession() as session, session.post(url, json=asked, headers=headers) as reply:
+            assert reply.status == 200, await reply.text()
+            return web.json_response(answer(body, await reply.json()))
+
+    application = web.Application()
+    application.router.add_post("/ng-rollout/{id}/v1/responses", handle)
+    application.router.add_post("/ng-rollout/{id}/run", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def run_one(site: Site, url: str, **agent: Any) -> tuple[Any, list[Any]]:
+    """The rollout of a task, and the events of its trace."""
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site, agent={"kind": "agent_server", "server_url": url, **agent}, max_attempts=1)
+        rollouts = [row async for row in gym.rollouts(collection=collection)]
+        row = await ended(gym, rollouts[0]["id"])
+        return row, [event["event"] for event in await gym.trace(row["id"])]
+
+
+async def test_a_rollout_at_an_agent_server_is_verified_here(site: Site) -> None:
+    async with agent_server(site, response) as url:
+        row, events = await run_one(site, url)
+    assert (row["status"], row["reward"], row["turns"]) == ("completed", 1.0, 1)
+    call = next(event for event in events if event["type"] == "model_call")
+    assert (call["wire"], call["items_in"][0]["content"]) == ("responses", "What is 2 + 2?")
+
+
+async def test_an_agent_server_that_verifies_gives_the_reward(site: Site) -> None:
+    async with agent_server(site, verified) as url:
+        row, events = await run_one(site, url, server_route="run")
+    assert (row["status"], row["reward"]) == ("completed", 0.5)
+    assert events[-1]["explanation"] == "half, by its own rule"
+
+
+async def test_an_agent_server_with_another_model_fails_with_the_remedy(site: Site) -> None:
+    async with agent_server(site, response, captured=False) as url:
+        row, _ = await run_one(site, url)
+    assert (row["status"], row["error_kind"]) == ("failed", "agent_error")
+    assert "/capture" in row["error_message"]
+
+
+async def test_an_agent_server_that_is_away_fails_its_rollouts(site: Site) -> None:
+    async with agent_server(site, response) as url:
+        pass
+    row, _ = await run_one(site, url)
+    assert (row["status"], row["error_kind"]) == ("failed", "agent_error")
