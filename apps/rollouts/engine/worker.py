@@ -36,9 +36,9 @@ from apps.rollouts.engine.worker_seats import WorkerSeats
 from apps.rollouts.notifications import WORKER_CHANNEL, Changes
 
 if TYPE_CHECKING:
-    from apps.rollouts.engine.command_attempts import CommandAttempts
-    from apps.rollouts.engine.external_attempts import ExternalAttempt, ExternalAttempts
-    from apps.rollouts.engine.hosted_attempts import HostedAttempt
+    from apps.rollouts.engine.agents.command_attempts import CommandAttempts
+    from apps.rollouts.engine.agents.external_attempts import ExternalAttempt, ExternalAttempts
+    from apps.rollouts.engine.agents.hosted_attempts import HostedAttempt
 
 logger = logging.getLogger(__name__)
 
@@ -179,12 +179,12 @@ class RolloutWorker(ChannelsWorker):
         stored = partial(self._outbox.wait_until_stored, claim)
         # Imported here, because most installations have no other agents.
         if setting.command is not None:
-            from apps.rollouts.engine.command_attempts import CommandAttempts
+            from apps.rollouts.engine.agents.command_attempts import CommandAttempts
 
             self._commands = self._commands or CommandAttempts()
             return self._commands.prepare(claim, row, setting, stored)
         if setting.agent_server is not None:
-            from apps.rollouts.engine.agent_server_attempts import AgentServer, AgentServerAttempt
+            from apps.rollouts.engine.agents.agent_server_attempts import AgentServer, AgentServerAttempt
 
             external = await self._serve_external()
             captured = external.capture(claim, row, setting, stored)
@@ -194,7 +194,7 @@ class RolloutWorker(ChannelsWorker):
     async def _serve_external(self) -> "ExternalAttempts":
         if self._external is None:
             # Imported here, because most installations have no external agents.
-            from apps.rollouts.engine.external_attempts import ExternalAttempts
+            from apps.rollouts.engine.agents.external_attempts import ExternalAttempts
 
             self._external = ExternalAttempts(self._claim_external, database=self._database)
         await self._external.serve(self.lease)

@@ -26,8 +26,8 @@ from apps.gym.sandbox.choosing import find_python, the_sandbox
 from apps.gym.sandbox.protocol import SandboxMissing
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import TaskRow
+from apps.rollouts.engine.agents.hosted_attempts import HostedAttempt
 from apps.rollouts.engine.claiming import Claim
-from apps.rollouts.engine.hosted_attempts import HostedAttempt
 from apps.rollouts.engine.running import Setting
 
 logger = logging.getLogger(__name__)

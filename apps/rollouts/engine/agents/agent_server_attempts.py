@@ -17,8 +17,8 @@ from apps.gym.loop.agent_loop import compose_prompt
 from apps.gym.redaction.shortening import cut_body
 from apps.gym.resources.verify_bodies import read_reward
 from apps.gym.traces.items import as_object, last_message, read_json
-from apps.rollouts.engine.external_attempts import ExternalAttempts
-from apps.rollouts.engine.hosted_attempts import HostedAttempt
+from apps.rollouts.engine.agents.external_attempts import ExternalAttempts
+from apps.rollouts.engine.agents.hosted_attempts import HostedAttempt
 
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum bytes of a reply, enough for a whole conversation."""

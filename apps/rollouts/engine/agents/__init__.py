@@ -1,0 +1,1 @@
+"""Attempts at agents other than the built-in loop."""
