@@ -159,3 +159,21 @@ def test_a_preset_fills_in_the_fields_and_what_it_fills_in_can_be_saved(pages: C
     given = {name: value for name, value in shown.items() if value is not None and name != "preset"}
     pages.post(reverse("dashboard:agent_create"), given)
     assert Agent.objects.get(slug="careful").command_settings["command"][0] in preset
+
+
+def test_an_agent_server_is_saved_with_its_address(pages: Client):
+    given = {**GIVEN, "kind": "agent_server", "server_url": "http://agents.example.com:8102", "server_route": "run"}
+    assert pages.post(reverse("dashboard:agent_create"), given).status_code == 302
+    agent = Agent.objects.get(slug="careful")
+    assert (agent.kind, agent.server_url, agent.server_route) == ("agent_server", "http://agents.example.com:8102", "run")
+    assert "http://agents.example.com:8102" in pages.get("/agents/careful/").text
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"), [("agent_server", ""), ("agent_server", "ftp://192.0.2.7"), ("builtin", "http://agents.example.com:8102")]
+)
+def test_a_wrong_address_of_an_agent_server_is_named(pages: Client, kind: str, url: str):
+    given = {**GIVEN, "kind": kind, "server_url": url}
+    reply = pages.post(reverse("dashboard:agent_create"), given, headers=HTMX)
+    assert reply.status_code == 422
+    assert list(reply.context["form"].errors) == ["server_url"]

@@ -71,7 +71,7 @@ class AgentForm(NamedForm):
             "server_url",
             "server_route",
         ]
-        labels = {"max_steps": "Maximum turns"}
+        labels = {"max_steps": "Maximum turns", "server_url": "Address", "server_route": "Route"}
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
