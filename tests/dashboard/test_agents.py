@@ -165,12 +165,17 @@ def test_an_agent_server_is_saved_with_its_address(pages: Client):
     given = {**GIVEN, "kind": "agent_server", "server_url": "http://agents.example.com:8102", "server_route": "run"}
     assert pages.post(reverse("dashboard:agent_create"), given).status_code == 302
     agent = Agent.objects.get(slug="careful")
-    assert (agent.kind, agent.server_url, agent.server_route) == ("agent_server", "http://agents.example.com:8102", "run")
+    assert (agent.kind, agent.server_url, agent.server_route) == (
+        "agent_server",
+        "http://agents.example.com:8102",
+        "run",
+    )
     assert "http://agents.example.com:8102" in pages.get("/agents/careful/").text
 
 
 @pytest.mark.parametrize(
-    ("kind", "url"), [("agent_server", ""), ("agent_server", "ftp://192.0.2.7"), ("builtin", "http://agents.example.com:8102")]
+    ("kind", "url"),
+    [("agent_server", ""), ("agent_server", "ftp://192.0.2.7"), ("builtin", "http://agents.example.com:8102")],
 )
 def test_a_wrong_address_of_an_agent_server_is_named(pages: Client, kind: str, url: str):
     given = {**GIVEN, "kind": kind, "server_url": url}
