@@ -20,6 +20,7 @@ from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 MAX_WAIT = 30
 """Maximum seconds that a request for an attempt waits for one."""
 POLL_SECONDS = 0.25
+MAX_ID = 2**63 - 1
 ANSWER_SECONDS = 90.0
 
 
@@ -93,6 +94,8 @@ def end_attempt(rollout: int, attempt: int, command: Command, user: User) -> dic
     try:
         return _command("end", rollout, attempt, command, user)
     except AttemptEnded:
+        if rollout > MAX_ID:
+            raise
         stored = TraceEvent.objects.filter(rollout_id=rollout, attempt=attempt, kind="agent_end").first()
         end = decode_event(stored.payload) if stored else None
         if not isinstance(end, AgentEnd) or end.sha256 != command.sha256:
@@ -120,7 +123,7 @@ def _ask_workers(collection: Collection, user: User) -> dict[str, Any] | None:
 
 def _command(name: str, rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
     row = Rollout.objects.filter(pk=rollout, attempt=attempt, status=Rollout.Status.RUNNING)
-    lease = row.values_list("lease", flat=True).first()
+    lease = row.values_list("lease", flat=True).first() if rollout <= MAX_ID else None
     worker = Worker.objects.filter(pk=lease, state__in=LIVE).first() if lease else None
     if worker is None or not worker.capture_address:
         raise AttemptEnded("The attempt has ended.")
