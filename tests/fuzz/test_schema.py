@@ -41,6 +41,8 @@ IN_SESSIONS_ONLY = {
     for method, operation in operations.items()
     if not operation["x-scopes"]
 }
+OF_A_WORKING_AGENT = {f"POST {path}" for path in DOCUMENT["paths"] if path.startswith("/api/v1/attempts/")}
+"""These take effect only while a worker runs a collection of an external agent: tests/capture."""
 
 
 @pytest.fixture
@@ -131,7 +133,8 @@ def test_no_generated_request_breaks_anything_or_is_answered_otherwise_than_docu
     answers = _answers(report)
     assert len(answers) == OPERATIONS
     # A walk that is refused everywhere would find nothing: but for a few, operations have done what they are there for.
-    refused = {label for label, statuses in answers.items() if min(statuses) >= 300} - IN_SESSIONS_ONLY
+    refused = {label for label, statuses in answers.items() if min(statuses) >= 300}
+    refused -= IN_SESSIONS_ONLY | OF_A_WORKING_AGENT
     assert len(refused) <= OPERATIONS // 25, sorted(refused)
     requests = sum(statuses.total() for statuses in answers.values())
     least = min(statuses.total() for statuses in answers.values())
