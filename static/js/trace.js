@@ -2,6 +2,7 @@
 // this script.
 
 import * as keys from "./keys.js";
+import "./lanes.js";
 
 function openReader(reader) {
   const transcript = () => document.getElementById("rollout-trace");
