@@ -106,7 +106,8 @@ function followRollout(place) {
   function leaveAttempt() {
     noResults();
     for (const each of trace().querySelectorAll("[id]")) each.removeAttribute("id");
-    for (const each of trace().querySelectorAll(".permalink")) each.remove();
+    for (const each of trace().querySelectorAll(".permalink, .call-links")) each.remove();
+    for (const each of trace().querySelectorAll(".lane")) delete each.dataset.lane;
     for (const each of trace().querySelectorAll(".event, .chunk")) each.classList.add("past");
     document.getElementById("rollout-outline").replaceChildren();
   }
