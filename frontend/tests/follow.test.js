@@ -108,3 +108,37 @@ test("an ended session is reported once", async () => {
   assert.equal(page.document.querySelectorAll("#signed-out").length, 1);
   assert.equal(page.find("#signed-out a").getAttribute("href"), "/sign-in/?next=%2F");
 });
+
+const lane = (number, ...seqs) => `<details class="lane" open data-lane="${number}"><summary>subagent ${number}</summary>
+  <div class="lane-cards">${seqs.map((seq) => card(seq)).join("")}</div></details>`;
+const lanes = () => [...page.document.querySelectorAll(".lane")]
+  .map((each) => [each.dataset.lane, each.open, [...each.querySelectorAll(".event")].map((one) => one.id)]);
+
+test("cards of a subagent join the last part of its lane, and a new part is collapsed like the others", async () => {
+  const socket = await open();
+  socket.send(news("running-1-3", lane(2, 1, 2)));
+  socket.send(news("running-1-4", lane(2, 3), { chip: "three" }));
+  await chip("three");
+  assert.deepEqual(lanes(), [["2", true, ["e1", "e2", "e3"]]]);
+  page.find(".lane > summary").click();
+  socket.send(news("running-1-6", card(4) + lane(2, 5), { chip: "six" }));
+  await chip("six");
+  assert.deepEqual(lanes(), [["2", false, ["e1", "e2", "e3"]], ["2", false, ["e5"]]]);
+  assert.deepEqual(cards(), ["e0", "e1", "e2", "e3", "e4", "e5"]);
+  page.document.querySelectorAll(".lane > summary")[1].click();
+  assert.deepEqual(lanes().map(([, open]) => open), [true, true]);
+});
+
+test("an earlier card gets its link to a subagent, and one that is not loaded is not added", async () => {
+  const socket = await open();
+  const links = (text) => `<p class="facts call-links">${text}</p>`;
+  socket.send(news("running-1-6", card(5, links(""))));
+  const line = (seq) => `<li id="o${seq}">call</li>`;
+  const changed = card(3, links("old")) + card(5, links("started subagent 2")) + lane(2, 6);
+  socket.send(news("running-1-7", changed, { chip: "seven", outline: line(3) + line(6) }));
+  await chip("seven");
+  assert.deepEqual(cards(), ["e0", "e5", "e6"]);
+  assert.equal(page.find("#e5 .call-links").textContent, "started subagent 2");
+  assert.deepEqual([...page.find("#rollout-outline").children].map((each) => each.id), ["o6"]);
+  assert.equal(page.find(".chunk").dataset.last, "6");
+});

@@ -2,6 +2,7 @@
 // keep their place, and no event is shown twice. The page also works without this script.
 
 import { sayWhetherSignedOut } from "./gymweb.js";
+import { append } from "./lanes.js";
 
 const LOOK_MS = 2000;
 const ROOM = 80;
@@ -37,8 +38,10 @@ function followRollout(place) {
     settled = news.dataset.settled === "true";
     if (has.attempt !== had.attempt) leaveAttempt();
     for (const id of ["rollout-attempts", "rollout-facts", "rollout-note"]) replace(id, news.querySelector(`#${id}`));
-    const added = [...news.querySelector("#rollout-trace").children].filter(merge);
-    for (const line of [...news.querySelector("#rollout-outline").children]) mergeLine(line);
+    const known = has.attempt === had.attempt ? had.next : 0;
+    const added = [...news.querySelectorAll("#rollout-trace > .attempt-line, #rollout-trace .event")]
+      .filter((fresh) => merge(fresh, known));
+    for (const line of [...news.querySelector("#rollout-outline").children]) mergeLine(line, known);
     if (settled) settle();
     tell(added);
   }
@@ -48,13 +51,15 @@ function followRollout(place) {
     if (!shown.isEqualNode(fresh)) shown.replaceWith(document.adoptNode(fresh));
   }
 
-  // Return true for new cards. An existing card gets the results of its calls.
-  function merge(fresh) {
+  // Return true for new cards. An existing card gets the results of its calls and the links to its subagents. Changed
+  // cards of parts that are not loaded yet are ignored.
+  function merge(fresh, known) {
     const shown = document.getElementById(fresh.id);
+    if (!shown && Number(fresh.id.slice(1)) < known) return false;
     if (!shown) {
       trace().querySelector(".empty")?.remove();
       const chunk = openChunk(fresh);
-      chunk.append(document.adoptNode(fresh));
+      append(chunk, fresh);
       chunk.dataset.last = seqOf(fresh);
       document.dispatchEvent(new CustomEvent("trace:added", { detail: fresh }));
       return true;
@@ -65,9 +70,11 @@ function followRollout(place) {
       const awaited = calls[index]?.querySelector("[data-awaited]");
       if (result && awaited) awaited.parentElement.replaceWith(document.adoptNode(result));
     });
+    const links = fresh.querySelector(".call-links");
+    if (links) shown.querySelector(".call-links")?.replaceWith(document.adoptNode(links));
     // The line of an attempt is outside of all chunks. It arrives twice if both poll and socket send it.
     const chunk = shown.closest(".chunk");
-    if (chunk) chunk.dataset.last = seqOf(shown);
+    if (chunk) chunk.dataset.last = Math.max(Number(chunk.dataset.last), seqOf(shown));
     return false;
   }
 
@@ -89,17 +96,18 @@ function followRollout(place) {
     return Math.max(...[card, ...card.querySelectorAll(".result[id]")].map((each) => Number(each.id.slice(1))));
   }
 
-  function mergeLine(fresh) {
+  function mergeLine(fresh, known) {
     const shown = document.getElementById(fresh.id);
     if (shown) shown.replaceWith(document.adoptNode(fresh));
-    else document.getElementById("rollout-outline").append(document.adoptNode(fresh));
+    else if (Number(fresh.id.slice(1)) >= known) document.getElementById("rollout-outline").append(document.adoptNode(fresh));
   }
 
   // An ended attempt stays above the next one, without its ids, which the next one needs.
   function leaveAttempt() {
     noResults();
     for (const each of trace().querySelectorAll("[id]")) each.removeAttribute("id");
-    for (const each of trace().querySelectorAll(".permalink")) each.remove();
+    for (const each of trace().querySelectorAll(".permalink, .call-links")) each.remove();
+    for (const each of trace().querySelectorAll(".lane")) delete each.dataset.lane;
     for (const each of trace().querySelectorAll(".event, .chunk")) each.classList.add("past");
     document.getElementById("rollout-outline").replaceChildren();
   }

@@ -2,6 +2,7 @@
 // this script.
 
 import * as keys from "./keys.js";
+import "./lanes.js";
 
 function openReader(reader) {
   const transcript = () => document.getElementById("rollout-trace");
@@ -71,8 +72,11 @@ function openReader(reader) {
   // Scroll to a step. `part` is the text of the event that matched a search, if any.
   async function goTo(seq, { push = false, part } = {}) {
     sendBack();
-    const target = await find(seq);
-    if (!target) return null;
+    const found = await find(seq);
+    if (!found) return null;
+    // The output in a captured request is shown in the card of the call that it answers.
+    const holder = part === undefined ? null : textAt(`${seq}/${part}`)?.closest(".event");
+    const target = holder && !holder.contains(found) ? holder : found;
     const place = part === undefined ? target : bring(target, `${seq}/${part}`);
     for (let fold = target.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
     if (push) history.pushState(null, "", `#e${seq}`);
@@ -93,6 +97,8 @@ function openReader(reader) {
   let brought = [];
   let unfolded = [];
   let broughtNote = "";
+
+  const textAt = (address) => [...transcript().querySelectorAll("pre[data-part]")].find((each) => each.dataset.part === address);
 
   function bring(target, address) {
     const card = target.closest(".event") || target;

@@ -25,6 +25,7 @@ from apps.reviews.models import Comment  # noqa: E402
 from apps.rollouts.models import Rollout, TraceEvent  # noqa: E402
 from tests.browser.payloads import PAYLOADS  # noqa: E402
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row  # noqa: E402
+from tests.gym.captured_calls import Recorder, answered  # noqa: E402
 from tests.gym.traces import with_tokens  # noqa: E402
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -78,6 +79,24 @@ def long(steps: int) -> list[TraceUnion]:
     return [*events, Verification(reward=0.0, stop_reason="max_steps")]
 
 
+def captured() -> list[TraceUnion]:
+    """An agent that starts a subagent, whose first call is repeated."""
+    recorder = Recorder()
+    prompt = "Look for cats in the garden."
+    spawn = call("delegate", {"prompt": prompt}, "a")
+    main = [message("system", "You lead."), message("user", "Where are the cats?")]
+    subagent = [message("system", "You look for cats."), message("user", prompt)]
+    look = call("look", {"where": "garden"}, "a")
+    recorder.call(main, [spawn], model="policy")
+    recorder.call(subagent, [message("assistant", "lost")], served=False)
+    recorder.call(subagent, [look], model="policy")
+    recorder.call(
+        [*subagent, look, answered("a", "Tom and Kit sit in the garden.")], [message("assistant", "Two cats.")]
+    )
+    recorder.call([*main, spawn, answered("a", "There are two cats.")], [message("assistant", "In the garden.")])
+    return [*recorder.events, Verification(reward=1.0, stop_reason="answered")]
+
+
 def hostile() -> list[TraceUnion]:
     """Every payload in every place of a trace."""
     events: list[TraceUnion] = []
@@ -118,6 +137,7 @@ def main() -> None:
     named = make_collection(name=every[:190], dataset=dataset, policy_model=make_policy_model(name=every[:90]))
     made = {
         "readable": make_rollout(collection, trace=readable()),
+        "captured": make_rollout(collection, trace=captured()),
         "long": make_rollout(collection, trace=long(200), turns=200, tool_calls=200),
         "tokens": make_rollout(collection, trace=with_tokens(long(2), ([1, 2], [3, 4]), ([1, 2, 3, 9], [5, 6, 7]))),
         "hostile": make_rollout(

@@ -303,3 +303,35 @@ def test_panes_are_as_wide_as_their_reader_draws_them_by_mouse_and_by_keys(site,
     assert tab.locator("#rollout-trace").bounding_box()["width"] >= 319
     tab.keyboard.press("Delete")
     assert width("outline") == before
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_the_lane_of_a_subagent_is_linked_and_collapsed(site, own_host, rollouts, width, theme):
+    tab = own_host
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.emulate_media(color_scheme=theme)
+    tab.goto(address(site, rollouts["captured"]))
+    lane = tab.locator(".lane")
+    expect(lane).to_have_count(1)
+    expect(lane.locator(".event")).to_have_count(3)
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert Axe().run(tab).response["violations"] == []
+    lane.locator("summary").first.click()
+    expect(tab.locator("#e3")).to_be_hidden()
+    expect(tab.locator("#e5")).to_be_visible()
+    # The link from the call that started it opens the lane.
+    tab.locator("#e1 .call-links a").click()
+    expect(tab.locator("#e2")).to_be_in_viewport()
+    assert chosen(tab) == "e2"
+    tab.locator("#e2 .call-links a").first.click()
+    assert chosen(tab) == "e1"
+
+
+def test_a_match_in_a_captured_request_leads_to_the_card_that_shows_it(site, own_host, rollouts):
+    tab = own_host
+    tab.goto(address(site, rollouts["captured"]))
+    tab.locator("#find").fill("sit in the garden")
+    tab.locator("#find").press("Enter")
+    tab.locator("#found a").click()
+    expect(tab.locator("#e3.chosen .result")).to_be_in_viewport()

@@ -182,3 +182,26 @@ def test_a_wrong_address_of_an_agent_server_is_named(pages: Client, kind: str, u
     reply = pages.post(reverse("dashboard:agent_create"), given, headers=HTMX)
     assert reply.status_code == 422
     assert list(reply.context["form"].errors) == ["server_url"]
+
+
+@pytest.mark.parametrize(("kind", "label"), [("builtin", "Built-in loop"), ("external", "External agent")])
+def test_pages_name_the_kind_and_show_the_fields_that_apply_to_it(pages: Client, kind: str, label: str):
+    agent = make_agent(kind=kind)
+    assert label in pages.get(reverse("dashboard:agent_list")).text
+    page = pages.get(reverse("dashboard:agent_detail", args=[agent.slug])).text
+    assert label in page
+    assert ("Parallel calls" in page, 'id="connect"' in page) == (kind == "builtin", kind == "external")
+
+
+def test_the_form_has_all_fields_and_names_the_kinds_that_use_them(pages: Client):
+    page = pages.get(reverse("dashboard:agent_create")).text
+    assert 'name="parallel_tool_calls"' in page
+    assert 'data-shown-for="kind:builtin"' in page
+
+
+def test_an_external_agent_links_to_the_collections_that_wait_for_it(pages: Client):
+    agent = make_agent(kind="external")
+    waiting, ended = make_collection(agent=agent), make_collection(agent=agent, state="completed")
+    page = pages.get(reverse("dashboard:agent_detail", args=[agent.slug])).text
+    assert f"/collections/{waiting.pk}/#connect" in page
+    assert f"/collections/{ended.pk}/#connect" not in page

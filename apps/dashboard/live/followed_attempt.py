@@ -6,14 +6,22 @@ The first rendering of the page, socket messages and poll responses use the same
 import re
 from typing import Any, NamedTuple, Self
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.overview.error_causes import CAUSES
 from apps.dashboard.traces.card_building import build_trace
+from apps.dashboard.traces.cards import group_lanes
 from apps.dashboard.traces.outline import outline
-from apps.dashboard.traces.trace_reading import events_of, find_capture, open_trace, place_of_error, rows_of
+from apps.dashboard.traces.trace_reading import (
+    events_of,
+    find_capture,
+    lanes_of,
+    open_trace,
+    place_of_error,
+    rows_of,
+)
 from apps.rollouts.metrics.attempt_history import PastAttempt, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
 
@@ -61,10 +69,24 @@ def read_news(rollout: Rollout, reader: User | None, seen: Mark) -> dict[str, An
     # Usually nothing is new, which this index lookup tells.
     if seen == Mark(rollout.status, rollout.attempt, 0 if newest is None else newest + 1):
         return None
-    trace = build_trace(rows_of(events.filter(seq__gte=_turn_of(events, known))))
+    find_lanes = lanes_of(rollout, rollout.attempt)
+    start = _turn_of(events, known)
+    trace = build_trace(rows_of(events.filter(seq__gte=start)), find_lanes)
+    changed: set[int] = set()
+    if any(card.is_captured for card in trace.cards):
+        # A call brings the results of its parent's tool calls.
+        changed = find_lanes().changed_since(known)
+        rows = events.filter(Q(seq__gte=start) | Q(seq__in=changed))
+        trace = build_trace(rows_of(rows), find_lanes) if min(changed, default=start) < start else trace
     mark = Mark(rollout.status, rollout.attempt, max(trace.last_seq + 1, known))
-    cards = tuple(card for card in trace.cards if card.last_seq >= known)
-    return {**_parts(rollout, reader, mark), "cards": cards, "lines": outline(cards), "is_news": True}
+    cards = tuple(card for card in trace.cards if card.last_seq >= known or card.seq in changed)
+    return {
+        **_parts(rollout, reader, mark),
+        "cards": cards,
+        "runs": group_lanes(cards),
+        "lines": outline(cards),
+        "is_news": True,
+    }
 
 
 def _turn_of(events: QuerySet[TraceEvent], known: int) -> int:

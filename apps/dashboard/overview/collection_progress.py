@@ -5,6 +5,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from apps.agents.models import Agent
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.chrome.number_formats import count_words
 from apps.rollouts.metrics.cached_figures import CachedFigures
@@ -29,6 +30,12 @@ class Progress:
     def queued(self) -> int:
         # Cached counters and current running rows are from different moments, so the difference may be negative.
         return max(0, self.collection.total - self.collection.ended - self.running)
+
+    @property
+    def waits_for_agent(self) -> bool:
+        """Return True if rollouts wait until an external agent takes them."""
+        is_running = self.collection.state == Collection.State.RUNNING
+        return is_running and self.queued > 0 and self.collection.agent.kind == Agent.Kind.EXTERNAL
 
     @property
     def phases(self) -> list[Part]:

@@ -51,10 +51,10 @@ def tool_output(seq: int, event: ToolResult) -> Output:
     return Output(body=body, seq=seq, title=event.name, error=event.error, duration=event.duration)
 
 
-def output_body(item: Item, seq: int, place: int) -> Body:
+def output_body(item: Item, seq: int, place: str) -> Body:
     output = item.get("output", "")
     body = read_output(output) if isinstance(output, str) else json_body(output)
-    return body.at(seq, str(place))
+    return body.at(seq, place)
 
 
 def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
@@ -64,4 +64,4 @@ def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
     elif event is not None:
         for place, item in enumerate(event.new_items()):
             if item_type(item) == "function_call_output":
-                yield (index, place), str(item.get("call_id", "")), Output(body=output_body(item, read.seq, place))
+                yield (index, place), str(item.get("call_id", "")), Output(body=output_body(item, read.seq, str(place)))

@@ -1,6 +1,6 @@
 """Build the cards of an attempt, or of a part of it that begins with a turn."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -8,6 +8,7 @@ from apps.dashboard.traces.bodies import read_output
 from apps.dashboard.traces.call_outputs import Pairing, Read, tool_output
 from apps.dashboard.traces.cards import Block, Capture, Card, Trace
 from apps.dashboard.traces.event_content import NOT_ASKED, read_content
+from apps.dashboard.traces.lanes import Lanes
 from apps.dashboard.traces.step_flags import calls_of, find_flags
 from apps.gym.traces.events import (
     JudgeCall,
@@ -30,13 +31,20 @@ Row = tuple[int, str, str, bytes | None]
 """`seq`, `kind`, `payload`, and the header of the packed tokens."""
 
 
-def build_trace(rows: Iterable[Row]) -> Trace:
-    """Return the cards of these rows, in order. Calls and results are matched only within the rows."""
+def build_trace(rows: Iterable[Row], find_lanes: Callable[[], Lanes] | None = None) -> Trace:
+    """Return the cards of these rows, in order.
+
+    Calls and results are matched within the rows, those of captured calls within the lanes of the whole attempt, which
+    `find_lanes` returns.
+    """
     reads = [Read(seq, kind, payload, decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing, cards = Pairing(reads), list[Card]()
+    lanes: Lanes | None = None
+    if any(isinstance(read.event, ModelCall) and read.event.call for read in reads):
+        lanes = find_lanes() if find_lanes else Lanes((read.seq, read.event) for read in reads)
     before: list[Item] = []
     for index, read in enumerate(reads):
-        card = _card(index, read, pairing, before)
+        card = _card(index, read, pairing, before, lanes)
         if card is not None:
             cards.append(card)
         if isinstance(read.event, ModelCall):
@@ -87,14 +95,16 @@ def decode(payload: str) -> TraceUnion | None:
         return None
 
 
-def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card | None:
+def _card(index: int, read: Read, pairing: Pairing, before: list[Item], lanes: Lanes | None) -> Card | None:
     event = read.event
     if event is None:
         block = Block("json", "event", read_output(read.payload).at(read.seq, "event"))
         return Card(read.seq, read.kind, read.kind, (block,), flags=tuple(find_flags(None, (), [])))
     if isinstance(event, ToolResult):
-        return None if pairing.is_shown((index, 0)) else _result_without_call(read, event)
-    title, facts, blocks = read_content(read.seq, index, event, pairing, read.tokens)
+        is_shown = pairing.is_shown((index, 0)) or (lanes is not None and lanes.is_claimed(read.seq))
+        return None if is_shown else _result_without_call(read, event)
+    place = lanes.place(event.call) if lanes and isinstance(event, ModelCall) and event.call else None
+    title, facts, blocks = read_content(read.seq, index, event, pairing, tokens=read.tokens, place=place)
     verified = event if isinstance(event, Verification) else None
     return Card(
         seq=read.seq,
@@ -106,7 +116,11 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card 
         duration=event.duration,
         reward=verified.reward if verified else None,
         components=tuple(verified.components.items()) if verified else (),
-        flags=tuple(find_flags(event, blocks, before)),
+        flags=tuple(find_flags(event, blocks, place.before if place else before)),
+        is_captured=place is not None,
+        lane=place.lane if place else None,
+        mark=place.mark if place else "",
+        links=place.links if place else (),
         tokens=event.usage.get("output_tokens", 0) if isinstance(event, ModelCall | JudgeCall) else 0,
     )
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from apps.dashboard.traces.bodies import Body
 from apps.dashboard.traces.card_building import show_one
-from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.dashboard.traces.lanes import REQUEST
+from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.items import Item, item_type
 
 
@@ -36,10 +37,12 @@ def _stored_text(event: TraceUnion, part: str) -> str | None:
     """Return the stored text of a part. JSON that was stored as text is unchanged."""
     if isinstance(event, ToolResult):
         return event.output
-    if not part.isdigit():
+    items, place = event.new_items(), part
+    if isinstance(event, ModelCall) and part.startswith(REQUEST):
+        items, place = event.items_in, part.removeprefix(REQUEST)
+    if not place.isdigit():
         return None
-    items = event.new_items()
-    item: Item = items[int(part)] if int(part) < len(items) else {}
+    item: Item = items[int(place)] if int(place) < len(items) else {}
     kind = item_type(item)
     text = item.get("arguments" if kind == "function_call" else "output")
     return text if kind in ("function_call", "function_call_output") and isinstance(text, str) else None

@@ -1,5 +1,6 @@
 """View models of a trace: one card per event, made of blocks. Calls include their results."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -38,7 +39,8 @@ class Image:
 class Block:
     """A part of a card.
 
-    `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (collapsed JSON with a title).
+    `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (collapsed, with a title). `is_input` is True for
+    items of a captured request.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Block:
     mark: str = ""
     result: Output | None = None
     image: Image | None = None
+    is_input: bool = False
 
     @property
     def role(self) -> str:
@@ -60,6 +63,24 @@ class Flag:
 
     name: str
     tone: str = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lineage of captured calls besides the main one. `seq` is the event of its first call."""
+
+    number: int
+    label: str
+    seq: int
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CardLink:
+    """A link to the card of another event, for example "started by" 2."""
+
+    label: str
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +98,10 @@ class Card:
     components: tuple[tuple[str, float], ...] = ()
     flags: tuple[Flag, ...] = ()
     tokens: int = 0
+    is_captured: bool = False
+    lane: Lane | None = None
+    mark: str = ""
+    links: tuple[CardLink, ...] = ()
 
     @property
     def last_seq(self) -> int:
@@ -104,6 +129,18 @@ class Card:
     @property
     def is_opening(self) -> bool:
         return self.kind in {"session", "prompt"}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRun:
+    """Consecutive cards of one lane; None is the main lane."""
+
+    lane: Lane | None
+    cards: tuple[Card, ...]
+
+
+def group_lanes(cards: Iterable[Card]) -> list[LaneRun]:
+    return [LaneRun(lane, tuple(run)) for lane, run in groupby(cards, key=lambda card: card.lane)]
 
 
 @dataclass(frozen=True, slots=True)

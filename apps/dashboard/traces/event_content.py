@@ -1,12 +1,14 @@
 """Build title, facts and blocks of an event. Unknown kinds are shown as JSON."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 from apps.dashboard.traces.bodies import Body, json_body, parse_json
-from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
-from apps.dashboard.traces.cards import Block, Fact
+from apps.dashboard.traces.call_outputs import Position, output_body
+from apps.dashboard.traces.cards import Block, Fact, Output
 from apps.dashboard.traces.images import find_image
+from apps.dashboard.traces.lanes import REQUEST, CallPlace
 from apps.gym.traces.events import (
     AgentEnd,
     EnvironmentTurn,
@@ -25,8 +27,24 @@ Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verif
 Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 
 
-def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: bytes | None = None) -> Content:
-    """Return the content of an event. `index` is its position in the list of events."""
+class Results(Protocol):
+    """The results of tool calls."""
+
+    def result_of(self, call_id: str, position: Position) -> Output | None: ...
+
+    def is_shown(self, position: Position) -> bool: ...
+
+
+def read_content(
+    seq: int,
+    index: int,
+    event: Shown,
+    pairing: Results,
+    *,
+    tokens: bytes | None = None,
+    place: CallPlace | None = None,
+) -> Content:
+    """Return the content of an event. `index` is its position in the list, `place` that of a captured call."""
     match event:
         case SessionOpened():
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
@@ -35,9 +53,9 @@ def read_content(seq: int, index: int, event: Shown, pairing: Pairing, tokens: b
             title = "Prompt" if isinstance(event, Prompt) else "Environment turn"
             return title, (), _blocks(seq, index, event.items, pairing)
         case ModelCall():
-            blocks = _blocks(seq, index, event.items, pairing)
-            if event.items_in:
-                blocks = (_fold("new input items", event.items_in, seq), *blocks)
+            blocks = _blocks(seq, index, event.items, place.reply if place else pairing)
+            if place and not place.repeats_request:
+                blocks = (*_request_blocks(seq, index, event.items_in, place.request), *blocks)
             if event.sampling:
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
             return "Model call", tuple(_call_facts(event, tokens)), blocks
@@ -95,10 +113,17 @@ def _fold(title: str, value: object, seq: int) -> Block:
     return Block("fold", title, json_body(value).at(seq, title.replace(" ", "-")))
 
 
-def _blocks(seq: int, index: int, items: list[Item], pairing: Pairing) -> tuple[Block, ...]:
+def _blocks(seq: int, index: int, items: list[Item], pairing: Results, prefix: str = "") -> tuple[Block, ...]:
     return tuple(
-        block for place, item in enumerate(items) for block in _item_blocks(seq, (index, place), item, pairing)
+        block for place, item in enumerate(items) for block in _item_blocks(seq, (index, place), item, pairing, prefix)
     )
+
+
+def _request_blocks(seq: int, index: int, items: list[Item], results: Results) -> Iterator[Block]:
+    """Yield the items that a captured request adds. System prompts are collapsed."""
+    for block in _blocks(seq, index, items, results, REQUEST):
+        is_system = block.kind == "text" and block.role in ("system", "developer")
+        yield replace(block, kind="fold" if is_system else block.kind, is_input=True)
 
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
@@ -106,26 +131,26 @@ NOT_AN_OBJECT = "malformed arguments: not a JSON object"
 NOT_ASKED = "no matching call"
 
 
-def _item_blocks(seq: int, position: Position, item: Item, pairing: Pairing) -> Iterator[Block]:
-    place = position[1]
+def _item_blocks(seq: int, position: Position, item: Item, pairing: Results, prefix: str) -> Iterator[Block]:
+    place = f"{prefix}{position[1]}"
     match item_type(item):
         case "message":
             yield from _message_blocks(seq, place, item)
         case "reasoning":
             yield _reasoning_block(item, seq, place)
         case "function_call":
-            yield _call_block(seq, position, item, pairing)
+            yield _call_block(seq, position, place, item, pairing)
         case "function_call_output":
             if not pairing.is_shown(position):
                 yield Block("output", "result", output_body(item, seq, place), mark=NOT_ASKED)
         case kind:
-            yield Block("json", kind, json_body(item).at(seq, str(place)))
+            yield Block("json", kind, json_body(item).at(seq, place))
 
 
-def _message_blocks(seq: int, place: int, item: Item) -> Iterator[Block]:
+def _message_blocks(seq: int, place: str, item: Item) -> Iterator[Block]:
     role, content = str(item.get("role", "message")), item.get("content")
     if isinstance(content, str) or not content:
-        yield Block("text", role, Body(str(content or ""), "markdown", seq, str(place)))
+        yield Block("text", role, Body(str(content or ""), "markdown", seq, place))
         return
     for sub, part in enumerate(content if isinstance(content, list) else [content]):
         address = f"{place}.{sub}"
@@ -139,16 +164,16 @@ def _message_blocks(seq: int, place: int, item: Item) -> Iterator[Block]:
             yield Block("image" if image else "json", f"{role}: part", body, image=image)
 
 
-def _reasoning_block(item: Item, seq: int, place: int) -> Block:
+def _reasoning_block(item: Item, seq: int, place: str) -> Block:
     text = text_of(item)
     body = Body(text, "markdown") if text else json_body(item)
-    return Block("reasoning", "reasoning", body.at(seq, str(place)))
+    return Block("reasoning", "reasoning", body.at(seq, place))
 
 
-def _call_block(seq: int, position: Position, item: Item, pairing: Pairing) -> Block:
+def _call_block(seq: int, position: Position, place: str, item: Item, pairing: Results) -> Block:
     body, mark = _arguments(item.get("arguments"))
     result = pairing.result_of(str(item.get("call_id", "")), position)
-    return Block("call", str(item.get("name", "")), body.at(seq, str(position[1])), mark=mark, result=result)
+    return Block("call", str(item.get("name", "")), body.at(seq, place), mark=mark, result=result)
 
 
 def _arguments(arguments: object) -> tuple[Body, str]:
@@ -170,18 +195,10 @@ def _call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
 
 
 def _place_facts(event: ModelCall) -> Iterator[Fact]:
-    """Yield the place of a captured call in its graph."""
+    """Yield the number of a captured call, and what its client and GymWeb did with it."""
     if not event.call:
         return
     yield "call", str(event.call)
-    yield "lineage", str(event.lineage)
-    if event.parent:
-        yield "continues call", str(event.parent) + (" (ambiguous)" if event.ambiguous else "")
-    elif event.root_reason:
-        yield "starts", event.root_reason
-    for label, number in (("spawned by call", event.spawned_by), ("retry of call", event.retry_of)):
-        if number:
-            yield label, str(number)
     if not event.served:
         yield "served", "no"
     for note in event.notes:

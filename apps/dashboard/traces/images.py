@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.dashboard.traces.cards import Image
-from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.items import Item
 
 MAGIC = {
@@ -53,9 +53,11 @@ def _address(value: object) -> str:
 def _parts(event: TraceUnion) -> Iterator[tuple[str, Any]]:
     if isinstance(event, ToolResult):
         return
-    for place, item in enumerate(event.new_items()):
-        for sub, value in enumerate(parts_of(item)):
-            yield f"{place}.{sub}", value
+    added = event.items_in if isinstance(event, ModelCall) else []
+    for prefix, items in (("", event.new_items()), ("in", added)):
+        for place, item in enumerate(items):
+            for sub, value in enumerate(parts_of(item)):
+                yield f"{prefix}{place}.{sub}", value
 
 
 def parts_of(item: Item) -> list[Any]:

@@ -35,7 +35,7 @@ def _line(card: Card, commented: frozenset[int]) -> Line:
     return {
         "card": card,
         "label": KINDS.get(card.kind, card.kind),
-        "tools": tuple(block.title for block in card.blocks if block.kind == "call"),
+        "tools": tuple(block.title for block in card.blocks if block.kind == "call" and not block.is_input),
         "said": _step_text(card.blocks),
         "duration": card.duration + seconds,
         "is_commented": any(card.seq <= seq <= card.last_seq for seq in commented),
@@ -44,7 +44,7 @@ def _line(card: Card, commented: frozenset[int]) -> Line:
 
 def _step_text(blocks: Iterable[Block]) -> str:
     """Return the text for a step: its last text, else the arguments of a call, else the reasoning."""
-    given = [block for block in blocks if block.kind != "fold"]
+    given = [block for block in blocks if block.kind != "fold" and not block.is_input]
     for kinds in (("text",), ("call",), ("output", "reasoning", "json", "image")):
         for block in reversed(given):
             if block.kind in kinds and block.body.text:

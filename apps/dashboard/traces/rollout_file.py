@@ -9,7 +9,8 @@ import orjson
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from apps.dashboard.traces.trace_reading import events_of, read_cards, read_spans
+from apps.dashboard.traces.cards import group_lanes
+from apps.dashboard.traces.trace_reading import events_of, lanes_of, read_cards, read_spans
 from apps.rollouts.models import Rollout
 
 _STYLES = ("css/gymweb.css", "css/trace.css")
@@ -40,9 +41,10 @@ def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
     head, tail = render_to_string("rollouts/file.html", context).split("<!-- steps -->")
     before, after = head.split("<!-- style -->")
     yield f"{before}<style>{style}</style>{after}".encode(errors="replace")
+    find_lanes = lanes_of(rollout, attempt)
     for span in read_spans(rollout, attempt):
-        cards = read_cards(rollout, attempt, span)
-        yield render_to_string("rollouts/_file_cards.html", {"cards": cards, "in_file": True}).encode(errors="replace")
+        runs = group_lanes(read_cards(rollout, attempt, span, find_lanes))
+        yield render_to_string("rollouts/_file_cards.html", {"runs": runs, "in_file": True}).encode(errors="replace")
     yield tail.encode()
 
 

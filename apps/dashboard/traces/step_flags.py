@@ -27,10 +27,11 @@ def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list
         yield Flag("no verdict" if not event.verdict else "disregarded", "bad")
     if isinstance(event, ModelCall):
         yield from _call_flags(event, before)
-    failed = sum(1 for block in blocks if block.result is not None and block.result.error)
+    own = [block for block in blocks if not block.is_input]
+    failed = sum(1 for block in own if block.result is not None and block.result.error)
     if failed:
         yield Flag("tool error" if failed == 1 else f"{failed} tool errors", "bad")
-    if any(block.mark == NOT_AN_OBJECT for block in blocks):
+    if any(block.mark == NOT_AN_OBJECT for block in own):
         yield Flag("malformed call", "bad")
     if any("[REDACTED:" in body.text for body in _bodies(blocks)):
         yield Flag("redacted")

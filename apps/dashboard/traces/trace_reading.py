@@ -1,15 +1,17 @@
 """Read the events and cards of one attempt, in chunks."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
 from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture, read_graph_capture
-from apps.dashboard.traces.cards import Capture, Card, Trace
+from apps.dashboard.traces.cards import Capture, Card, LaneRun, Trace, group_lanes
 from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
+from apps.dashboard.traces.lanes import Lanes
 from apps.dashboard.traces.outline import Line, outline
 from apps.gym.traces.events import ErrorRaised, decode_event
 from apps.gym.traces.graph import TraceGraph
@@ -23,6 +25,10 @@ class Chunk:
 
     span: Span
     cards: tuple[Card, ...] | None = None
+
+    @property
+    def runs(self) -> list[LaneRun]:
+        return group_lanes(self.cards or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +61,29 @@ def rows_of(events: QuerySet[TraceEvent]) -> Iterable[Row]:
     return events.values_list("seq", "kind", "payload", head)
 
 
+def read_lanes(rollout: Rollout, attempt: int) -> Lanes:
+    rows = events_of(rollout, attempt).filter(kind__in=("model_call", "tool_result"))
+    return Lanes((seq, decode(payload)) for seq, payload in rows.values_list("seq", "payload"))
+
+
+def lanes_of(rollout: Rollout, attempt: int) -> Callable[[], Lanes]:
+    """Return a function that reads the lanes on its first call."""
+    return cache(lambda: read_lanes(rollout, attempt))
+
+
 def read_trace(rollout: Rollout, attempt: int) -> Trace:
-    return build_trace(rows_of(events_of(rollout, attempt)))
+    return build_trace(rows_of(events_of(rollout, attempt)), lanes_of(rollout, attempt))
 
 
 def read_spans(rollout: Rollout, attempt: int) -> list[Span]:
     return split_events(events_of(rollout, attempt).values_list("seq", "kind"))
 
 
-def read_cards(rollout: Rollout, attempt: int, span: Span) -> tuple[Card, ...]:
-    return build_trace(rows_of(events_of(rollout, attempt).filter(seq__range=(span.first, span.last)))).cards
+def read_cards(
+    rollout: Rollout, attempt: int, span: Span, find_lanes: Callable[[], Lanes] | None = None
+) -> tuple[Card, ...]:
+    events = events_of(rollout, attempt).filter(seq__range=(span.first, span.last))
+    return build_trace(rows_of(events), find_lanes or lanes_of(rollout, attempt)).cards
 
 
 def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_end: bool = False) -> Opened:
@@ -80,7 +99,8 @@ def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_en
         wanted.add(spans[-1])
     pages = pages_of(spans)
     open_pages = [page for page in pages if any(page.holds(each.first) for each in wanted)]
-    read = {page: read_cards(rollout, attempt, page) for page in open_pages}
+    find_lanes = lanes_of(rollout, attempt)
+    read = {page: read_cards(rollout, attempt, page, find_lanes) for page in open_pages}
     cards = [card for each in read.values() for card in each]
     commented = find_commented(rollout, attempt)
     return Opened(
@@ -128,7 +148,8 @@ def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
     next_turn = events.filter(seq__gt=seq).exclude(kind="tool_result").values_list("seq", flat=True)
     end = next(iter(next_turn[:1]), None)
     rows = events.filter(seq__gte=first)
-    return build_trace(rows_of(rows if end is None else rows.filter(seq__lt=end))).cards
+    rows = rows if end is None else rows.filter(seq__lt=end)
+    return build_trace(rows_of(rows), lanes_of(rollout, attempt)).cards
 
 
 def find_capture(rollout: Rollout, attempt: int) -> Capture | None:

@@ -11,11 +11,13 @@ from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
+from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.collection_forms import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.live.followed_attempt import followed_rollouts
+from apps.dashboard.overview.agent_snippets import Snippet, write_snippets
 from apps.dashboard.overview.collection_progress import read_progress
 from apps.dashboard.overview.collection_results import read_results
 from apps.dashboard.tables.rollouts.facets import read_facets
@@ -96,9 +98,17 @@ def collection_detail(
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
         "previous": _previous(collection),
+        "snippets": _snippets(request, collection),
         "limits_form": limits_form or LimitsForm.of(collection),
     }
     return render(request, "collections/detail.html", context, status=status)
+
+
+def _snippets(request: PageRequest, collection: Collection) -> list[Snippet]:
+    """Return the code that connects an agent, if the collection waits for an external one."""
+    if collection.agent.kind != Agent.Kind.EXTERNAL or collection.is_finished:
+        return []
+    return write_snippets(f"{request.scheme}://{request.get_host()}", collection.pk)
 
 
 def _read_page(request: PageRequest, collection: Collection, *, with_table: bool, may_wait: bool) -> dict[str, Any]:

@@ -26,7 +26,9 @@ agent_list = list_view(
 def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
     agent = get_object_or_404(Agent, slug=slug)
     collections = agent.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS]
-    return answer(request, "agents/detail.html", {"agent": agent, "collections": collections}, part="facts")
+    waiting = [collection for collection in collections if not collection.is_finished]
+    context = {"agent": agent, "collections": collections, "waiting": waiting}
+    return answer(request, "agents/detail.html", context, part="facts")
 
 
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
