@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.gymweb.serving import ROOT
 
@@ -204,3 +204,12 @@ def test_what_is_current_is_told_without_colours_and_gone_to_below_the_bar(chrom
     # The card of a verdict that is compared is no button of a verdict that is given.
     assert page.evaluate("getComputedStyle(document.getElementById('s')).display") == "block"
     page.close()
+
+
+def test_the_form_of_an_agent_shows_the_fields_of_its_kind(site, tab):
+    tab.goto(f"{site.base}/agents/new/")
+    parallel = tab.locator("[name=parallel_tool_calls]")
+    expect(parallel).to_be_visible()
+    tab.locator("[name=kind]").select_option("external")
+    expect(parallel).to_be_hidden()
+    expect(tab.locator("[name=max_steps]")).to_be_visible()

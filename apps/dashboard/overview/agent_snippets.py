@@ -41,7 +41,8 @@ _ANTHROPIC = """\
 _CURL = """\
 # Take an attempt. The reply has its rollout, its key and the addresses of the model.
 curl -s {base}/api/v1/attempts/ -H "Authorization: Bearer $GYMWEB_KEY" \\
-  -H "Idempotency-Key: $(uuidgen)" -d collection={collection} -d wait_seconds=10 > attempt.json
+  -H "Idempotency-Key: $(uuidgen)" -H 'Content-Type: application/json' \\
+  -d '{{"collection": {collection}, "wait_seconds": 10}}' > attempt.json
 
 # Call the model.
 curl -s $(jq -r .openai_base_url attempt.json)/chat/completions -H 'Content-Type: application/json' \\
