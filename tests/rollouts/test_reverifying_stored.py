@@ -21,6 +21,8 @@ from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import NAMES, needs_shared, shared_files, shared_rows
 
 pytestmark = [pytest.mark.django_db, needs_shared]
+TURNS = 20
+"""Turns of the job, each of which ends after some seconds: a busy machine needs several."""
 
 
 def imported(name, environment):
@@ -29,9 +31,11 @@ def imported(name, environment):
 
 
 def new_rewards(collection, **options):
-    done = finish_reverification(
-        reverification=queue_reverification(ReverificationOrder(collection=collection, **options))
-    )
+    done = queue_reverification(ReverificationOrder(collection=collection, **options))
+    for _ in range(TURNS):
+        done = finish_reverification(reverification=done)
+        if done.state != Reverification.State.QUEUED:
+            break
     assert (done.state, done.failed) == (Reverification.State.READY, 0), list(done.rewards.values("error_message"))
     return list(done.rewards.order_by("rollout_id").values_list("new_reward", flat=True))
 
