@@ -11,11 +11,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
-from apps.dashboard.chrome.row_views import list_view
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_found, show_errors
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm, VersionFilterForm
 from apps.dashboard.forms.trial_forms import TryForm
 from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
+from apps.dashboard.tables.list_tables import Column, PolicyModelListForm, list_rows
 from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.installation_redactor import show_extras
@@ -29,12 +30,24 @@ _SHOWN_COLLECTIONS = 10
 _SHOWN_VERSIONS = 60
 
 
-model_list = list_view(
-    PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections")),
-    "models/list.html",
-    part="rows",
-    name="policy_models",
-)
+_COLUMNS = [
+    Column("Model", "name"),
+    Column("Endpoint"),
+    Column("Health"),
+    Column("Collections", "collections", "num"),
+    Column("Latest mean reward", "reward", "num"),
+    Column("Trend", classes="lesser"),
+]
+# A model is compared with itself alone.
+_SAME = ("dataset", "agent", "policy_model")
+
+
+@allow(GET=Permission.READ)
+def model_list(request: PageRequest) -> HttpResponse:
+    rows = PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections"))
+    filters = PolicyModelListForm(request.GET)
+    context = list_rows(request, rows, filters, _COLUMNS, {}, owner="policy_model", same=_SAME)
+    return answer(request, "models/list.html", context, part="rows")
 
 
 @allow(GET=Permission.READ)
