@@ -21,7 +21,7 @@ from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import try_model
-from apps.policies.models import PolicyModel
+from apps.policies.models import Health, PolicyModel
 from apps.policies.policy_model_changes import find_errors, save_policy_model
 from apps.rollouts.metrics.cached_figures import read_versions
 from apps.rollouts.metrics.model_versions import track_versions
@@ -81,12 +81,23 @@ def model_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
     if form.is_valid():
         with show_errors(form):
             saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
-            messages.success(request, f"The model {saved.name} saved. Run a health check.")
+            if "check" in request.POST:
+                probe_policy_model(policy_model=saved)
+            _tell_saved(request, saved)
             return go(request, "dashboard:model_detail", saved.slug)
     elif form.is_bound:
         # Show the errors that saving would raise, too.
         add_found(form, find_errors(form.instance))
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
+
+
+def _tell_saved(request: HttpRequest, saved: PolicyModel) -> None:
+    if "check" not in request.POST:
+        messages.success(request, f"Saved {saved.name}.")
+    elif saved.health == Health.HEALTHY:
+        messages.success(request, f"Saved {saved.name}. It answers.")
+    else:
+        messages.error(request, f"Saved {saved.name}, but its health check failed: {saved.health_message}")
 
 
 @allow(POST=Permission.MODELS)
