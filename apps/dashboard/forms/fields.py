@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -197,6 +197,15 @@ def never_optional(field: Field) -> Field:
     """Mark a field that may be empty but that pages must not label "optional": another field decides, or a default."""
     field.conditional = True  # type: ignore[attr-defined]
     return field
+
+
+def is_any_set(form: forms.BaseForm, names: Iterable[str]) -> bool:
+    """Return whether one of the fields is wrong or differs from the default of its field."""
+    return any(
+        name in form.errors or form.fields[name].has_changed(form.fields[name].initial, form[name].value())
+        for name in names
+        if name in form.fields
+    )
 
 
 def count_from_one(form: forms.BaseForm, *names: str) -> None:
