@@ -20,7 +20,7 @@ from apps.gym.traces.events import (
     event_kind,
     event_tokens,
 )
-from apps.gym.traces.items import dump_json, message
+from apps.gym.traces.items import dump_json, input_items, message
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.models import Breaker, Collection, Rollout, TraceEvent, Worker
 from apps.tasks.models import Dataset, DatasetVersion, Task
@@ -58,7 +58,13 @@ def make_dataset(rows: list[dict[str, Any]] | None = None, **fields: Any) -> Dat
         dataset=dataset, number=1, state=DatasetVersion.State.READY, task_count=len(rows)
     )
     Task.objects.bulk_create(
-        Task(dataset=dataset, version=version, index=index, prompt_excerpt="What is …", row_json=dump_json(row))
+        Task(
+            dataset=dataset,
+            version=version,
+            index=index,
+            prompt_excerpt="What is …" if input_items(row) else "",
+            row_json=dump_json(row),
+        )
         for index, row in enumerate(rows)
     )
     return dataset

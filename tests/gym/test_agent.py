@@ -104,6 +104,20 @@ def test_calls_are_answered_and_the_attempt_is_verified():
     assert environment.closed == 1
 
 
+def test_the_environment_can_give_the_prompt():
+    class Asking(Adder):
+        opening = [message("user", "What is 2 + 2?")]
+
+    class Silent(Adder):
+        opening = []
+
+    promptless = {**ROW, "responses_create_params": {"input": []}}
+    events = attempt(Replay(turn(says("4"))), Asking(), row=promptless)
+    assert events[1].items == Asking.opening
+    with pytest.raises(EnvironmentFault, match="no prompt"):
+        attempt(Replay(turn(says("4"))), Silent(), row=promptless)
+
+
 def test_every_model_call_saw_exactly_the_prefix_it_names():
     policy = Replay(turn(call()), turn(says("4")))
     events = attempt(policy, Adder(), system_prompt="Be brief.", examples=[message("user", "hi"), says("ho")])

@@ -11,6 +11,7 @@ from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.task_rows import parse_line
+from apps.gym.traces.items import input_items
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 EXAMPLES = sorted((SHARED / "data" / "nemo_gym").glob("*.example.jsonl"))
@@ -67,8 +68,6 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
             "missing",
             "/responses_create_params/input is missing",
         ),
-        (line_of({"input": []}), "empty", "/responses_create_params/input is an empty list"),
-        (line_of({"input": " "}), "empty", "/responses_create_params/input is empty"),
         (
             line_of({"input": 5}),
             "wrong_type",
@@ -391,3 +390,10 @@ def test_every_example_of_nemo_gym_is_a_task(path):
         tasks = [parse_line(line) for _, line in LineReader(stream, max_line_bytes=8 * 1024**2)]
     assert len(tasks) == len(path.read_bytes().splitlines())
     assert all(task.prompt_excerpt for task in tasks)
+
+
+@pytest.mark.parametrize("empty", [[], "", " "])
+def test_an_empty_prompt_is_kept_as_it_is(empty):
+    task = parse_line(line_of({"input": empty}))
+    assert (task.row["responses_create_params"]["input"], task.prompt_excerpt) == (empty, "")
+    assert input_items(task.row) == []

@@ -23,6 +23,7 @@ from tests.factories import (
     make_agent,
     make_collection,
     make_dataset,
+    make_environment,
     make_next_version,
     make_policy_model,
     make_rollout,
@@ -294,3 +295,33 @@ def test_unsolved_tasks_are_those_of_the_same_version(dataset, earlier):
     make_next_version(dataset, [make_row()])
     with pytest.raises(ValidationError, match=r"this plan uses .*@v2"):
         plan_collection(Plan(**plan(dataset, unsolved_in=earlier)))
+
+
+def _without_prompt(**fields):
+    rows = [make_row("What is 1 + 1?", "2"), {**make_row(), "responses_create_params": {"input": []}}]
+    return make_dataset(rows, environment=make_environment(builtin="", **fields))
+
+
+def test_tasks_without_a_prompt_are_refused_where_nobody_gives_one():
+    silent = _without_prompt(slug="silent", adapter="declared", verifier={"type": "exact_match"})
+    with pytest.raises(ValidationError, match="Task 2 has no prompt") as refused:
+        plan_collection(Plan(**plan(silent)))
+    assert set(refused.value.message_dict) == {"agent"}
+    with pytest.raises(ValidationError, match="Task 2 has no prompt"):
+        estimate_plan(Plan(**plan(silent)))
+    with pytest.raises(ValidationError, match="Task 2 has no prompt"):
+        plan_collection(Plan(**plan(silent, limit=2)))
+    assert not Collection.objects.exists()
+
+
+def test_tasks_without_a_prompt_are_planned_where_one_can_be_given():
+    silent = _without_prompt(slug="silent", adapter="declared", verifier={"type": "exact_match"})
+    asking = _without_prompt(slug="asking", adapter="gymnasium", base_url="http://127.0.0.1:9")
+    plans = [
+        plan(asking),
+        plan(silent, limit=1),
+        plan(silent, prompt_template={"user": "Answer with {expected_answer}."}),
+        plan(silent, agent=make_agent(slug="outside", kind="external")),
+        plan(silent, agent=make_agent(slug="server", kind="agent_server", server_url="http://127.0.0.1:9")),
+    ]
+    assert [plan_collection(Plan(**each)).total for each in plans] == [2, 1, 2, 2, 2]

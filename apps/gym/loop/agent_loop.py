@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
+from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
 from apps.gym.resources.protocol import ResourceServer, Session, Stepped
 from apps.gym.tasks.prompt_templates import PromptTemplate
@@ -138,6 +139,12 @@ class Attempt(SessionDriver):
         self.trace.append(event)
         self.conversation.extend(event.new_items())
 
+    def _open(self, session: Session) -> list[Item]:
+        """Return the prompt, then what the environment says first. Raises EnvironmentFault if both are empty."""
+        if not input_items(self.row) and not session.opening:
+            raise EnvironmentFault(f"This task has no prompt, and {self.server.name} gives none.").lasting()
+        return [*compose_prompt(self.row, self.harness), *session.opening]
+
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
         self.tools = self.row["responses_create_params"].get("tools") or offered
@@ -145,8 +152,7 @@ class Attempt(SessionDriver):
         stepped = session if isinstance(session, Stepped) else None
         opened = self.elapsed()
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
-        opening = stepped.opening if stepped else []
-        yield Prompt(items=[*compose_prompt(self.row, self.harness), *opening], at=self.elapsed())
+        yield Prompt(items=self._open(session), at=self.elapsed())
         stop_reason: StopReason | None = None
         steps = empty = environment_turns = tokens = 0
         while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:

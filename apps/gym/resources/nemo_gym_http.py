@@ -28,7 +28,8 @@ from apps.gym.resources.server_survey import (
 )
 from apps.gym.resources.verify_bodies import read_reward
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, Tool, encode_json
+from apps.gym.tasks.parameters import find_item_problem
+from apps.gym.traces.items import Item, TaskRow, Tool, encode_json
 
 _MAX_TOOL_NAME = 256
 TOOL_ERROR = "X-GymWeb-Tool-Error"
@@ -55,6 +56,14 @@ class HttpSession(CallerSession):
         self._closes = given.get("supports_explicit_close") is True
         exposed = given.get("mcp")
         self._exposed = exposed if isinstance(exposed, dict) else {}
+        self.opening = self._read_opening(given.get("obs", []))
+
+    def _read_opening(self, given: object) -> list[Item]:
+        """Return the first observation, a list of messages as NeMo Gym's Aviary servers send it."""
+        if not isinstance(given, list) or any(not isinstance(item, dict) or find_item_problem(item) for item in given):
+            told = f"{self._server.name}: `obs` in the reply of /seed_session must be a list of messages."
+            raise EnvironmentFault(told).lasting()
+        return given
 
     async def list_tools(self) -> list[Tool]:
         """Return the tools that the server declares, unless the row has a list of tools; an empty list means none.

@@ -1,6 +1,7 @@
 """The environment protocol, which every adapter implements, in process or over HTTP."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -47,6 +48,9 @@ class Session:
     By default a session has no tools, ends with the first reply without calls, and has no verdict.
     """
 
+    opening: Sequence[Item] = ()
+    """What the environment says first, placed after the prompt of the task."""
+
     async def list_tools(self) -> list[Tool]:
         """Return the tools of this session, or none if only the task row declares them."""
         return []
@@ -88,9 +92,6 @@ class Session:
 
 class Stepped(Session, ABC):
     """A session in which every reply, including its tool calls, is one step of the environment, as in Gymnasium."""
-
-    opening: list[Item]
-    """The first observation of the environment, placed after the prompt."""
 
     @abstractmethod
     async def step(self, response: dict[str, Any]) -> Step:

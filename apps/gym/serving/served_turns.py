@@ -1,6 +1,7 @@
 """Serve an attempt turn by turn, as in Gymnasium: `/reset`, then `/step` for each reply of the policy model."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from apps.gym.loop.agent_loop import parse_arguments
@@ -25,8 +26,7 @@ class Turns(Session):
 
     def open(self) -> dict[str, Any]:
         """Return the reply to `/reset`."""
-        opening = self.session.opening if isinstance(self.session, Stepped) else []
-        return {"observation": _text(opening), "info": {"supports_explicit_close": True}}
+        return {"observation": _text(self.session.opening), "info": {"supports_explicit_close": True}}
 
     async def step(self, response: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to `/step`. After the end, the final reply is repeated."""
@@ -88,5 +88,5 @@ class Turns(Session):
         return await self.session.call_tool(str(call.get("name", "")), arguments)
 
 
-def _text(items: list[Item]) -> str:
+def _text(items: Sequence[Item]) -> str:
     return "\n".join(map(text_of, items))

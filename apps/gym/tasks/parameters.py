@@ -121,7 +121,10 @@ def without_null_params(text: str) -> str:
 
 
 def check_params(params: dict[str, Any]) -> None:
-    """Raise RowRefused for the first invalid parameter, or if there is no prompt."""
+    """Raise RowRefused for the first invalid parameter, or without `input`.
+
+    An empty `input` is valid: the environment or the agent gives the prompt.
+    """
     for key, value in params.items():
         if check := _CHECKS.get(key):
             check(value, f"/{PARAMS}/{key}")
@@ -131,12 +134,8 @@ def check_params(params: dict[str, Any]) -> None:
 
 def _check_input(value: object, pointer: str) -> None:
     if isinstance(value, str):
-        if not value.strip():
-            raise RowRefused("empty", "is empty: a task needs a prompt", pointer=pointer)
         return
     items = expect(value, list, "text or a list of items", pointer)
-    if not items:
-        raise RowRefused("empty", "is an empty list: a task needs a prompt", pointer=pointer)
     for index, item in enumerate(items):
         at = f"{pointer}/{index}"
         _refuse_found(find_item_problem(expect(item, dict, "an object with role or type", at)), at)

@@ -105,9 +105,14 @@ def last_message(items: list[Item]) -> str:
 
 
 def input_items(row: TaskRow) -> list[Item]:
-    """Return the prompt of the row as items; a string is one user message."""
+    """Return the prompt of the row as items; a string is one user message.
+
+    The list is empty for tasks whose prompt comes from the environment or the agent.
+    """
     given = row["responses_create_params"].get("input", [])
-    return [message("user", given)] if isinstance(given, str) else list(given)
+    if isinstance(given, str):
+        return [message("user", given)] if given.strip() else []
+    return list(given)
 
 
 def read_json(text: str | bytes, default: Any = None) -> Any:

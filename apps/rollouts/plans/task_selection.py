@@ -11,6 +11,7 @@ from django.db.models import Count, Q
 from apps.accounts.keyset_reading import read_by_key
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.request_refusals import Refusal
+from apps.gym.traces.items import input_items
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.plans.plan_spec import TaskSelection
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
@@ -49,7 +50,7 @@ class Choice:
         return bool(chosen.splits or chosen.tags or chosen.search or chosen.unsolved_in)
 
     def tasks(self) -> TaskQuerySet:
-        """Yield the words of a text in order."""
+        """Return the tasks in the order of the version."""
         found = self._unlimited()
         return found[: self.selection.limit] if self.selection.limit else found
 
@@ -69,6 +70,15 @@ class Choice:
                 Q(prompt_excerpt__icontains=self.selection.search) | Q(external_id__icontains=self.selection.search)
             )
         return found
+
+    def find_without_prompt(self) -> Task | None:
+        """Return the first task with an empty `input`, or None."""
+        chosen = self.tasks()
+        if self.selection.limit:
+            chosen = Task.objects.filter(pk__in=chosen.values("pk")).order_by("index")
+        # A prompt without text, for example an image alone, has no excerpt either.
+        unsure = chosen.filter(prompt_excerpt="").only("index", "row_json").iterator()
+        return next((task for task in unsure if not input_items(task.row)), None)
 
     def unknown_splits(self) -> dict[str, list[str]]:
         """Return the named splits that have no tasks, by option. They are likely typing errors."""

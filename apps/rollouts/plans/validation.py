@@ -8,6 +8,7 @@ import msgspec
 from django.core.exceptions import ValidationError
 
 from apps.agents.models import Agent
+from apps.environments.models import Adapter
 from apps.environments.resource_servers import drives_turns
 from apps.gym.specs import spec_problems
 from apps.gym.storable import find_unstorable
@@ -15,6 +16,7 @@ from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_proble
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.plans.plan_spec import Limits, Plan
+from apps.rollouts.plans.task_selection import Choice
 from apps.tasks.models import DatasetVersion
 
 
@@ -39,6 +41,25 @@ def check_plan(plan: Plan) -> Plan:
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
     return plan
+
+
+GIVE_PROMPTS = {Adapter.GYMNASIUM, Adapter.HTTP}
+"""Environments whose first reply can hold the prompt: `/reset`, and `obs` of `/seed_session`."""
+
+
+def refuse_missing_prompts(plan: Plan, choice: Choice) -> None:
+    """Raise ValidationError if a task has no prompt and neither the environment nor the agent can give one."""
+    environment, agent = plan.dataset.environment, plan.agent
+    if plan.prompt_template.get("user") or agent.kind in {Agent.Kind.EXTERNAL, Agent.Kind.SERVER}:
+        return
+    if agent.kind == Agent.Kind.BUILTIN and environment.adapter in GIVE_PROMPTS:
+        return
+    if (task := choice.find_without_prompt()) is not None:
+        problem = (
+            f"Task {task.number} has no prompt: its `input` is empty, and {environment.name} gives none. Choose an "
+            "agent server or an external agent, set a prompt template, or upload tasks with prompts."
+        )
+        raise ValidationError({"agent": [problem]})
 
 
 def _find_problems(plan: Plan) -> dict[str, str]:

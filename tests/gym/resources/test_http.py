@@ -46,6 +46,19 @@ def test_seeding_sends_the_whole_task_row():
     assert answers.seen == [("seed_session", ROW, "")]
 
 
+def test_the_first_observation_follows_the_prompt_and_is_checked():
+    said = [{"role": "user", "content": "Your task: 6 * 7"}]
+
+    async def opening(session):
+        return session.opening
+
+    assert seed_and(opening, Answers(seed_session={"env_id": "a", "obs": said})) == said
+    assert seed_and(opening, Answers(seed_session={})) == []
+    for wrong in ("text", [{"content": "no role"}], {"role": "user", "content": "x"}):
+        with pytest.raises(EnvironmentFault, match="`obs` in the reply of /seed_session"):
+            seed_and(opening, Answers(seed_session={"obs": wrong}))
+
+
 def test_a_tool_gets_the_arguments_and_its_text_is_the_output():
     answers = Answers(seed_session={}, lookup=(200, '{"b":1,  "a":[2]}', {}))
     assert seed_and(call("lookup", {"key": "x"}), answers) == ToolOutput(text='{"b":1,  "a":[2]}')
