@@ -145,7 +145,8 @@ def test_the_preview_has_expected_answers_and_names_dropped_columns(pages: Clien
     kept = pages.post(address, own).context["preview"]
     assert not [note for note in kept.notes if "dropped" in note]
     dropped = pages.post(address, {**own, "rest": "drop"}).context["preview"]
-    assert dropped.notes == ["These columns are dropped: answer, nr."]
+    (note,) = dropped.notes
+    assert "answer, nr" in note
     assert {row.expected for row in dropped.rows} == {""}
 
 

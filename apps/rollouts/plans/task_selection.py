@@ -73,12 +73,14 @@ class Choice:
 
     def find_without_prompt(self) -> Task | None:
         """Return the first task with an empty `input`, or None."""
-        chosen = self.tasks()
-        if self.selection.limit:
-            chosen = Task.objects.filter(pk__in=chosen.values("pk")).order_by("index")
+        chosen = Task.objects.filter(pk__in=self.tasks().values("pk")) if self.selection.limit else self._unlimited()
         # A prompt without text, for example an image alone, has no excerpt either.
-        unsure = chosen.filter(prompt_excerpt="").only("index", "row_json").iterator()
-        return next((task for task in unsure if not input_items(task.row)), None)
+        unsure = chosen.filter(prompt_excerpt="").values_list("index", "pk")
+        for _, pk in read_by_key(unsure, by="index", size=CHUNK):
+            task = Task.objects.get(pk=pk)
+            if not input_items(task.row):
+                return task
+        return None
 
     def unknown_splits(self) -> dict[str, list[str]]:
         """Return the named splits that have no tasks, by option. They are likely typing errors."""
