@@ -141,7 +141,7 @@ def test_more_tasks_than_a_page_are_paged(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("attempts", [["k", "pass_at_k", "majority_at_k", "average_of_k"], ["1", "0.5", "0.0", "0.5"]]),
+        ("attempts", [["k", "pass_at_k", "best_of_k", "majority_at_k", "average_of_k"], ["1", "0.5", "0.5", "0.0", "0.5"]]),
         ("solved", [["solved", "tasks"], ["never", "0"], ["sometimes", "1"], ["always", "0"]]),
         (
             "endings",

@@ -53,6 +53,7 @@ class EnvironmentSerializer(ServerSerializer):
             "api_key_hint",
             "verifies",
             "verifier",
+            "solve_threshold",
             "call_timeout",
             "connect_timeout",
             "verify_timeout",
