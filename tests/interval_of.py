@@ -1,6 +1,6 @@
 """The interval of a mean, from plain lists of values."""
 
-from apps.gym.metrics.intervals import mean_interval
+from apps.gym.metrics.clustered_intervals import mean_interval
 
 
 def interval_of(groups):

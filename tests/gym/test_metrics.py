@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gym.metrics.best_of_k import best_of_k, mean_best_of_k
-from apps.gym.metrics.intervals import standard_error_from
+from apps.gym.metrics.clustered_intervals import standard_error_from
 from apps.gym.metrics.pass_at_k import (
     EVERY_K,
     attempt_counts,

@@ -9,7 +9,7 @@ from math import comb
 
 import pytest
 
-from apps.gym.metrics.intervals import MIN_TASKS
+from apps.gym.metrics.clustered_intervals import MIN_TASKS
 from apps.gym.metrics.paired_comparison import mcnemar, permutation_test
 from apps.rollouts.metrics.collection_comparison import contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from apps.gym.metrics.intervals import MIN_TASKS, t_quantile
+from apps.gym.metrics.clustered_intervals import MIN_TASKS, t_quantile
 
 MAX_PERMUTED = 400
 """Above this number of tasks the permutation test uses the normal approximation."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from apps.gym.metrics.intervals import mean_interval
+from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.gym.metrics.pass_at_k import sample_std
 
 

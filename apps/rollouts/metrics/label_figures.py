@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apps.gym.metrics.intervals import standard_error_from
+from apps.gym.metrics.clustered_intervals import standard_error_from
 from apps.gym.metrics.majority_at_k import mean_majority_at_k
 from apps.gym.metrics.pass_at_k import mean_average_of_k, mean_pass_at_k, solve_buckets
 from apps.rollouts.metrics.attempt_groups import Groups, combine_groups, read_groups
@@ -39,7 +39,7 @@ class Figures:
     seconds.
 
     `tasks` counts tasks with a reward. `standard_error` is that of the mean reward, and `confidence` its 95 % interval,
-    both clustered by task (apps.gym.metrics.intervals). `pass_at_k` is keyed by k = 1, 2, 3, …; `groups` by never,
+    both clustered by task (apps.gym.metrics.clustered_intervals). `pass_at_k` is keyed by k = 1, 2, 3, …; `groups` by never,
     sometimes and always solved; `tokens` by input and output. `no_answer` is the share of rewarded rollouts without a
     final answer. A figure is None if it cannot be computed yet.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connection
 
-from apps.gym.metrics.intervals import mean_interval
+from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.rollouts.models import Collection
 
 MEASURED = 20_000

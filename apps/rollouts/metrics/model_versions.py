@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from apps.gym.metrics.intervals import mean_interval
+from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 

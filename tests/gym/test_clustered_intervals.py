@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from apps.gym.metrics.intervals import MIN_TASKS, t_quantile, wilson
+from apps.gym.metrics.clustered_intervals import MIN_TASKS, t_quantile, wilson
 from tests.interval_of import interval_of
 
 

@@ -35,7 +35,8 @@ def mean_interval(
     variance, m(1−m), because few tasks often show too little variance. Single attempts with values 0 or 1 have the
     plain Wilson interval (Wilson 1927). Other values have the interval mean ± t × SE.
 
-    tests/gym/test_intervals.py simulates how often the intervals cover the true mean: at least 93 % from 10 tasks.
+    tests/gym/test_clustered_intervals.py simulates how often the intervals cover the true mean: at least 93 % from ten
+    tasks.
     """
     error = standard_error_from(squares, size, tasks)
     if error is None or tasks < MIN_TASKS:
