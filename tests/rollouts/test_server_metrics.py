@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 from aiohttp import web
-from django.db import connection
 
 from apps.environments.models import Adapter
 from apps.gym.traces.events import Verification
@@ -18,16 +17,22 @@ from apps.rollouts.server_metrics.aggregate_requests import (
     request_queued_metrics,
     request_server_metrics,
 )
+from tests.dashboard.pages import signed_in
 from tests.factories import make_collection, make_dataset, make_environment, make_rollout, make_row
 from tests.gym.resources.servers import Answers
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 State = ServerMetrics.State
 REPLY = {
     "group_level_metrics": [{"_ng_task_index": 0, "mean/reward": 0.5}],
     "agent_metrics": {"mean/reward": 0.5, "pass@2/accuracy": 100.0, "per_sample_aggregate": {"accuracy": [50.0]}},
     "key_metrics": {"pass@2/accuracy": 100.0},
 }
+
+
+@pytest.fixture(autouse=True)
+def loopback(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
 
 
 @contextmanager
@@ -120,7 +125,7 @@ def test_a_finished_collection_gets_the_metrics_of_its_server():
         ((500, "KeyError('difficulty')", {}), State.FAILED, "returned 500: KeyError('difficulty')"),
         ((200, "not JSON", {}), State.FAILED, "is not JSON"),
         ({"agent_metrics": [1]}, State.FAILED, "`agent_metrics` in the reply of /aggregate_metrics is not an object"),
-        ({"agent_metrics": {"a": "x\0"}}, State.FAILED, "agent_metrics that cannot be stored"),
+        ({"agent_metrics": {"a": "x\0"}}, State.FAILED, "at agent_metrics/a that cannot be stored"),
         (None, State.UNSUPPORTED, ""),
     ],
 )
@@ -200,4 +205,38 @@ def test_a_collection_without_rewards_is_refused():
     collection.rewarded = 0
     with pytest.raises(NoServerMetrics, match="has a reward yet"):
         request_server_metrics(collection=collection)
-    assert connection.vendor
+
+
+def test_the_pages_the_api_and_the_file_show_the_metrics():
+    client = signed_in()
+    answers = Answers(aggregate_metrics=REPLY)
+    with served(answers) as url:
+        collection = collected(url)
+        Collection.objects.update(state="completed", finished_at=collection.created_at)
+        page = client.get(f"/collections/{collection.pk}/results/").text
+        assert "Not requested yet" in page
+        asked = client.post(f"/collections/{collection.pk}/server-metrics/")
+        assert asked.url == f"/collections/{collection.pk}/"
+        assert "Being computed" in client.get(f"/collections/{collection.pk}/results/").text
+        request_queued_metrics()
+        page = client.get(f"/collections/{collection.pk}/results/").text
+        assert '<code>pass@2/accuracy</code></th><td class="num">100</td>' in page
+        assert '<code>mean/reward</code></th><td class="num">0.5</td>' in page
+        file = client.get(f"/collections/{collection.pk}/figures/server_metrics.csv").text
+        assert file.splitlines()[:3] == ["metric,value,key_metric", "pass@2/accuracy,100.0,yes", "mean/reward,0.5,no"]
+        other = make_collection(dataset=collection.dataset, state="completed")
+        compared = client.get(f"/collections/compare/?a={collection.pk}&b={other.pk}").text
+        assert '<code>pass@2/accuracy</code></th><td class="num">100</td><td class="num">–</td>' in compared
+        path = f"/api/v1/collections/{collection.pk}"
+        found = client.get(f"{path}/server_metrics/").json()
+        assert (found["state"], found["key_metrics"], found["is_outdated"]) == ("ready", REPLY["key_metrics"], False)
+        again = client.post(f"{path}/request_server_metrics/")
+        assert (again.status_code, again.json()["state"]) == (202, "queued")
+    request_queued_metrics()
+    page = client.get(f"/collections/{collection.pk}/results/").text
+    assert "The server did not compute them:" in page
+    assert "<code>pass@2/accuracy</code>" in page
+    assert client.get(f"/api/v1/collections/{other.pk}/server_metrics/").status_code == 404
+    refused = client.post(f"/api/v1/collections/{other.pk}/request_server_metrics/")
+    assert refused.status_code == 409
+    assert "has a reward yet" in refused.json()["detail"]

@@ -10,6 +10,7 @@ from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, To
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.figure_names import FIRST_K, HELP
 from apps.rollouts.metrics.label_figures import Figures
+from apps.rollouts.models import ServerMetrics
 
 
 class HistogramBinSerializer(serializers.Serializer[Any]):
@@ -92,3 +93,15 @@ class MetricsSerializer(FiguresSerializer):
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")
+
+
+class ServerMetricsSerializer(serializers.ModelSerializer[ServerMetrics]):
+    """Metrics by the names that the server gives them. Its replies are kept if a later request fails."""
+
+    key_metrics = serializers.DictField(read_only=True, help_text="The server's headlines.")
+    agent_metrics = serializers.DictField(read_only=True, help_text="All metrics of the server.")
+    is_outdated = serializers.BooleanField(read_only=True, help_text="Rewards have changed since.")
+
+    class Meta:
+        model = ServerMetrics
+        fields = ["state", "message", "key_metrics", "agent_metrics", "rewarded", "measured_at", "is_outdated"]

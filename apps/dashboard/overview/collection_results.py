@@ -9,6 +9,7 @@ from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.overview.error_causes import say_why
+from apps.dashboard.tables.server_metric_rows import read_server_metrics
 from apps.rollouts.metrics.cached_figures import CachedFigures
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.figure_names import CURVES, FIRST_K
@@ -57,6 +58,7 @@ def read_results(collection: Collection, kept: CachedFigures[PageFigures]) -> di
         "first_names": FIRST_K,
         "first_k": [(each.k, [getattr(each, name.name) for name in FIRST_K]) for each in metrics.first_k],
         "latency": _latency(metrics),
+        "server": read_server_metrics(collection),
     }
 
 

@@ -8,8 +8,8 @@ from django.db import connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 from apps.rollouts.models import Collection
+from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 
 FIRST_CLAIM = 2
 """Initial rollouts in flight of a collection with a budget, while the use per rollout is unknown."""

@@ -39,9 +39,9 @@ class Figures:
     seconds.
 
     `tasks` counts tasks with a reward. `standard_error` is that of the mean reward, and `confidence` its 95 % interval,
-    both clustered by task (apps.gym.metrics.clustered_intervals). `pass_at_k` is keyed by k = 1, 2, 3, …; `groups` by never,
-    sometimes and always solved; `tokens` by input and output. `no_answer` is the share of rewarded rollouts without a
-    final answer. A figure is None if it cannot be computed yet.
+    both clustered by task (apps.gym.metrics.clustered_intervals). `pass_at_k` is keyed by k = 1, 2, 3, …; `groups` by
+    never, sometimes and always solved; `tokens` by input and output. `no_answer` is the share of rewarded rollouts
+    without a final answer. A figure is None if it cannot be computed yet.
 
     `average_of_k` and `majority_at_k` have the same keys as `pass_at_k` (apps.gym.metrics). `components` has the mean
     of each reward component, `component_figures` its other figures. `latency` has the mean seconds of a completed

@@ -18,6 +18,7 @@ from apps.environments.models import Adapter, Environment
 from apps.environments.resource_servers import connect_caller
 from apps.gym import process_exit
 from apps.gym.errors import EnvironmentFault, GymError
+from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
 from apps.gym.resources.aggregate_metrics import AggregatedMetrics, ask_metrics, verify_response
 from apps.gym.traces.events import Verification, decode_event
@@ -44,7 +45,7 @@ def may_have_metrics(environment: Environment) -> bool:
 
 
 def request_server_metrics(*, collection: Collection, user: User | None = None) -> ServerMetrics:
-    """Request the metrics of a collection again. Raise NoServerMetrics if there is nobody to ask."""
+    """Request the metrics of a collection again. Raise NoServerMetrics if no server computes its rewards."""
     if not may_have_metrics(collection.environment):
         raise NoServerMetrics(
             f"No server over HTTP computes the rewards of {collection.environment}, so it has no metrics of its own."
@@ -91,7 +92,7 @@ def request_queued_metrics() -> bool:
             _request(row, attempt)
         except GymError as problem:
             # An expected failure: it is shown on the page of the collection.
-            attempt.fail(problem)
+            attempt.write(state=State.FAILED, message=cut_clean(str(problem), 500), attempt=0)
     return True
 
 
@@ -155,7 +156,7 @@ def _encode(responses: Iterator[dict[str, Any]]) -> bytes:
         body += orjson.dumps(response)
         if len(body) > MAX_BODY:
             most = f"{MAX_BODY // 1024 // 1024} MiB"
-            raise EnvironmentFault(f"its verified rollouts take more than {most}, the maximum of one request").lasting()
+            raise EnvironmentFault(f"The verified rollouts take more than {most}, the maximum of one request").lasting()
     return bytes(body + b"]")
 
 
