@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from apps.dashboard.tables.figure_files import Table
 from apps.rollouts.models import Collection, ServerMetrics
 from apps.rollouts.server_metrics.aggregate_requests import may_have_metrics
 
-_TEXT = 60
+_TEXT = 24
 
 
 class MetricRow(NamedTuple):
@@ -66,5 +68,5 @@ def _rows(metrics: Sequence[dict[str, Any]], names: Sequence[str] | dict[str, An
 def _show(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = str(value)
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"

@@ -20,8 +20,8 @@ CURVES = (
 """Figures over all draws of k attempts, averaged over tasks with at least k attempts: formulas in apps.gym.metrics."""
 
 FIRST_K = (
-    FigureName("average", "avg of first k", "Mean reward of the first k attempts; NeMo Gym: pass@1[avg-of-k]"),
-    FigureName("best", "pass or best of k", "NeMo Gym's pass@k: the best reward of the first k if rewards are partial"),
+    FigureName("average", "avg of first k", "Mean reward of the first k attempts, in NeMo Gym pass@1[avg-of-k]"),
+    FigureName("best", "NeMo Gym's pass@k", "pass@k, or the best reward of the first k if rewards are not 0 or 1"),
     FigureName("majority", "majority of first k", "Reward of the most frequent answer of the first k attempts"),
     FigureName("no_answer", "no answer", "Share of the first k attempts without an answer"),
     FigureName("std_across_runs", "std across runs", "Standard deviation of the mean rewards of the first k runs"),
