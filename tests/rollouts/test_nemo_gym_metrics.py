@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 
+from apps.gym.serving.aggregating import aggregate_metrics
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.task_profiles import profile_tasks
 from tests.rollouts.stored import SHARED
@@ -90,3 +91,19 @@ def test_the_figures_over_all_draws_equal_those_of_all_attempts():
         assert figures.best_of_k[k] == pytest.approx(last.best, abs=1e-9)
         compared += 1
     assert compared >= 10
+
+
+@needs_golden
+@pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case['kind']}" for number, case in enumerate(CASES)])
+def test_a_served_environment_aggregates_as_nemo_gym_does(case):
+    found = aggregate_metrics({"verify_responses": case["verify_responses"]})
+    assert flat(found) == pytest.approx(flat(case["aggregate_metrics"]), abs=1e-9)
+
+
+def flat(value, path=""):
+    """The numbers of nested JSON by path; a text is a part of its path."""
+    if isinstance(value, dict):
+        return {k: v for name, each in value.items() for k, v in flat(each, f"{path}/{name}").items()}
+    if isinstance(value, list):
+        return {k: v for number, each in enumerate(value) for k, v in flat(each, f"{path}/{number}").items()}
+    return {path: float(value)} if isinstance(value, int | float) else {f"{path}={value}": 1.0}
