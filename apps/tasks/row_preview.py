@@ -7,12 +7,14 @@ from typing import Any
 
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.expected_answers import find_expected
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow, FileRefused
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, read_mapping, write_mapping
 from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
-from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.mappings.shapes import find_shape, is_filled
+from apps.gym.tasks.mappings.templates import template_paths
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
@@ -32,6 +34,7 @@ class PreviewRow:
     row: dict[str, Any] | None = None
     external_id: str = ""
     prompt: str = ""
+    expected: str = ""
     split: str = ""
     tags: list[str] = field(default_factory=list)
     error: dict[str, Any] | None = None
@@ -57,6 +60,10 @@ class Preview:
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def invalid(self) -> list[PreviewRow]:
+        return [row for row in self.rows if row.error]
+
 
 def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> Preview:
     """Return the first rows as tasks, using the given mapping, the upload's own, or a detected one.
@@ -75,7 +82,7 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     given = mapping or upload.mapping
     chosen = read_mapping(given) if given else found
     preview.mapping = write_mapping(chosen) if chosen else None
-    preview.notes = _notes(found, sample) if chosen == found else []
+    preview.notes = (_notes(found, sample) if chosen == found else []) + _dropped(chosen, sample)
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
     # In place: the rows are not used afterwards.
     preview.columns = [
@@ -91,6 +98,14 @@ def _notes(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         leftovers.look(row)
     return [leftovers.told] if leftovers.told else []
+
+
+def _dropped(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
+    if mapping is None or mapping.rest != "drop":
+        return []
+    used = {path.partition(".")[0] for path in mapping.paths} | set(template_paths(mapping.external_id))
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if name not in used and is_filled(value))
+    return [f"These columns are dropped: {', '.join(names)}."] if names else []
 
 
 def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:
@@ -124,8 +139,8 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
         message, pointer = (redactor.redact_text(one)[0] for one in (error.message, error.pointer))
         return PreviewRow(number, error={"line": number, "pointer": pointer, "code": error.code, "message": message})
     return PreviewRow(
-        number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt, split=task.split,
-        tags=list(task.tags),
+        number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt,
+        expected=find_expected(task.row), split=task.split, tags=list(task.tags),
     )  # fmt: skip
 
 

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -213,11 +211,35 @@ def test_a_model_that_becomes_scripted_keeps_its_endpoint_and_its_key(pages: Cli
     assert (qwen.provider, qwen.base_url, stored_key(qwen)) == ("scripted", "https://vllm.example/v1", SECRET)
 
 
-def test_groups_that_hold_something_or_something_wrong_stand_open(pages: Client, qwen: PolicyModel):
-    def opened(groups: list[dict[str, Any]]) -> list[str]:
-        return [group["legend"] for group in groups if group["folded"] and group["is_open"]]
+def test_further_settings_are_folded_until_one_is_set_or_wrong(pages: Client, qwen: PolicyModel):
+    proposed = pages.get("/models/new/").context["form"]
+    assert not proposed.is_open()
+    usual = {
+        field.name: field.value() for field in proposed if field.value() is not None and field.value() is not False
+    }
+    usual |= {name: GIVEN[name] for name in ("name", "provider", "base_url", "model_name")}
+    assert pages.get("/models/qwen/edit/").context["form"].is_open()
+    assert pages.post("/models/new/", {**usual, "extra_body": "["}, headers=HTMX).context["form"].is_open()
+    wrong = pages.post("/models/new/", {**usual, "name": ""}, headers=HTMX).context["form"]
+    assert list(wrong.errors) == ["name"]
+    assert not wrong.is_open()
 
-    assert opened(pages.get("/models/new/").context["form"].groups()) == []
-    assert opened(pages.get("/models/qwen/edit/").context["form"].groups()) == ["Prices", "Timeouts and retries"]
-    wrong = pages.post("/models/qwen/edit/", {**GIVEN, "extra_body": "["}, headers=HTMX).context["form"]
-    assert opened(wrong.groups()) == ["Prices", "Timeouts and retries", "Requests"]
+
+def test_the_name_gives_the_slug(pages: Client, db: None):
+    for name, slug in (("Qwen 3 (8B)", "qwen-3-8b"), ("日本語", "")):
+        reply = pages.post("/models/new/", {**GIVEN, "name": name, "slug": ""})
+        assert PolicyModel.objects.filter(name=name).count() == (reply.status_code == 302) == bool(slug)
+        assert not slug or PolicyModel.objects.get(name=name).slug == slug
+    again = pages.post("/models/new/", {**GIVEN, "name": "Qwen 3 8B", "slug": ""})
+    assert again.context["form"].errors["slug"]
+
+
+@pytest.mark.parametrize(("provider", "health"), [("scripted", "healthy"), ("compatible", "unhealthy")])
+def test_saving_and_checking_shows_whether_the_model_answers(pages: Client, settings, provider: str, health: str):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1:9"]
+    # Port 9 (discard) accepts no connection.
+    given = {**GIVEN, "provider": provider, "base_url": "http://127.0.0.1:9/v1", "api_key": "", "check": "1"}
+    shown = pages.post("/models/new/", given, follow=True)
+    assert PolicyModel.objects.get(slug="qwen").health == health
+    (message,) = shown.context["messages"]
+    assert message.level_tag == ("success" if health == "healthy" else "error")

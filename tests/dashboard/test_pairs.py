@@ -112,7 +112,7 @@ def test_counts_come_before_anything_is_made_without_javascript_too():
     assert '<th scope="row">paired</th><td class="num">2</td>' in page
     assert "<!doctype html>" in page.lower()
     part = client.post(reverse("dashboard:pair_set_create"), builder(collection), headers={"HX-Request": "true"}).text
-    assert part.strip().startswith('<section id="counts"')
+    assert part.strip().startswith('<div id="counts"')
     assert "<dt>Pairs</dt><dd>2</dd>" in squeezed(part)
     assert PairSet.objects.count() == 0
 

@@ -138,6 +138,28 @@ def test_a_csv_is_mapped_by_its_header(pages: Client, empty: Dataset):
     }
 
 
+def test_the_preview_has_expected_answers_and_names_dropped_columns(pages: Client, empty: Dataset):
+    address = begin(pages, QUESTIONS)
+    assert {row.expected for row in pages.get(address).context["rows"]} == {"no"}
+    own = {**FOUND, "kind": "own", "input": "question", "action": "preview"}
+    kept = pages.post(address, own).context["preview"]
+    assert not [note for note in kept.notes if "dropped" in note]
+    dropped = pages.post(address, {**own, "rest": "drop"}).context["preview"]
+    assert dropped.notes == ["These columns are dropped: answer, nr."]
+    assert {row.expected for row in dropped.rows} == {""}
+
+
+def test_invalid_rows_disable_the_buttons_until_they_may_be_skipped(pages: Client, empty: Dataset):
+    address = begin(pages, QUESTIONS + '{"question": "", "answer": "x"}\n')
+    page = pages.get(address)
+    assert "first 5: 1" in page.context["refused"]
+    assert page.text.count('disabled aria-describedby="refused"') == 2
+    skipping = pages.post(address, {**FOUND, "on_error": "skip", "action": "preview"})
+    assert (skipping.context["refused"], "disabled" in skipping.text) == ("", False)
+    none = {**FOUND, "kind": "own", "input": "absent", "on_error": "skip", "action": "preview"}
+    assert "None of the first 5" in pages.post(address, none).context["refused"]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

@@ -19,15 +19,18 @@ from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
-from apps.api.framework.query_filters import SlugFilter
+from apps.api.framework.query_filters import SlugFilter, WordsFilter
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet, ServerMetrics
+from apps.rollouts.search.keyset_pages import Sort
+from apps.rollouts.search.list_search import COLLECTION_ORDERS
 from apps.rollouts.server_metrics.aggregate_requests import request_server_metrics
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 
 
 class CollectionFilter(django_filters.FilterSet):
+    q = WordsFilter()
     state = django_filters.ChoiceFilter(choices=Collection.State.choices)
     dataset = SlugFilter("dataset")
     environment = SlugFilter("environment")
@@ -49,6 +52,7 @@ class CollectionViewSet(
     queryset = Collection.objects.present().select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
+    orders = COLLECTION_ORDERS
     lookup_value_regex = "[0-9]+"
     query_parameters = {
         **FIGURES,
@@ -82,6 +86,9 @@ class CollectionViewSet(
     # Plans store their key: a repeated request returns the current collection, as long as it exists.
     own_idempotency = frozenset({"create", "clone"})
     problems = {"contrast": {409}, "request_server_metrics": {409}}
+
+    def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
+        return True, True
 
     def get_queryset(self) -> Any:
         rows: Any = super().get_queryset()

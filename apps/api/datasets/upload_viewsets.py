@@ -145,7 +145,7 @@ class PreviewRowSerializer(serializers.Serializer[Any]):
 @record_serializer(
     Preview,
     problem="Why the file cannot be read further; empty if it can.",
-    notes="Columns whose names suggest a prompt or an answer but that the detected mapping does not use.",
+    notes="Warnings: columns that look like a prompt or an answer but are not mapped, and columns that are dropped.",
 )
 class PreviewSerializer(serializers.Serializer[Any]):
     rows = PreviewRowSerializer(many=True)

@@ -13,6 +13,7 @@ from apps.api.environments.manual_attempt_actions import (
     show_played,
 )
 from apps.api.framework.base_viewsets import SlugViewSet, operation
+from apps.api.framework.query_filters import WordsFilter
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.environments.environment_changes import save_environment
 from apps.environments.environment_health import probe_environment
@@ -86,6 +87,7 @@ class EnvironmentSerializer(ServerSerializer):
 
 
 class EnvironmentFilter(django_filters.FilterSet):
+    q = WordsFilter()
     adapter = django_filters.ChoiceFilter(choices=Adapter.choices)
     health = django_filters.ChoiceFilter(choices=Health.choices)
 

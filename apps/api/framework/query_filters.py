@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from apps.api.framework.declared_fields import hint
 from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import QueryProblem, bad_query, flatten_errors
+from apps.rollouts.search.list_search import search_rows
 
 
 class IdFilter(django_filters.NumberFilter):
@@ -31,6 +32,18 @@ class SlugFilter(django_filters.CharFilter):
 
     def __init__(self, noun: str) -> None:
         super().__init__(field_name=f"{noun}__slug")
+
+
+class WordsFilter(django_filters.CharFilter):
+    """Search in names and addresses, as the search field of the list's page does."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            max_length=200, label="Only rows that have each of these words in a name, an address or a description."
+        )
+
+    def filter(self, qs: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return search_rows(qs, value or "")
 
 
 def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:

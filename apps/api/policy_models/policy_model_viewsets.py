@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import read_integer
+from apps.api.framework.query_filters import WordsFilter, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
@@ -151,6 +151,7 @@ class VersionRewardSerializer(serializers.Serializer[Any]):
 
 
 class PolicyModelFilter(django_filters.FilterSet):
+    q = WordsFilter()
     provider = django_filters.ChoiceFilter(choices=Provider.choices)
     health = django_filters.ChoiceFilter(choices=Health.choices)
 

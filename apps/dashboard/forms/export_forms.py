@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
-from apps.dashboard.forms.fields import never_optional
+from apps.dashboard.forms.fields import is_any_set, never_optional
 from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
@@ -20,6 +20,10 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
+
+_ESSENTIAL = ("min_reward", "per_task", "max_rows", "encoding")
+"""Fields that are shown at once, where the format has them. The others are folded."""
+_VALIDATION = ("validation_share", "split_seed")
 
 
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
@@ -132,8 +136,22 @@ class ExportForm(forms.Form):
         return [self[name] for name in self.fields if name in self.format.choices]
 
     @property
-    def filter_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in self.fields if name in filters_of(self.format) and name != "splits"]
+    def essential_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _ESSENTIAL if name in self.fields]
+
+    @property
+    def further_fields(self) -> list[forms.BoundField]:
+        """Return the other filters, and the fields of the validation file."""
+        filters = filters_of(self.format) - {"splits", *_ESSENTIAL}
+        return [self[name] for name in (*(name for name in self.fields if name in filters), *_VALIDATION)]
+
+    @property
+    def is_row_open(self) -> bool:
+        return is_any_set(self, [field.name for field in self.option_fields])
+
+    @property
+    def is_selection_open(self) -> bool:
+        return is_any_set(self, [field.name for field in self.further_fields])
 
     @property
     def order(self) -> ExportOrder:

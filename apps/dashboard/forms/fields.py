@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
+from django.utils.text import slugify
 
 from apps.accounts.disk_space import DiskFull
 from apps.gym.request_refusals import Refusal
@@ -71,6 +72,7 @@ class LinesField(forms.Field):
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
 
+SLUG_CHARACTERS = 64
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
@@ -197,6 +199,15 @@ def never_optional(field: Field) -> Field:
     return field
 
 
+def is_any_set(form: forms.BaseForm, names: Iterable[str]) -> bool:
+    """Return whether one of the fields is wrong or differs from the default of its field."""
+    return any(
+        name in form.errors or form.fields[name].has_changed(form.fields[name].initial, form[name].value())
+        for name in names
+        if name in form.fields
+    )
+
+
 def count_from_one(form: forms.BaseForm, *names: str) -> None:
     """Set the minimum of positive number fields to 1.
 
@@ -216,6 +227,17 @@ class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             del self.fields["slug"]
+
+    def clean_slug(self) -> str:
+        """Return the given slug, or one made of the name."""
+        given: str = self.cleaned_data["slug"]
+        if given or not (name := self.cleaned_data.get("name")):
+            return given
+        made: str = slugify(name)[:SLUG_CHARACTERS].strip("-")
+        if not made:
+            raise ValidationError("Give a slug: the name has no letters from a to z and no digits.", code="required")
+        _refuse_reserved(made)
+        return made
 
 
 class ServerForm(NamedForm):
@@ -263,8 +285,9 @@ def _refuse_reserved(slug: str) -> None:
 
 def slug_field(noun: str) -> forms.SlugField:
     return forms.SlugField(
-        max_length=64,
+        required=False,
+        max_length=SLUG_CHARACTERS,
         validators=[_refuse_reserved],
-        help_text=f"The {noun} identifier in URLs and the API. It cannot be changed later.",
+        help_text=f"The {noun} identifier in URLs and the API; empty: made of the name. It cannot be changed later.",
         widget=forms.TextInput(attrs={"class": "code", "data-slug-of": "id_name", "autocomplete": "off"}),
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import never_optional
+from apps.dashboard.forms.fields import is_any_set, never_optional
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
@@ -12,6 +12,8 @@ from apps.pairs.pair_queues import DEFAULT_PAIRS, MOST
 from apps.pairs.pair_sets import PairOrder
 from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
+
+_ESSENTIAL = ("mode", "level", "margin", "min_chosen_reward")
 
 
 @spec_form(Rule)
@@ -27,8 +29,17 @@ class PairSetForm(forms.Form):
             never_optional(self.fields[name]).required = False
 
     @property
-    def rule_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in Rule.__struct_fields__]
+    def essential_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _ESSENTIAL]
+
+    @property
+    def further_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in Rule.__struct_fields__ if name not in _ESSENTIAL]
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a folded field differs from its default, or is wrong."""
+        return is_any_set(self, [*(field.name for field in self.further_fields), "further", "name", "keeps_decisions"])
 
     @property
     def order(self) -> PairOrder:

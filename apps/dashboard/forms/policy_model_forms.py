@@ -21,45 +21,42 @@ _OWN_SERVERS = (Provider.VLLM.value, Provider.COMPATIBLE.value)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of fields, with a tuple of names per row, for the given providers.
-
-    A folded group is open if a field is set.
-    """
+    """A group of fields, with a tuple of names per row, for the given providers."""
 
     legend: str
     rows: tuple[tuple[str, ...], ...]
     providers: tuple[str, ...] = _CALLED
     hint: str = ""
-    folded: bool = False
 
     @property
     def names(self) -> list[str]:
         return [name for row in self.rows for name in row]
 
 
-GROUPS = (
-    Group("Endpoint", (("base_url",), ("model_name", "wire"), ("api_key",), ("forget_key",))),
+ESSENTIAL = (
+    Group("Endpoint", (("base_url",), ("model_name",), ("api_key",), ("forget_key",))),
     Group("Azure", (("api_version",), ("key_is_token",)), (Provider.AZURE.value,)),
-    Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
-    Group("Version", (("version",),), _ALL),
     Group("Script", (("mistake_rate",),), (Provider.SCRIPTED.value,)),
-    Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
-    Group("Reasoning", (("reasoning",),)),
+)
+FURTHER = (
+    Group("Identity", (("slug", "version"),), _ALL),
+    Group("Wire", (("wire", "reasoning"),)),
     Group("Token capture", (("capture_tokens",),), _OWN_SERVERS),
+    Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
+    Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
     Group(
         "Prices",
         (("input_price", "cached_input_price", "output_price"),),
         hint="to compute the cost of rollouts",
-        folded=True,
     ),
-    Group("Timeouts and retries", (("call_timeout", "connect_timeout", "max_tries"),), hint="per call", folded=True),
+    Group("Timeouts and retries", (("call_timeout", "connect_timeout", "max_tries"),), hint="per call"),
     Group(
         "Requests",
         (("extra_headers",), ("extra_body",), ("renamed_fields",)),
         hint="headers, body and field names",
-        folded=True,
     ),
 )
+"""Groups that are folded until one of their fields is set."""
 
 # Initial values per provider. Capture needs the chat wire.
 _PROPOSED = {
@@ -169,35 +166,36 @@ class PolicyModelForm(ServerForm):
             for name, proposed in _PROPOSED.items():
                 self.fields[name].widget.attrs["data-proposed"] = json.dumps({"provider": proposed})
 
-    def groups(self) -> list[dict[str, Any]]:
-        """Return GROUPS with their bound fields, for the template."""
-        return [
-            {
-                "legend": group.legend,
-                "hint": group.hint,
-                "folded": group.folded,
-                "providers": " ".join(group.providers),
-                "is_open": any(self._is_set(name) for name in group.names),
-                "rows": [[self[name] for name in row if name in self.fields] for row in group.rows],
-            }
-            for group in GROUPS
-        ]
+    def essential(self) -> list[dict[str, Any]]:
+        return [self._bind(group) for group in ESSENTIAL]
+
+    def further(self) -> list[dict[str, Any]]:
+        return [self._bind(group) for group in FURTHER]
+
+    def is_open(self) -> bool:
+        """Return whether a folded field is set. The slug does not count: it is proposed from the name."""
+        names = [name for group in FURTHER for name in group.names]
+        return any(self._is_set(name) for name in names if name != "slug" or name in self.errors)
+
+    def _bind(self, group: Group) -> dict[str, Any]:
+        rows = [[self[name] for name in row if name in self.fields] for row in group.rows]
+        providers = " ".join(group.providers)
+        return {"legend": group.legend, "hint": group.hint, "providers": providers, "rows": rows}
 
     def _is_set(self, name: str) -> bool:
         if name not in self.fields:
             return False
-        return name in self.errors or self[name].value() not in (None, "", self._default(name))
+        return name in self.errors or self.fields[name].has_changed(self._default(name), self[name].value())
 
-    def _default(self, name: str) -> Any:
-        model_field = next((field for field in PolicyModel._meta.concrete_fields if field.name == name), None)
-        default = model_field.get_default() if model_field is not None else ""
-        return self.fields[name].prepare_value(default)
+    @staticmethod
+    def _default(name: str) -> Any:
+        return next((field.get_default() for field in PolicyModel._meta.concrete_fields if field.name == name), "")
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         provider = cleaned.get("provider")
         # Fields that the provider does not use may be hidden, so earlier input there is not an error.
-        for group in GROUPS:
+        for group in (*ESSENTIAL, *FURTHER):
             for name in group.names:
                 if provider and provider not in group.providers and name in self.fields:
                     self._drop(name, cleaned)

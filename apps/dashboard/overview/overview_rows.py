@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,10 @@ from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 
 SHOWN = 8
 ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
-_SAME = 1e-9
+SAME = ("dataset", "agent")
+"""Collections that share these are compared with each other."""
+
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Latest:
     def direction(self) -> str:
         """Return `same` if the difference is within the margin of error."""
         difference = self.difference or 0.0
-        noise = max(_SAME, math.hypot(self.margin or 0.0, self.previous_margin or 0.0))
+        noise = max(_EQUAL, math.hypot(self.margin or 0.0, self.previous_margin or 0.0))
         return "up" if difference > noise else "down" if difference < -noise else "same"
 
 
@@ -71,17 +74,29 @@ def read_active() -> list[Progress]:
 
 
 def read_latest() -> list[Latest]:
-    before = Collection.objects.listed().filter(
-        dataset=OuterRef("dataset"), agent=OuterRef("agent"), pk__lt=OuterRef("pk"), rewarded__gt=0
-    )
-    before = before.exclude(state__in=ACTIVE).order_by("-pk")
-    latest: list[Any] = list(
-        _listed().exclude(state__in=ACTIVE).annotate(previous_id=Subquery(before.values("pk")[:1]))[:SHOWN]
-    )
-    previous = Collection.objects.in_bulk({each.previous_id for each in latest} | {0})
+    return with_previous(_listed().exclude(state__in=ACTIVE).annotate(previous_id=previous_id())[:SHOWN])
+
+
+def previous_id(same: Sequence[str] = SAME) -> Subquery:
+    """Return the id of the previous ended collection with rewards that has the `same` values."""
+    equal = {name: OuterRef(name) for name in same}
+    before = Collection.objects.listed().filter(**equal, pk__lt=OuterRef("pk"), rewarded__gt=0)
+    return Subquery(before.exclude(state__in=ACTIVE).order_by("-pk").values("pk")[:1])
+
+
+def with_previous(collections: Iterable[Any]) -> list[Latest]:
+    """Return the collections, which have `previous_id`, with intervals and the previous collection.
+
+    A running collection is not compared: its first rewards come from its shortest rollouts.
+    """
+    latest = list(collections)
+    wanted = {each.previous_id for each in latest if each.state not in ACTIVE}
+    previous = Collection.objects.in_bulk(wanted | {0})
     margins = measure_margins(list({each.pk: each for each in [*latest, *previous.values()]}.values()))
     return [
         Latest(each, margins.get(each.pk), previous.get(each.previous_id), margins.get(each.previous_id))
+        if each.state not in ACTIVE
+        else Latest(each, margins.get(each.pk), None)
         for each in latest
     ]
 

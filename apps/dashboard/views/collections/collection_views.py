@@ -20,6 +20,14 @@ from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.overview.agent_snippets import Snippet, write_snippets
 from apps.dashboard.overview.collection_progress import read_progress
 from apps.dashboard.overview.collection_results import read_results
+from apps.dashboard.overview.overview_rows import with_previous
+from apps.dashboard.tables.list_tables import (
+    CollectionListForm,
+    Column,
+    head_columns,
+    page_of_collections,
+    read_ordering,
+)
 from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import OLDEST, RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
@@ -29,7 +37,6 @@ from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
-from apps.rollouts.search.keyset_pages import page_by_id
 
 
 def _collections() -> CollectionQuerySet:
@@ -38,12 +45,28 @@ def _collections() -> CollectionQuerySet:
     )
 
 
+_COLUMNS = [
+    Column("Collection", "id"),
+    Column("State"),
+    Column("Progress", "total"),
+    Column("Mean reward", "mean_reward", "num"),
+    Column("vs previous", classes="num lesser"),
+    Column("Model and dataset", classes="lesser"),
+    Column("Cost", "cost", "num lesser"),
+    Column("Created", classes="lesser"),
+]
+
+
 @allow(GET=Permission.READ)
 def collection_list(request: PageRequest) -> HttpResponse:
-    """List collections; archived ones only with `?archived=true`."""
-    is_archive = request.GET.get("archived") == "true"
-    page = page_by_id(_collections().filter(archived_at__isnull=not is_archive), request.GET.get("after", ""))
-    return answer(request, "collections/list.html", {"page": page, "is_archive": is_archive}, part="collections")
+    """List collections by the filters and the order in the URL; archived ones only with `?archived=`."""
+    filters = CollectionListForm(request.GET)
+    ordering = read_ordering(request, _COLUMNS, "-id")
+    page = page_of_collections(_collections(), filters, ordering, request.GET.get("after", ""))
+    rows = with_previous(page.rows)
+    columns = head_columns(request, _COLUMNS, ordering)
+    context = {"page": page, "rows": rows, "filters": filters, "headings": columns}
+    return answer(request, "collections/list.html", context, part="collections")
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)

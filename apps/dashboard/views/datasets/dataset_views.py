@@ -11,9 +11,9 @@ from django.shortcuts import get_object_or_404, redirect
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
-from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import show_errors
+from apps.dashboard.tables.list_tables import Column, DatasetListForm, list_rows
 from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
@@ -39,18 +39,33 @@ def _going(field: str) -> Subquery:
     return Subquery(Deletion.objects.filter(dataset=OuterRef("pk"), whole=True, state__in=states).values(field)[:1])
 
 
-dataset_list = list_view(
-    Dataset.objects.select_related("environment").annotate(
+_COLUMNS = [
+    Column("Dataset", "name"),
+    Column("Environment"),
+    Column("Version", classes="num"),
+    Column("Tasks", "tasks", "num"),
+    Column("Collections", "collections", "num"),
+    Column("Latest mean reward", "reward", "num"),
+    Column("Trend", classes="lesser"),
+    Column("Uploaded", "uploaded", "lesser"),
+]
+_KEYS: dict[str, Any] = {
+    "tasks": lambda dataset: dataset.newest_task_count,
+    "uploaded": lambda dataset: dataset.newest_created_at,
+}
+
+
+@allow(GET=Permission.READ)
+def dataset_list(request: PageRequest) -> HttpResponse:
+    rows = Dataset.objects.select_related("environment").annotate(
         newest_number=_newest("number"),
         newest_task_count=_newest("task_count"),
         newest_created_at=_newest("created_at"),
         collection_count=Count("collections"),
         deletion_id=_going("pk"),
-    ),
-    "datasets/list.html",
-    part="rows",
-    name="datasets",
-)
+    )
+    context = list_rows(request, rows, DatasetListForm(request.GET), _COLUMNS, _KEYS, owner="dataset")
+    return answer(request, "datasets/list.html", context, part="rows")
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)

@@ -78,6 +78,7 @@ def upload_map(request: PageRequest, pk: int) -> HttpResponse:
         "upload": upload,
         "preview": preview,
         "rows": preview.rows[:SHOWN_PREVIEW_ROWS],
+        "refused": _refuse(preview, form["on_error"].value()),
         "shape": SHAPES[preview.shape],
         "format": FORMATS.get(preview.format, ""),
         "saved": saved,
@@ -85,6 +86,19 @@ def upload_map(request: PageRequest, pk: int) -> HttpResponse:
         "saved_mappings": ColumnMapping.objects.all(),
     }
     return answer(request, "uploads/map.html", context, part="wizard", status=422 if form.errors else 200)
+
+
+def _refuse(preview: Preview, on_error: str) -> str:
+    """Return why the rows cannot be loaded as they are, or an empty text."""
+    invalid, shown = len(preview.invalid), len(preview.rows)
+    if not shown:
+        return preview.problem or "The file has no rows."
+    if not invalid or (invalid < shown and on_error == Upload.OnError.SKIP):
+        return ""
+    if invalid == shown:
+        return f"None of the first {shown} rows is valid. Correct the mapping, or upload a corrected file."
+    remedy = "Correct the mapping, skip invalid rows, or upload a corrected file."
+    return f"Invalid rows among the first {shown}: {invalid}. {remedy}"
 
 
 def _go_on(request: PageRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:

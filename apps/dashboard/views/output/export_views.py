@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django_htmx.http import trigger_client_event
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import explain_range
@@ -60,7 +61,9 @@ def export_create(request: PageRequest) -> HttpResponse:
         return render(request, "exports/formats.html", {"kinds": kinds, "address": address})
     if request.method != "POST":
         form = ExportForm(format=format, initial=given)
-        return answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
+        shown = answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
+        # The preview needs the pair sets and splits of the new collection.
+        return trigger_client_event(shown, "collection-shown", after="swap")
     return _order(request, format)
 
 

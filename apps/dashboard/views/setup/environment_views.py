@@ -1,5 +1,7 @@
 """Environments: tools, state and verifier."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count
@@ -9,12 +11,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
-from apps.dashboard.chrome.row_views import list_view
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.environment_forms import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import CHOOSE, VerifierForm, typed
 from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
 from apps.dashboard.overview.environment_tools import list_tools
+from apps.dashboard.tables.list_tables import Column, EnvironmentListForm, list_rows
 from apps.dashboard.traces.bodies import pretty
 from apps.environments.environment_changes import save_environment
 from apps.environments.environment_health import probe_environment
@@ -29,14 +32,26 @@ _SHOWN_COLLECTIONS = 10
 _NO_VERIFIER = "Verifier from the server or the task row"
 
 
-environment_list = list_view(
-    Environment.objects.select_related("breaker").annotate(
+_COLUMNS = [
+    Column("Environment", "name"),
+    Column("Server"),
+    Column("Verifier", classes="lesser"),
+    Column("Health"),
+    Column("Datasets", "datasets", "num"),
+    Column("Collections", "collections", "num"),
+    Column("Latest mean reward", "reward", "num"),
+    Column("Trend", classes="lesser"),
+]
+_KEYS: dict[str, Any] = {"datasets": lambda environment: environment.dataset_count}
+
+
+@allow(GET=Permission.READ)
+def environment_list(request: PageRequest) -> HttpResponse:
+    rows = Environment.objects.select_related("breaker").annotate(
         dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
-    ),
-    "environments/list.html",
-    part="rows",
-    name="environments",
-)
+    )
+    context = list_rows(request, rows, EnvironmentListForm(request.GET), _COLUMNS, _KEYS, owner="environment")
+    return answer(request, "environments/list.html", context, part="rows")
 
 
 @allow(GET=Permission.READ)

@@ -11,16 +11,17 @@ from django.views.decorators.debug import sensitive_post_parameters
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
-from apps.dashboard.chrome.row_views import list_view
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_found, show_errors
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm, VersionFilterForm
 from apps.dashboard.forms.trial_forms import TryForm
 from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
+from apps.dashboard.tables.list_tables import Column, PolicyModelListForm, list_rows
 from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import try_model
-from apps.policies.models import PolicyModel
+from apps.policies.models import Health, PolicyModel
 from apps.policies.policy_model_changes import find_errors, save_policy_model
 from apps.rollouts.metrics.cached_figures import read_versions
 from apps.rollouts.metrics.model_versions import track_versions
@@ -29,12 +30,24 @@ _SHOWN_COLLECTIONS = 10
 _SHOWN_VERSIONS = 60
 
 
-model_list = list_view(
-    PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections")),
-    "models/list.html",
-    part="rows",
-    name="policy_models",
-)
+_COLUMNS = [
+    Column("Model", "name"),
+    Column("Endpoint"),
+    Column("Health"),
+    Column("Collections", "collections", "num"),
+    Column("Latest mean reward", "reward", "num"),
+    Column("Trend", classes="lesser"),
+]
+# A model is compared with itself alone.
+_SAME = ("dataset", "agent", "policy_model")
+
+
+@allow(GET=Permission.READ)
+def model_list(request: PageRequest) -> HttpResponse:
+    rows = PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections"))
+    filters = PolicyModelListForm(request.GET)
+    context = list_rows(request, rows, filters, _COLUMNS, {}, owner="policy_model", same=_SAME)
+    return answer(request, "models/list.html", context, part="rows")
 
 
 @allow(GET=Permission.READ)
@@ -68,12 +81,23 @@ def model_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
     if form.is_valid():
         with show_errors(form):
             saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
-            messages.success(request, f"The model {saved.name} saved. Run a health check.")
+            if "check" in request.POST:
+                probe_policy_model(policy_model=saved)
+            _tell_saved(request, saved)
             return go(request, "dashboard:model_detail", saved.slug)
     elif form.is_bound:
         # Show the errors that saving would raise, too.
         add_found(form, find_errors(form.instance))
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
+
+
+def _tell_saved(request: HttpRequest, saved: PolicyModel) -> None:
+    if "check" not in request.POST:
+        messages.success(request, f"Saved {saved.name}.")
+    elif saved.health == Health.HEALTHY:
+        messages.success(request, f"Saved {saved.name}. It answers.")
+    else:
+        messages.error(request, f"Saved {saved.name}, but its health check failed: {saved.health_message}")
 
 
 @allow(POST=Permission.MODELS)

@@ -1,0 +1,184 @@
+"""Search, filters and sortable headings of the lists of collections, datasets, models and environments."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from apps.dashboard.overview.overview_rows import SAME, previous_id
+from apps.dashboard.overview.reward_trends import add_trends, latest_result
+from apps.environments.models import Adapter, Environment
+from apps.policies.models import Health, PolicyModel, Provider
+from apps.rollouts.models import Collection, CollectionQuerySet
+from apps.rollouts.search.keyset_pages import Page, page_by_column, page_by_id
+from apps.rollouts.search.list_search import COLLECTION_ORDERS, search_rows
+from apps.tasks.models import Dataset
+
+Row = TypeVar("Row")
+MOST_OFFERED = 200
+_BY_SLUG = {"dataset", "policy_model", "environment"}
+
+
+def _choose(label: str, choices: Any) -> forms.ChoiceField:
+    return forms.ChoiceField(label=label, choices=choices, required=False)
+
+
+def _offer(model: type[Dataset] | type[PolicyModel] | type[Environment]) -> Callable[[], list[tuple[Any, Any]]]:
+    return lambda: _any(model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED])
+
+
+def _any(choices: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return [("", "any"), *choices]
+
+
+class ListFilterForm(forms.Form):
+    """Field names are the query parameters of the API. An invalid filter is ignored and its error is shown."""
+
+    q = forms.CharField(
+        label="Search", required=False, max_length=200, widget=forms.TextInput(attrs={"type": "search"})
+    )
+    ordering = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Return the valid filters that have a value, without search and order."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value and name not in {"q", "ordering"}}
+
+    @property
+    def words(self) -> str:
+        self.is_valid()
+        return str(self.cleaned_data.get("q", ""))
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """Return the chosen filters as conditions of a queryset."""
+        return {f"{name}__slug" if name in _BY_SLUG else name: value for name, value in self.chosen.items()}
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.chosen or self.words)
+
+
+class CollectionListForm(ListFilterForm):
+    state = _choose("State", _any(Collection.State.choices))
+    dataset = _choose("Dataset", _offer(Dataset))
+    policy_model = _choose("Policy model", _offer(PolicyModel))
+    archived = _choose("Archived", [("", "no"), ("true", "yes"), ("all", "both")])
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        conditions: dict[str, Any] = dict(super().conditions)
+        archived = conditions.pop("archived", "")
+        return conditions if archived == "all" else {**conditions, "archived_at__isnull": archived != "true"}
+
+
+class DatasetListForm(ListFilterForm):
+    environment = _choose("Environment", _offer(Environment))
+
+
+class PolicyModelListForm(ListFilterForm):
+    provider = _choose("Provider", _any(Provider.choices))
+    health = _choose("Health", _any(Health.choices))
+
+
+class EnvironmentListForm(ListFilterForm):
+    adapter = _choose("Server", _any(Adapter.choices))
+    health = _choose("Health", _any(Health.choices))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a list. `name` is its order; a column without one cannot be sorted. Numbers sort descending first."""
+
+    label: str
+    name: str = ""
+    classes: str = ""
+
+    @property
+    def descends(self) -> bool:
+        return self.name == "id" or "num" in self.classes.split()
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """`order` is the value of `aria-sort`, and `query` the query string that sorts by the column."""
+
+    column: Column
+    order: str
+    query: str
+
+
+def head_columns(request: HttpRequest, columns: Sequence[Column], ordering: str) -> list[Heading]:
+    """Return the headings. Following one sorts by its column, or turns its order around."""
+    return [_head(request, column, ordering) for column in columns]
+
+
+def _head(request: HttpRequest, column: Column, ordering: str) -> Heading:
+    current = {column.name: "ascending", f"-{column.name}": "descending"}.get(ordering, "none")
+    descends = current == "ascending" or (current == "none" and column.descends)
+    query = request.GET.copy()
+    query.pop("after", None)
+    query["ordering"] = f"-{column.name}" if descends else column.name
+    return Heading(column, current, query.urlencode())
+
+
+def read_ordering(request: HttpRequest, columns: Sequence[Column], default: str) -> str:
+    """Return `?ordering=` if a column has this order, otherwise the default."""
+    wanted = request.GET.get("ordering", "")
+    return wanted if wanted.removeprefix("-") in {column.name for column in columns if column.name} else default
+
+
+def page_of_collections(
+    rows: CollectionQuerySet, filters: CollectionListForm, ordering: str, after: str
+) -> Page[Collection]:
+    """Return a page of the collections that match the filters, each with the id of its previous one."""
+    matching = search_rows(rows.filter(**filters.conditions), filters.words).annotate(previous_id=previous_id())
+    name, descending = ordering.removeprefix("-"), ordering.startswith("-")
+    if name == "id":
+        return page_by_id(matching, after, descending=descending)
+    sort = COLLECTION_ORDERS[name]
+    ordered = matching.annotate(sorted_by=sort.values)
+    return page_by_column(ordered, "sorted_by", after, marker=sort.marker, descending=descending)
+
+
+def list_rows(
+    request: HttpRequest,
+    rows: QuerySet[Any],
+    filters: ListFilterForm,
+    columns: Sequence[Column],
+    keys: Mapping[str, Callable[[Any], Any]],
+    *,
+    owner: str,
+    same: Sequence[str] = SAME,
+) -> dict[str, Any]:
+    """Return the context of a list without pages: all matching rows with their trend, sorted by `?ordering=`.
+
+    `keys` are the values of each order, and `owner` is the field of Collection that refers to a row.
+    """
+    ordering = read_ordering(request, columns, "name")
+    matching = search_rows(rows.filter(**filters.conditions), filters.words)
+    found = add_trends(matching.annotate(latest_id=latest_result(owner)), same=same)
+    return {
+        "rows": sort_rows(found, ordering, {**SHARED_KEYS, **keys}),
+        "headings": head_columns(request, columns, ordering),
+        "filters": filters,
+    }
+
+
+SHARED_KEYS: dict[str, Callable[[Any], Any]] = {
+    "name": lambda row: row.name.casefold(),
+    "collections": lambda row: row.collection_count,
+    "reward": lambda row: row.trend and row.trend.mean_reward,
+}
+
+
+def sort_rows(rows: Iterable[Row], ordering: str, keys: Mapping[str, Callable[[Row], Any]]) -> list[Row]:
+    """Return the rows sorted by the key of the order. Rows without a value come last."""
+    key = keys[ordering.removeprefix("-")]
+    given = list(rows)
+    valued = sorted((row for row in given if key(row) is not None), key=key, reverse=ordering.startswith("-"))
+    return valued + [row for row in given if key(row) is None]
