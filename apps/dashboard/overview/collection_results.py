@@ -9,7 +9,7 @@ from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.overview.error_causes import say_why
-from apps.dashboard.tables.server_metric_rows import read_server_metrics
+from apps.dashboard.overview.server_metric_rows import read_server_metrics
 from apps.rollouts.metrics.cached_figures import CachedFigures
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.figure_names import CURVES, FIRST_K

@@ -12,8 +12,8 @@ from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.overview.server_metric_rows import compare_server_metrics
 from apps.dashboard.tables.csv_files import answer_csv
-from apps.dashboard.tables.server_metric_rows import compare_server_metrics
 from apps.rollouts.metrics.collection_comparison import (
     CannotContrast,
     check_contrast,

@@ -9,10 +9,10 @@ from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.overview.collection_results import read_results
+from apps.dashboard.overview.server_metric_rows import list_server_metrics
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
-from apps.dashboard.tables.server_metric_rows import tabulate_server_metrics
 from apps.rollouts.metrics.cached_figures import CachedFigures, fresh_figures, read_figures
 from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS, Facet
@@ -103,7 +103,7 @@ def _table(request: PageRequest, collection: Collection, name: str) -> Table:
     if name == "points":
         return tabulate_points(scatter_rewards(collection))
     if name == "server_metrics":
-        return tabulate_server_metrics(collection)
+        return Table(("metric", "value", "key_metric"), list_server_metrics(collection))
     if name not in FIGURES:
         raise Http404(f"no such figure: {name}")
     return FIGURES[name](fresh_figures(collection).metrics)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.dashboard.tables.figure_files import Table
 from apps.rollouts.models import Collection, ServerMetrics
 from apps.rollouts.server_metrics.aggregate_requests import may_have_metrics
 
@@ -53,12 +52,12 @@ def compare_server_metrics(a: Collection, b: Collection) -> list[MetricRow]:
     return _rows(metrics, list(names))
 
 
-def tabulate_server_metrics(collection: Collection) -> Table:
-    """Return all metrics with their full values, headlines first."""
+def list_server_metrics(collection: Collection) -> list[tuple[str, Any, str]]:
+    """Return all metrics as (name, full value, whether it is a headline), headlines first."""
     row = ServerMetrics.objects.filter(collection=collection).first()
     key, every = (row.key_metrics, row.agent_metrics) if row else ({}, {})
     others = [(name, value, "no") for name, value in every.items() if name not in key]
-    return Table(("metric", "value", "key_metric"), [*((name, value, "yes") for name, value in key.items()), *others])
+    return [*((name, value, "yes") for name, value in key.items()), *others]
 
 
 def _rows(metrics: Sequence[dict[str, Any]], names: Sequence[str] | dict[str, Any]) -> list[MetricRow]:
