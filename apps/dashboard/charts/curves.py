@@ -8,7 +8,7 @@ from apps.dashboard.charts.axes import Axis, reward_range
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 100.0, 156.0, 10.0
 _APART = 15.0
-"""Minimum distance between the labels at the ends of curves, and between those of the axis."""
+"""Minimum distance between labels, at the ends of curves and on the axis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Metrics that a collection's server computed, as rows of tables."""
+"""Rows of the tables with the metrics of a server."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def read_server_metrics(collection: Collection) -> ServerCard | None:
 
 
 def compare_server_metrics(a: Collection, b: Collection) -> list[MetricRow]:
-    """Return the metrics that either server computed, headlines first."""
+    """Return the metrics that either server computed, key metrics first."""
     rows = ServerMetrics.objects.filter(collection__in=[a, b]).order_by()
     found = {row.collection_id: row for row in rows}
     both = [found[each.pk] for each in (a, b) if each.pk in found]
@@ -53,7 +53,7 @@ def compare_server_metrics(a: Collection, b: Collection) -> list[MetricRow]:
 
 
 def list_server_metrics(collection: Collection) -> list[tuple[str, Any, str]]:
-    """Return all metrics as (name, full value, whether it is a headline), headlines first."""
+    """Return all metrics as (name, full value, whether it is a headline), key metrics first."""
     row = ServerMetrics.objects.filter(collection=collection).first()
     key, every = (row.key_metrics, row.agent_metrics) if row else ({}, {})
     others = [(name, value, "no") for name, value in every.items() if name not in key]
