@@ -279,6 +279,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",
     "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
+    "apps.rollouts.server_metrics.aggregate_requests.request_queued_metrics",
     "apps.accounts.idempotent_requests.sweep_answers",
 ]
 

@@ -38,6 +38,11 @@ urlpatterns: list[URLPattern] = [
         "collections/<int:pk>/resolve-flags/", steering_views.collection_resolve_flags, name="collection_resolve_flags"
     ),
     path("collections/<int:pk>/retry/", steering_views.collection_retry, name="collection_retry"),
+    path(
+        "collections/<int:pk>/server-metrics/",
+        steering_views.collection_server_metrics,
+        name="collection_server_metrics",
+    ),
     path("collections/<int:pk>/cancel/", steering_views.collection_cancel, name="collection_cancel"),
     path("collections/<int:pk>/archive/", steering_views.collection_archive, name="collection_archive"),
     path("collections/<int:pk>/restore/", steering_views.collection_restore, name="collection_restore"),

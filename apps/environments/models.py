@@ -3,6 +3,8 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.rewards import MAX_REWARD
 from apps.policies.models import Health, PolicyModel, Server
 from apps.policies.typed_texts import TypedCharField, TypedTextField
 
@@ -46,6 +48,12 @@ class Environment(Server):
         default=dict,
         blank=True,
         help_text='A verifier and its parameters, such as {"type": "exact_match"}; replaces the verifier of the server',
+    )
+    solve_threshold = models.FloatField(
+        default=SOLVED,
+        db_default=SOLVED,
+        validators=[MinValueValidator(-MAX_REWARD), MaxValueValidator(MAX_REWARD)],
+        help_text="Smallest reward that solves a task, for pass@k; new collections use it",
     )
     call_timeout = models.FloatField(
         default=60.0,
@@ -115,6 +123,11 @@ class Environment(Server):
                 & models.Q(max_tries__gte=1, max_tries__lte=20),
                 name="environment_limits_are_possible",
                 violation_error_message="A limit is out of range.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(solve_threshold__gte=-MAX_REWARD, solve_threshold__lte=MAX_REWARD),
+                name="environment_solve_threshold_is_finite",
+                violation_error_message="The solve threshold is out of range.",
             ),
             models.CheckConstraint(condition=models.Q(health__in=Health.values), name="environment_health_is_known"),
         ]

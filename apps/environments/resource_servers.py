@@ -92,7 +92,7 @@ def _connect_server(
             judge=judge,
         )
     if environment.adapter == Adapter.GYMNASIUM:
-        return GymnasiumServer(_call(environment, outbound, observe, gate))
+        return GymnasiumServer(connect_caller(environment, outbound, observe, gate))
     if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
         return McpServer(
             outbound,
@@ -106,13 +106,16 @@ def _connect_server(
             api_key=_read_key(environment),
         )
     return HttpResourceServer(
-        _call(environment, outbound, observe, gate),
+        connect_caller(environment, outbound, observe, gate),
         verify_timeout=environment.verify_timeout,
         survey=read_survey(environment.survey),
     )
 
 
-def _call(environment: Environment, outbound: Outbound, observe: Observer, gate: Gate | None) -> Caller:
+def connect_caller(
+    environment: Environment, outbound: Outbound, observe: Observer = ignore, gate: Gate | None = None
+) -> Caller:
+    """Return the calls to the environment's server over HTTP. Raise EnvironmentFault if its key cannot be read."""
     return Caller(
         outbound,
         name=environment.slug,

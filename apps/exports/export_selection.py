@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Group, Makes
-from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.pairs.human_verdicts import has_overrides
 from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
@@ -77,7 +76,7 @@ def choose_rollouts(
         for task_id, rollouts in groups:
             size = 1 if makes == "tasks" else len(rollouts)
             considered(size)
-            group = _figures(rollouts)
+            group = _figures(rollouts, collection.solve_threshold)
             selected = [one for one in rollouts if one.id not in unselected]
             if makes == "tasks" and not selected:
                 dropped["not_selected"] += 1
@@ -133,7 +132,7 @@ def _with_overrides(groups: list[tuple[int, list[Candidate]]], counts: bool) -> 
     return [(task_id, [overridden(one) for one in rollouts]) for task_id, rollouts in groups]
 
 
-def _figures(rollouts: Iterable[Candidate]) -> Group | None:
+def _figures(rollouts: Iterable[Candidate], solve_threshold: float) -> Group | None:
     rewards = [one.reward for one in rollouts if one.status == Rollout.Status.COMPLETED and one.reward is not None]
     if not rewards:
         return None
@@ -144,7 +143,7 @@ def _figures(rollouts: Iterable[Candidate]) -> Group | None:
         std=(sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5,
         least=min(rewards),
         most=max(rewards),
-        solved=sum(reward >= SOLVED for reward in rewards),
+        solved=sum(reward >= solve_threshold for reward in rewards),
     )
 
 

@@ -59,6 +59,7 @@ OPERATIONS = {
     "collection_restore": "POST collections/{id}/restore/",
     "collection_resume": "POST collections/{id}/resume/",
     "collection_retry": "POST collections/{id}/retry/",
+    "collection_server_metrics": "POST collections/{id}/request_server_metrics/",
     "dataset_create": "POST datasets/",
     "dataset_delete": "DELETE datasets/{slug}/",
     "dataset_edit": "PATCH datasets/{slug}/",

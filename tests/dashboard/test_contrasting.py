@@ -59,7 +59,7 @@ def test_the_settings_that_differ_come_first_then_what_the_difference_is_worth()
 
 
 def test_a_difference_that_may_be_chance_is_said_to_be_none():
-    a, b = contrasted((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+    a, b = contrasted((1.0, 0.0), (0.0, 1.0), *[(1.0, 1.0)] * 3)
     page = signed_in().get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
     assert "<strong>No significant difference</strong>" in page
 

@@ -20,6 +20,7 @@ GIVEN = {
     "call_timeout": "5",
     "connect_timeout": "2",
     "worker_group": "lab",
+    "solve_threshold": "1",
     "verify_timeout": "10",
     "max_tries": "2",
     "concurrency": "64",

@@ -62,10 +62,14 @@ def test_the_shell_of_a_large_collection_counts_no_rollouts(monkeypatch, django_
 
 
 def test_the_results_show_attempts_together_and_what_tasks_were_solved():
-    page = squeezed(signed_in().get(at(collected(1.0, 0.0, 0.5, 1.0), "results")).text)
+    collection = collected(1.0, 0.0, 0.5, 1.0)
+    collection.rollouts.update(answer="4")
+    page = squeezed(signed_in().get(at(collection, "results")).text)
     for part in ["<dt>pass@1</dt><dd>0.500</dd>", "<dt>pass@4</dt><dd>1.000</dd>", "<dt>majority@4</dt>"]:
         assert part in page
-    assert '<td class="num">2</td><td class="num">0.833</td>' in page
+    # pass@2 and best-of-2, then the average of the first two.
+    assert '<td class="num">2</td><td class="num">0.833</td><td class="num">0.917</td>' in page
+    assert '<td class="num">2</td><td class="num">0.500</td>' in page
     assert "?bucket=sometimes" in page
 
 
@@ -141,7 +145,10 @@ def test_more_tasks_than_a_page_are_paged(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("attempts", [["k", "pass_at_k", "majority_at_k", "average_of_k"], ["1", "0.5", "0.0", "0.5"]]),
+        (
+            "attempts",
+            [["k", "pass_at_k", "best_of_k", "majority_at_k", "average_of_k"], ["1", "0.5", "0.5", "0.0", "0.5"]],
+        ),
         ("solved", [["solved", "tasks"], ["never", "0"], ["sometimes", "1"], ["always", "0"]]),
         (
             "endings",

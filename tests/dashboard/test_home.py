@@ -1,11 +1,13 @@
 from datetime import timedelta
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.exports.models import Export
+from apps.gym.metrics.clustered_intervals import wilson
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, CollectionDeletion, Reverification, Rollout, Worker
 from apps.tasks.models import Upload
@@ -19,6 +21,7 @@ from tests.factories import (
     make_environment,
     make_policy_model,
     make_rollout,
+    make_row,
     make_user,
 )
 from tests.reviews.queues import annotator, claim, make_queue
@@ -114,32 +117,32 @@ def test_home_follows_what_goes_on_and_rests_when_nothing_does(pages: Client):
 
 
 def test_a_result_stands_beside_the_one_before_it_of_the_same_dataset_and_agent(pages: Client):
-    dataset, agent = make_dataset(), make_agent()
-    first_task, second_task, _ = dataset.tasks.order_by("index")
+    dataset, agent = make_dataset([make_row(str(number)) for number in range(10)]), make_agent()
     made = []
-    for rewards in ([0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]):
-        given = {"state": "completed", "total": 4, "completed": 4, "rewarded": 4, "reward_sum": sum(rewards)}
+    for solved in (1, 9):
+        rewards = [1.0] * solved + [0.0] * (10 - solved)
+        given = {"state": "completed", "total": 10, "completed": 10, "rewarded": 10, "reward_sum": sum(rewards)}
         collection = make_collection(dataset=dataset, agent=agent, **given)
-        for reward, task in zip(rewards, [first_task, first_task, second_task, second_task], strict=True):
+        for reward, task in zip(rewards, dataset.tasks.order_by("index"), strict=True):
             make_rollout(collection, task=task, reward=reward, trace=[])
         made.append(collection)
     make_collection(dataset=dataset, state="completed", total=1)
     shown = {each.collection.pk: each for each in pages.get("/").context["latest"]}
     before, after = (shown[each.pk] for each in made)
     assert (before.previous, before.difference) == (None, None)
-    assert (after.previous, after.difference) == (made[0], 0.5)
-    # Two tasks with deviations of ±0.5 from the mean of their sums: √0.5 ÷ 4 is the standard error.
-    assert round(after.margin, 3) == round(1.959964 * 0.5**0.5 / 4, 3)
+    assert (after.previous, after.difference) == (made[0], pytest.approx(0.8))
+    low, high = wilson(0.9, 10, 1.959964)
+    assert after.margin == pytest.approx((high - low) / 2, abs=1e-6)
     assert after.direction == "up"
 
 
 def test_a_difference_within_the_noise_is_no_news(pages: Client):
-    dataset, agent = make_dataset(), make_agent()
+    dataset, agent = make_dataset([make_row(str(number)) for number in range(5)]), make_agent()
     for low in (0.4, 0.41):
-        collection = make_collection(
-            dataset=dataset, agent=agent, state="completed", total=2, completed=2, rewarded=2, reward_sum=low + 1
-        )
-        for reward, task in zip((low, 1.0), dataset.tasks.order_by("index")[:2], strict=True):
+        rewards = (low, 1.0, 0.0, 1.0, 0.5)
+        given = {"state": "completed", "total": 5, "completed": 5, "rewarded": 5, "reward_sum": sum(rewards)}
+        collection = make_collection(dataset=dataset, agent=agent, **given)
+        for reward, task in zip(rewards, dataset.tasks.order_by("index"), strict=True):
             make_rollout(collection, task=task, reward=reward, trace=[])
     assert pages.get("/").context["latest"][0].direction == "same"
 

@@ -17,6 +17,7 @@ SUMS = {
     "verifies": "on",
     "call_timeout": "5",
     "connect_timeout": "2",
+    "solve_threshold": "1",
     "verify_timeout": "10",
     "max_tries": "2",
     "concurrency": "64",

@@ -5,7 +5,13 @@ from itertools import product
 
 import pytest
 
-from apps.gym.metrics.paired_comparison import MAX_RESAMPLED, mcnemar, paired_bootstrap
+from apps.gym.metrics.paired_comparison import (
+    MAX_PERMUTED,
+    interval_from,
+    mcnemar,
+    permutation_from,
+    permutation_test,
+)
 
 
 def test_mcnemar_of_a_published_example():
@@ -30,38 +36,53 @@ def test_mcnemar_of_many_tasks_goes_on_where_the_exact_sum_stops():
         mcnemar(-1, 3)
 
 
-def test_the_bootstrap_holds_the_true_difference_as_often_as_it_says():
-    draw = random.Random(5)
-    held = 0
-    for seed in range(60):
-        found = paired_bootstrap([draw.gauss(0.1, 1) for _ in range(80)], seed=seed)
-        assert found is not None
-        held += found.low <= 0.1 <= found.high
-    assert 51 <= held <= 60  # 57 expected
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_the_permutation_test_counts_every_change_of_signs(size):
+    draw = random.Random(size)
+    differences = [draw.uniform(-1, 2) for _ in range(size)]
+    observed = abs(sum(differences))
+    sums = [sum(map(float.__mul__, differences, signs)) for signs in product((-1.0, 1.0), repeat=size)]
+    expected = sum(abs(each) >= observed - 1e-9 for each in sums) / len(sums)
+    assert permutation_test(differences) == pytest.approx(expected)
 
 
-def test_the_bootstrap_is_the_same_for_the_same_seed_and_agrees_with_the_normal_interval():
-    draw = random.Random(1)
-    values = [draw.uniform(-1, 1) for _ in range(MAX_RESAMPLED)]
-    resampled = paired_bootstrap(values)
-    normal = paired_bootstrap([*values, sum(values) / len(values)])
-    assert resampled == paired_bootstrap(values)
-    assert resampled is not None
-    assert normal is not None
-    assert (resampled.low, resampled.high) == pytest.approx((normal.low, normal.high), abs=0.002)
+def test_the_permutation_test_of_a_published_example():
+    # Fisher 1935, section 21: Darwin's plants, in eighths of an inch; 1,726 of 32,768 sign changes.
+    differences = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+    assert permutation_test(differences) == pytest.approx(1_726 / 32_768)
 
 
-def test_the_bootstrap_of_few_tasks_is_that_of_every_possible_sample():
-    """Six tasks have 6⁶ samples with replacement: the quantiles of all their means are the reference."""
-    differences = [-0.5, 0.0, 0.25, 0.25, 0.75, 1.0]
-    means = sorted(sum(sample) / 6 for sample in product(differences, repeat=6))
-    exact = (means[int(len(means) * 0.025)], means[int(len(means) * 0.975) - 1])
-    for seed in range(5):
-        found = paired_bootstrap(differences, seed=seed)
-        assert found is not None
-        assert (found.low, found.high) == pytest.approx(exact, abs=0.06)
-        assert found.mean == pytest.approx(sum(differences) / 6)
+def test_the_permutation_test_sees_partial_rewards_that_mcnemar_does_not():
+    assert permutation_test([0.25] * 10) == pytest.approx(2 / 2**10)
+    assert mcnemar(0, 0) == 1.0
 
 
-def test_one_task_has_no_interval():
-    assert paired_bootstrap([0.5]) is None
+def test_the_permutation_test_of_equal_rewards_finds_nothing():
+    assert permutation_test([]) == permutation_test([0.0, 0.0]) == permutation_test([0.5, -0.5]) == 1.0
+    assert permutation_from(10, 0.0, 0.0) == 1.0
+
+
+def test_random_sign_changes_and_the_normal_approximation_agree():
+    draw = random.Random(3)
+    differences = [draw.gauss(0.1, 1) for _ in range(MAX_PERMUTED)]
+    mean = sum(differences) / len(differences)
+    squares = sum((each - mean) ** 2 for each in differences)
+    sampled = permutation_test(differences)
+    assert sampled == permutation_test(differences)
+    assert sampled == pytest.approx(permutation_from(len(differences), mean, squares), abs=0.02)
+
+
+def test_the_permutation_test_is_as_rare_as_it_says_without_a_difference():
+    draw = random.Random(8)
+    found = [permutation_test([draw.gauss(0, 1) for _ in range(12)]) for _ in range(400)]
+    assert 8 <= sum(p <= 0.05 for p in found) <= 32  # 20 expected
+
+
+def test_the_interval_of_a_difference_is_that_of_t():
+    # Student 1908, table of additional hours of sleep: mean 1.58, 95 % interval 0.70 to 2.46.
+    hours = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+    mean = sum(hours) / 10
+    found = interval_from(10, mean, sum((each - mean) ** 2 for each in hours))
+    assert found is not None
+    assert (found.mean, found.low, found.high) == pytest.approx((1.58, 0.7001, 2.4599), abs=1e-3)
+    assert interval_from(4, mean, 1.0) is None

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.gym.metrics.best_of_k import best_of_k, mean_best_of_k
+from apps.gym.metrics.clustered_intervals import standard_error_from
 from apps.gym.metrics.pass_at_k import (
+    EVERY_K,
+    attempt_counts,
     bin_counts,
-    confidence_interval,
     histogram_edges,
     mean_average_of_k,
     mean_pass_at_k,
     pass_at_k,
     sample_std,
     solve_buckets,
-    standard_error_from,
 )
 
 
@@ -51,6 +53,7 @@ def test_pass_at_k_averages_over_groups_and_leaves_out_those_that_are_too_small(
     assert mean_pass_at_k(shapes) == {
         1: pytest.approx((0.5 + 0 + 1 + 1) / 4),
         2: pytest.approx((1 - 1 / 6) / 2),
+        3: pytest.approx(0.5),
         4: pytest.approx(0.5),
     }
 
@@ -71,11 +74,6 @@ def test_the_standard_error_counts_a_group_once_where_its_attempts_agree():
     agreeing = standard_error_from(sum((total - 8 * 0.5) ** 2 for total in (8.0, 0.0)), 16, 2)
     as_single_attempts = standard_error_from(sum((total - 0.5) ** 2 for total in (1.0, 0.0)), 2, 2)
     assert agreeing == as_single_attempts
-
-
-def test_the_interval_is_two_standard_errors_wide_on_either_side():
-    low, high = confidence_interval(0.5, 0.1)
-    assert (low, high) == (pytest.approx(0.304, abs=1e-3), pytest.approx(0.696, abs=1e-3))
 
 
 def test_the_sample_deviation_divides_by_one_less():
@@ -100,7 +98,38 @@ def test_bars_without_rewards_are_there_with_zero():
 
 @given(st.lists(st.floats(-1, 2), min_size=1, max_size=7), st.data())
 def test_the_average_of_k_is_that_of_every_draw(rewards, data):
-    k = 2 ** data.draw(st.integers(0, len(rewards).bit_length() - 1))
+    k = data.draw(st.integers(1, len(rewards)))
     mean = sum(rewards) / len(rewards)
     draws = [sum(draw) / k for draw in combinations(rewards, k)]
     assert mean_average_of_k({len(rewards): (1, mean)})[k] == pytest.approx(sum(draws) / len(draws), abs=1e-9)
+
+
+@given(st.lists(st.floats(-1, 2), min_size=1, max_size=7), st.data())
+def test_the_best_of_k_is_the_mean_of_the_largest_reward_of_every_draw(rewards, data):
+    k = data.draw(st.integers(1, len(rewards)))
+    draws = [max(draw) for draw in combinations(rewards, k)]
+    assert best_of_k(rewards, k) == pytest.approx(sum(draws) / len(draws), abs=1e-9)
+
+
+def test_the_best_of_k_of_rewards_0_and_1_is_pass_at_k():
+    for solved in range(6):
+        rewards = [1.0] * solved + [0.0] * (5 - solved)
+        for k in range(1, 6):
+            assert best_of_k(rewards, k) == pytest.approx(pass_at_k(5, solved, k))
+
+
+def test_the_best_of_k_averages_over_groups_that_are_large_enough():
+    # Three attempts with rewards -1, 0.25 and 0.5, and one attempt with reward 2.
+    assert mean_best_of_k({3: (1, [-1.0, 0.25, 0.5]), 1: (1, [2.0])}) == {
+        1: pytest.approx((-0.25 / 3 + 2) / 2),
+        2: pytest.approx((0.25 + 2 * 0.5) / 3),
+        3: pytest.approx(0.5),
+    }
+    with pytest.raises(ValueError, match="not defined"):
+        best_of_k([0.5], 2)
+
+
+def test_figures_are_given_for_every_k_and_for_the_largest():
+    assert attempt_counts(0) == []
+    assert attempt_counts(5) == [1, 2, 3, 4, 5]
+    assert attempt_counts(EVERY_K + 300) == [*range(1, EVERY_K + 1), 256, 428]

@@ -49,7 +49,7 @@ def test_majority_at_k_by_hand():
 def test_majority_of_one_is_pass_at_one_among_attempts_that_answer():
     shapes = {(Answers(3, 3), Answers(1, 0)): 2, (Answers(4, 0),): 1}
     assert mean_majority_at_k(shapes)[1] == pytest.approx(mean_pass_at_k({(4, 3): 2, (4, 0): 1})[1])
-    assert list(mean_majority_at_k(shapes)) == [1, 2, 4]
+    assert list(mean_majority_at_k(shapes)) == [1, 2, 3, 4]
 
 
 def test_majority_of_a_large_group_is_counted_quickly():

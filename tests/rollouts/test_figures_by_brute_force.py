@@ -9,13 +9,15 @@ from math import comb
 
 import pytest
 
-from apps.gym.metrics.paired_comparison import mcnemar
+from apps.gym.metrics.clustered_intervals import MIN_TASKS
+from apps.gym.metrics.paired_comparison import mcnemar, permutation_test
 from apps.rollouts.metrics.collection_comparison import contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_row
+from tests.interval_of import interval_of
 
 pytestmark = pytest.mark.django_db
 
@@ -57,12 +59,16 @@ def in_every_draw(groups, score):
     while k <= max(map(len, rewarded)):
         means = [statistics.fmean(map(score, combinations(group, k))) for group in rewarded if len(group) >= k]
         found[k] = pytest.approx(statistics.fmean(means), abs=1e-9)
-        k *= 2
+        k += 1
     return found
 
 
 def is_solved(draw):
     return float(any(reward >= 1.0 for _, reward in draw))
+
+
+def best(draw):
+    return max(reward for _, reward in draw)
 
 
 def average(draw):
@@ -84,6 +90,7 @@ def test_the_figures_of_a_collection_are_those_of_every_draw(seed):
     groups = generate(seed)
     measured = measure_collection(store(groups))
     assert measured.pass_at_k == in_every_draw(groups, is_solved)
+    assert measured.best_of_k == in_every_draw(groups, best)
     assert measured.average_of_k == in_every_draw(groups, average)
     assert measured.majority_at_k == in_every_draw(groups, vote)
 
@@ -118,12 +125,9 @@ def labels_of(rollout, facet):
 
 
 def clustered(values):
-    """The interval of the mean of (task, value), as Miller 2024 has it."""
-    mean, tasks = statistics.fmean(value for _, value in values), {task for task, _ in values}
-    if len(tasks) < 2:
-        return None
-    off = sum(sum(value - mean for at, value in values if at == task) ** 2 for task in tasks)
-    return tuple(pytest.approx(mean + sign * 1.959963984540054 * off**0.5 / len(values)) for sign in (-1, 1))
+    """The interval of the mean of (task, value), from the values of each task."""
+    found = interval_of([[value for at, value in values if at == task] for task in {task for task, _ in values}])
+    return found and pytest.approx(found)
 
 
 def spread_of(values):
@@ -200,7 +204,7 @@ def test_pass_at_k_of_a_collection_is_the_closed_form(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_collections_are_contrasted_as_their_groups_are(seed):
-    """McNemar over tasks whose solving changed, and the bootstrap over tasks' means, from the raw attempts."""
+    """McNemar over tasks whose solving changed, and the permutation test of tasks' means, from the raw attempts."""
     tasks = 4 + 3 * seed
     dataset = make_dataset([make_row(str(n)) for n in range(tasks)])
     draw = random.Random(seed)
@@ -213,5 +217,9 @@ def test_two_collections_are_contrasted_as_their_groups_are(seed):
     lost = sum(right < 0.5 <= left for left, right in zip(*means, strict=True))
     assert (found.tasks, found.newly_solved, found.no_longer_solved) == (tasks, gained, lost)
     assert found.p_value == mcnemar(gained, lost)
-    assert found.interval.mean == pytest.approx(statistics.fmean(differences))
-    assert found.interval.low <= found.interval.mean <= found.interval.high
+    assert found.permutation_p_value == pytest.approx(permutation_test(differences))
+    if tasks < MIN_TASKS:
+        assert found.interval is None
+    else:
+        assert found.interval.mean == pytest.approx(statistics.fmean(differences))
+        assert found.interval.low <= found.interval.mean <= found.interval.high

@@ -44,11 +44,14 @@ def test_a_failed_rollout_is_no_reward_of_zero(measured):
     assert (measured.min_reward, measured.max_reward) == (0.0, 1.0)
 
 
-def test_the_interval_counts_tasks_not_attempts(measured):
-    mean, squares = 0.66, (2 - 2 * 0.66) ** 2 + (1.3 - 2 * 0.66) ** 2 + (0 - 0.66) ** 2
-    assert measured.confidence == pytest.approx(
-        (mean - 1.96 * squares**0.5 / 5, mean + 1.96 * squares**0.5 / 5), rel=1e-3
-    )
+def test_the_standard_error_counts_tasks_not_attempts(measured):
+    squares = (2 - 2 * 0.66) ** 2 + (1.3 - 2 * 0.66) ** 2 + (0 - 0.66) ** 2
+    assert measured.standard_error == pytest.approx((squares * 3 / 2) ** 0.5 / 5)
+    assert measured.confidence is None  # three tasks
+
+
+def test_rollouts_without_a_reward_are_missing(measured):
+    assert (measured.rollouts, measured.rewarded, measured.missing) == (7, 5, 2)
 
 
 def test_pass_at_k_is_averaged_over_tasks(measured):
@@ -76,8 +79,7 @@ def test_reward_and_components_have_a_spread(measured):
     correct, form = measured.component_figures
     assert (correct.name, correct.count, correct.mean, correct.median) == ("correct", 4, 0.75, 1.0)
     assert correct.std == pytest.approx(0.5)
-    # Two tasks: their sums are 2 of 2 and 1 of 2, each a half away from what the mean expects.
-    assert correct.confidence == pytest.approx((0.75 - 1.95996 * 0.5**0.5 / 4, 0.75 + 1.95996 * 0.5**0.5 / 4), abs=1e-4)
+    assert correct.confidence is None  # two tasks
     assert (form.count, form.std, form.confidence) == (1, None, None)
 
 
@@ -88,9 +90,16 @@ def test_groups_average_and_vote():
         make_rollout(collection, task=first, answer=answer, reward=reward, trace=[])
     make_rollout(collection, task=second, answer="x", reward=0.5, trace=[])
     found = measure_collection(collection)
-    assert found.average_of_k == {1: pytest.approx(0.5), 2: pytest.approx(0.5), 4: pytest.approx(0.5)}
-    # Of the six pairs of the first task, one is (4, 4), two (4, 5), two (4, none), one (5, none).
-    assert found.majority_at_k == {1: pytest.approx(0.25), 2: pytest.approx((1 + 2 * 0.5 + 2) / 6), 4: 1.0}
+    assert found.average_of_k == dict.fromkeys((1, 2, 3, 4), pytest.approx(0.5))
+    # Of the six pairs of the first task, one is (4, 4), two (4, 5), two (4, none), one (5, none). Of the four triples,
+    # two have 4 twice and two have a tie of 4 and 5.
+    assert found.majority_at_k == {
+        1: pytest.approx(0.25),
+        2: pytest.approx((1 + 2 * 0.5 + 2) / 6),
+        3: pytest.approx((2 + 2 * 0.5) / 4),
+        4: 1.0,
+    }
+    assert found.no_answer == pytest.approx(1 / 5)
 
 
 def test_tools_phases_and_lengths_are_told_of_completed_rollouts():
@@ -138,7 +147,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rollouts(django_assert_num
     collection = make_collection()
     for number in range(1, 4):
         make_rollout(collection, components={"correct": 1.0}, output_tokens=5 * number, trace=[])
-        with django_assert_num_queries(9):
+        with django_assert_num_queries(10):
             measure_collection(collection)
 
 
@@ -155,8 +164,9 @@ def test_the_largest_rewards_that_there_may_be_have_finite_figures():
 
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "two\nlines", "é", "a.b[0]", "$"])
 def test_a_component_has_its_interval_whatever_it_is_called(name):
-    collection = make_collection(dataset=make_dataset([make_row(), make_row()]))
-    for task, value in zip(collection.version.tasks.order_by("index"), (0.0, 1.0), strict=True):
+    collection = make_collection(dataset=make_dataset([make_row() for _ in range(5)]))
+    values = (0.0, 1.0, 0.25, 1.0, 0.5)
+    for task, value in zip(collection.version.tasks.order_by("index"), values, strict=True):
         make_rollout(collection=collection, task=task, components={name: value, "plain": value})
     figures = {one.name: one for one in measure_collection(collection).component_figures}
     assert figures[name].confidence is not None

@@ -47,7 +47,9 @@ ProfileSerializer = make_serializer(
     "Profile",
     Profile,
     index="Its position in the dataset version, from 0.",
-    solved="With full reward.",
+    rollouts="Rollouts of the plan.",
+    missing="Rollouts of the plan without a reward.",
+    solved="With at least the solve threshold.",
 )
 
 
@@ -62,7 +64,8 @@ class ProfilePageSerializer(serializers.Serializer[Any]):
     mean_reward="Mean over tasks of this collection.",
     newly_solved="Tasks that the other collection newly solves (at least half of the attempts).",
     p_value="p value of McNemar's exact test.",
-    interval="Mean paired difference by task (other minus this), with 95 % interval.",
+    permutation_p_value="p value of the paired permutation test of the mean rewards by task.",
+    interval="Mean paired difference by task (other minus this), with 95 % interval; null for fewer than five tasks.",
 )
 class ContrastSerializer(serializers.Serializer[Any]):
     grid = None
@@ -106,7 +109,7 @@ class FigureViewSet(TableViewSet):
         ],
     )
     def profile(self, request: Request, pk: str) -> Response:
-        """Return attempts, full marks and the spread of rewards of each task."""
+        """Return expected, missing and solved attempts and the spread of rewards of each task."""
         bucket = None
         if "bucket" in request.query_params:
             bucket = read_choice(request, "bucket", BUCKETS, message="Unknown bucket {}. Choose one of {}.")

@@ -39,6 +39,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "agent",
             "policy_model",
             "repeats",
+            "solve_threshold",
             "limit",
             "split_repeats",
             "splits",

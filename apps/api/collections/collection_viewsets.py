@@ -4,6 +4,7 @@ from typing import Any
 
 import django_filters
 from drf_spectacular.utils import extend_schema
+from rest_framework.generics import get_object_or_404
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,7 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.collections.breakdown_actions import QUERY_PARAMETERS as FIGURES
 from apps.api.collections.breakdown_actions import FigureViewSet
 from apps.api.collections.collection_serializers import CollectionDetailSerializer, CollectionSerializer
-from apps.api.collections.figure_serializers import MetricsSerializer
+from apps.api.collections.figure_serializers import MetricsSerializer, ServerMetricsSerializer
 from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
 from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
@@ -20,9 +21,10 @@ from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSeria
 from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import SlugFilter, WordsFilter
 from apps.rollouts.metrics.cached_figures import fresh_figures
-from apps.rollouts.models import Collection, CollectionQuerySet
+from apps.rollouts.models import Collection, CollectionQuerySet, ServerMetrics
 from apps.rollouts.search.keyset_pages import Sort
 from apps.rollouts.search.list_search import COLLECTION_ORDERS
+from apps.rollouts.server_metrics.aggregate_requests import request_server_metrics
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 
@@ -74,6 +76,8 @@ class CollectionViewSet(
         "retry": Permission.COLLECT,
         "resolve_flags": Permission.EXPORT,
         "metrics": Permission.READ,
+        "server_metrics": Permission.READ,
+        "request_server_metrics": Permission.COLLECT,
         "breakdown": Permission.READ,
         "profile": Permission.READ,
         "contrast": Permission.READ,
@@ -81,7 +85,7 @@ class CollectionViewSet(
 
     # Plans store their key: a repeated request returns the current collection, as long as it exists.
     own_idempotency = frozenset({"create", "clone"})
-    problems = {"contrast": {409}}
+    problems = {"contrast": {409}, "request_server_metrics": {409}}
 
     def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
         return True, True
@@ -115,3 +119,15 @@ class CollectionViewSet(
         """Return rewards, pass@k, solve buckets, stop reasons and errors."""
         figures = fresh_figures(self.get_object())
         return Response(MetricsSerializer({**vars(figures.metrics), "as_of": figures.as_of}).data)
+
+    @operation("get", responses=ServerMetricsSerializer)
+    def server_metrics(self, request: Request, pk: str) -> Response:
+        """Return the metrics that the server of the environment computed. 404 if they were never requested."""
+        found = get_object_or_404(ServerMetrics.objects.select_related("collection"), collection=self.get_object())
+        return Response(ServerMetricsSerializer(found).data)
+
+    @operation(responses={202: ServerMetricsSerializer})
+    def request_server_metrics(self, request: Request, pk: str) -> Response:
+        """Ask the server of the environment for its metrics again. A worker does it; poll `server_metrics/`."""
+        queued = request_server_metrics(collection=self.get_object(), user=self.user)
+        return Response(ServerMetricsSerializer(queued).data, status=202)

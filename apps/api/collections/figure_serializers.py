@@ -5,9 +5,12 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.framework.record_serializers import make_serializer, record_serializer
+from apps.gym.metrics.first_k import FirstAttempts
 from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, ToolFigures
 from apps.rollouts.metrics.components import ComponentFigures
+from apps.rollouts.metrics.figure_names import FIRST_K, HELP
 from apps.rollouts.metrics.label_figures import Figures
+from apps.rollouts.models import ServerMetrics
 
 
 class HistogramBinSerializer(serializers.Serializer[Any]):
@@ -30,7 +33,7 @@ ComponentSerializer = make_serializer(
     "Component",
     ComponentFigures,
     count="Completed rollouts with this component.",
-    confidence="95 % interval of the mean, clustered by task.",
+    confidence="95 % interval of the mean, clustered by task; null for fewer than five tasks.",
 )
 
 
@@ -53,10 +56,13 @@ LengthBarSerializer = make_serializer(
     Figures,
     rewarded="Completed rollouts with a reward.",
     tasks="Tasks with a reward.",
-    confidence="95 % interval of the mean, clustered by task.",
-    pass_at_k="By k: 1, 2, 4, …",  # noqa: S106
-    average_of_k="Mean best reward of k attempts, over tasks with at least k attempts.",
-    majority_at_k="Accuracy of the majority answer of k attempts.",
+    missing="Rollouts of the plan without a reward.",
+    standard_error="Standard error of the mean reward, clustered by task.",
+    confidence="95 % interval of the mean reward, clustered by task; null for fewer than five tasks.",
+    pass_at_k=f"{HELP['pass_at_k']} By k.",
+    average_of_k=f"{HELP['average_of_k']} By k.",
+    majority_at_k=f"{HELP['majority_at_k']} By k.",
+    no_answer="Share of rewarded rollouts without a final answer.",
     groups="Tasks never, sometimes and always solved.",
     errors="Failed rollouts by kind.",
     components="Mean of each reward component.",
@@ -74,9 +80,28 @@ class FiguresSerializer(serializers.Serializer[Any]):
 AS_OF = "The figures include everything stored before this time."
 
 
+FirstAttemptsSerializer = make_serializer(
+    "FirstAttempts", FirstAttempts, **{each.name: f"{each.help}." for each in FIRST_K}
+)
+
+
 class MetricsSerializer(FiguresSerializer):
     as_of = serializers.DateTimeField(help_text=AS_OF)
+    best_of_k = serializers.DictField(child=serializers.FloatField(), help_text=f"{HELP['best_of_k']} By k.")
+    first_k = FirstAttemptsSerializer(many=True, help_text="Figures of the first k attempts of each task.")
     histogram = HistogramBinSerializer(many=True)
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")
+
+
+class ServerMetricsSerializer(serializers.ModelSerializer[ServerMetrics]):
+    """Metrics by the names that the server gives them. Its replies are kept if a later request fails."""
+
+    key_metrics = serializers.DictField(read_only=True, help_text="The server's headlines.")
+    agent_metrics = serializers.DictField(read_only=True, help_text="All metrics of the server.")
+    is_outdated = serializers.BooleanField(read_only=True, help_text="Rewards have changed since.")
+
+    class Meta:
+        model = ServerMetrics
+        fields = ["state", "message", "key_metrics", "agent_metrics", "rewarded", "measured_at", "is_outdated"]

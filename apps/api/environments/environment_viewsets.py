@@ -54,6 +54,7 @@ class EnvironmentSerializer(ServerSerializer):
             "api_key_hint",
             "verifies",
             "verifier",
+            "solve_threshold",
             "call_timeout",
             "connect_timeout",
             "verify_timeout",

@@ -138,7 +138,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     VersionReward,
     version="Empty if no version was set when these rollouts started.",
     rollouts="Completed with a reward.",
-    solved="Rollouts with full reward.",
+    solved="Rollouts that solved their task.",
 )
 class VersionRewardSerializer(serializers.Serializer[Any]):
     confidence = serializers.ListField(

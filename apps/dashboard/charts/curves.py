@@ -1,4 +1,4 @@
-"""Curves of pass@k and similar figures over k = 1, 2, 4, … on a logarithmic axis."""
+"""Curves of pass@k and similar figures over k on a logarithmic axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from apps.dashboard.charts.axes import Axis, reward_range
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 100.0, 156.0, 10.0
 _APART = 15.0
-"""Minimum distance between the labels at the ends of curves."""
+"""Minimum distance between labels, at the ends of curves and on the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Curves:
     x_ticks: list[tuple[float, int]]
     y_ticks: list[tuple[float, float]]
     rows: list[tuple[int, list[float | None]]]
-    """Rows of the table: k, and the value of each curve."""
+    """Rows of the table: every k, and the value of each curve. Points are drawn at the labels of the axis."""
     width, height, left, right, floor = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, FLOOR
 
     @property
@@ -48,17 +48,30 @@ def draw_curves(given: Sequence[tuple[str, str, Mapping[int, float]]]) -> Curves
     every = [value for _, _, values in known for value in values.values()]
     across = Axis(0.0, max(1.0, math.log2(ks[-1])), LEFT, WIDTH - RIGHT)
     up = Axis(*reward_range(min(every), max(every)), FLOOR, CEILING)
+    ticks = _ticks(ks, across)
     drawn = [
-        (name, mark, [(across.place(math.log2(k)), up.place(value)) for k, value in sorted(values.items())])
+        (name, mark, [(x, up.place(values[k])) for x, k in _own_ticks(ticks, max(values), across) if k in values])
         for name, mark, values in known
     ]
     labels = _spread([points[-1][1] for _, _, points in drawn])
     return Curves(
         curves=[Curve(name, mark, points, round(y, 2)) for (name, mark, points), y in zip(drawn, labels, strict=True)],
-        x_ticks=[(across.place(math.log2(k)), k) for k in ks],
+        x_ticks=ticks,
         y_ticks=up.ticks,
         rows=[(k, [values.get(k) for _, _, values in known]) for k in ks],
     )
+
+
+def _ticks(ks: Sequence[int], across: Axis) -> list[tuple[float, int]]:
+    """Return the places of powers of two and of the largest k, without powers that are too close to it."""
+    last = across.place(math.log2(ks[-1]))
+    placed = [(across.place(math.log2(k)), k) for k in ks[:-1] if not k & (k - 1)]
+    return [*((x, k) for x, k in placed if last - x >= _APART), (last, ks[-1])]
+
+
+def _own_ticks(ticks: list[tuple[float, int]], last: int, across: Axis) -> list[tuple[float, int]]:
+    """Return the labels up to the end of a curve, and its end."""
+    return [*((x, k) for x, k in ticks if k < last), (across.place(math.log2(last)), last)]
 
 
 def _spread(heights: list[float]) -> list[float]:

@@ -67,6 +67,7 @@ class EnvironmentForm(ServerForm):
             "base_url",
             "command",
             "verifies",
+            "solve_threshold",
             "call_timeout",
             "connect_timeout",
             "verify_timeout",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.components import ComponentFigures
+from apps.rollouts.metrics.figure_names import CURVES, FIRST_K
 from apps.rollouts.metrics.label_figures import Share
 from apps.rollouts.metrics.page_figures import ScatterPoint
 
@@ -15,11 +16,14 @@ class Table(NamedTuple):
 
 
 def _attempts(metrics: CollectionMetrics) -> Table:
-    curves = (metrics.pass_at_k, metrics.majority_at_k, metrics.average_of_k)
+    curves = [getattr(metrics, each.name) for each in CURVES]
     ks = sorted({k for curve in curves for k in curve})
-    return Table(
-        ("k", "pass_at_k", "majority_at_k", "average_of_k"), [(k, *(curve.get(k) for curve in curves)) for k in ks]
-    )
+    return Table(("k", *(each.name for each in CURVES)), [(k, *(curve.get(k) for curve in curves)) for k in ks])
+
+
+def _first_attempts(metrics: CollectionMetrics) -> Table:
+    names = ["k", *(each.name for each in FIRST_K)]
+    return Table(names, [[getattr(first, name) for name in names] for first in metrics.first_k])
 
 
 def _components(metrics: CollectionMetrics) -> Table:
@@ -37,6 +41,7 @@ FIGURES: dict[str, Callable[[CollectionMetrics], Table]] = {
         [(bar.low, bar.high, bar.count, bar.mean_reward) for bar in metrics.by_length],
     ),
     "attempts": _attempts,
+    "first_attempts": _first_attempts,
     "components": _components,
     "solved": lambda metrics: Table(("solved", "tasks"), list(metrics.groups.items())),
     "latency": lambda metrics: Table(("phase", "mean_seconds"), list(metrics.latency.items())),
@@ -75,8 +80,11 @@ _SHARE_COLUMNS = (
     "completed",
     "failed",
     "rewarded",
+    "missing",
+    "no_answer",
     "tasks",
     "mean_reward",
+    "standard_error",
     "low_95",
     "high_95",
     "std",
@@ -100,8 +108,11 @@ def _share(share: Share, ks: Sequence[int], names: Sequence[str]) -> list[object
         share.completed,
         share.failed,
         share.rewarded,
+        share.missing,
+        share.no_answer,
         share.tasks,
         share.mean_reward,
+        share.standard_error,
         *(share.confidence or (None, None)),
         share.std,
         share.median,

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, F
 
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
-from apps.gym.metrics.pass_at_k import SOLVED, bin_counts, histogram_edges
+from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 SHOWN = 1_000
 OUTCOMES = {
-    "solved": "full reward",
+    "solved": "solved",
     "partly": "partial reward",
     "unsolved": "no reward above zero",
     "unfinished": "failed, cancelled or not finished",
 }
 _REWARDS: dict[str, dict[str, Any]] = {
-    "solved": {"reward__gte": SOLVED},
-    "partly": {"reward__gt": 0, "reward__lt": SOLVED},
-    "unsolved": {"reward__lte": 0},
+    "solved": {"reward__gte": F("collection__solve_threshold")},
+    "partly": {"reward__gt": 0, "reward__lt": F("collection__solve_threshold")},
+    "unsolved": {"reward__lte": 0, "reward__lt": F("collection__solve_threshold")},
     "unfinished": {"reward__isnull": True},
 }
 
@@ -40,7 +40,7 @@ class Group:
 
     @property
     def solved(self) -> int:
-        return sum(reward >= SOLVED for reward in self.rewards)
+        return sum(reward >= self.collection.solve_threshold for reward in self.rewards)
 
     @property
     def mean_reward(self) -> float | None:

@@ -18,7 +18,7 @@ _SHORT = 1_200
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events `first` to `last`. `steps` counts those that are not results of calls."""
+    """Events `first` to `last`. `steps` counts the events other than results of calls."""
 
     first: int
     last: int

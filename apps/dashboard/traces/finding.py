@@ -1,4 +1,4 @@
-"""Search all texts of an attempt, including those that the page has not loaded."""
+"""Search all texts of an attempt, including texts that the page has not loaded."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

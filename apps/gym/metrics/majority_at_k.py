@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from apps.gym.metrics.pass_at_k import powers_of_two
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.items import Item, assistant_text
 from apps.gym.verifiers.answer_extraction import extract_answer
@@ -70,23 +69,30 @@ def majority_at_k(answers: Sequence[Answers], k: int) -> float:
     size = sum(answer.attempts for answer in answers)
     if not 1 <= k <= size:
         raise ValueError(f"majority@{k} of {size} attempts is not defined")
+    return _curve(answers, k)[k - 1]
+
+
+def _curve(answers: Sequence[Answers], most: int) -> tuple[float, ...]:
+    """Return majority@k for k = 1 to `most`."""
     voting = tuple(sorted((answer.attempts, answer.solved) for answer in answers if answer.votes and answer.attempts))
-    return _majority(voting, size - sum(count for count, _ in voting), k)
+    return _majorities(voting, sum(answer.attempts for answer in answers if not answer.votes), most)
 
 
 @lru_cache(maxsize=10_000)
-def _majority(voting: tuple[tuple[int, int], ...], silent: int, k: int) -> float:
+def _majorities(voting: tuple[tuple[int, int], ...], silent: int, most: int) -> tuple[float, ...]:
     """Count draws by (drawn so far, winners, sum of their scores) for every number of votes that may win."""
-    total = 0.0
-    for height in range(1, min(k, max((count for count, _ in voting), default=0)) + 1):
+    totals = [0.0] * most
+    for height in range(1, min(most, max((count for count, _ in voting), default=0)) + 1):
         # (drawn, winners) → number of ways, and the sum of the winners' scores over them
         ways: dict[tuple[int, int], tuple[int, float]] = {(0, 0): (1, 0.0)}
         for count, solved in voting:
-            ways = _draw(ways, count, solved / count, height, k)
+            ways = _draw(ways, count, solved / count, height, most)
         for (drawn, winners), (number, scores) in ways.items():
             if winners and number:
-                total += scores / winners * math.comb(silent, k - drawn)
-    return total / math.comb(silent + sum(count for count, _ in voting), k)
+                for rest in range(min(silent, most - drawn) + 1):
+                    totals[drawn + rest - 1] += scores / winners * math.comb(silent, rest)
+    size = silent + sum(count for count, _ in voting)
+    return tuple(total / math.comb(size, k) for k, total in enumerate(totals, start=1))
 
 
 def _draw(
@@ -108,11 +114,13 @@ def _draw(
 
 
 def mean_majority_at_k(shapes: Mapping[tuple[Answers, ...], int]) -> dict[int, float]:
-    """Return majority@k for k = 1, 2, 4, … up to MAX_MAJORITY averaged over groups, as `mean_pass_at_k` does."""
-    sizes = {shape: sum(answer.attempts for answer in shape) for shape in shapes}
-    averages: dict[int, float] = {}
-    for k in powers_of_two(min(max(sizes.values(), default=0), MAX_MAJORITY)):
-        eligible = [shape for shape, size in sizes.items() if size >= k]
-        total = sum(majority_at_k(shape, k) * shapes[shape] for shape in eligible)
-        averages[k] = total / sum(shapes[shape] for shape in eligible)
-    return averages
+    """Return majority@k for k = 1 to MAX_MAJORITY averaged over groups, as `mean_pass_at_k` does."""
+    totals, groups = [0.0] * MAX_MAJORITY, [0] * MAX_MAJORITY
+    for shape, count in shapes.items():
+        most = min(sum(answer.attempts for answer in shape), MAX_MAJORITY)
+        for place, score in enumerate(_curve(shape, most)):
+            totals[place] += score * count
+            groups[place] += count
+    return {
+        k: total / count for k, total, count in zip(range(1, MAX_MAJORITY + 1), totals, groups, strict=True) if count
+    }

@@ -1,15 +1,16 @@
-"""Statistics of a collection's rewards: pass@k, mean, spread, groups, histogram."""
+"""Statistics of a collection's rewards: pass@k, average@k, spread, groups, histogram."""
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 SOLVED = 1.0
-"""An attempt with at least this reward solves its task."""
+"""Default solve threshold: an attempt with at least this reward solves its task. Environments can set another."""
 
-Z_95 = 1.959963984540054
-"""The normal distribution's 97.5 % quantile: a 95 % confidence interval is the mean ± this many standard errors."""
+EVERY_K = 128
+"""Figures are given for every k up to this one, and for powers of two above it."""
 
 
 def pass_at_k(size: int, solved: int, k: int) -> float:
@@ -20,39 +21,51 @@ def pass_at_k(size: int, solved: int, k: int) -> float:
     """
     if not 1 <= k <= size or not 0 <= solved <= size:
         raise ValueError(f"pass@{k} of {solved} solved in {size} is not defined")
-    if size - solved < k:
-        return 1.0
-    return 1.0 - math.prod((size - solved - i) / (size - i) for i in range(k))
+    return next(pass_curve(size, solved, [k]))
 
 
-def powers_of_two(largest: int) -> list[int]:
-    """Return the k = 1, 2, 4, … up to `largest` for which figures are shown."""
-    return [1 << power for power in range(largest.bit_length())]
+def pass_curve(size: int, solved: int, ks: Sequence[int]) -> Iterator[float]:
+    """Yield pass@k for each k of `ks`, which must be ascending and at most `size`."""
+    failing, drawn = 1.0, 0
+    for k in ks:
+        while drawn < k:
+            failing *= max(0, size - solved - drawn) / (size - drawn)
+            drawn += 1
+        yield 1.0 - failing
+
+
+def attempt_counts(largest: int) -> list[int]:
+    """Return the k for which figures are given: 1 to EVERY_K, then powers of two, and `largest`."""
+    if largest <= EVERY_K:
+        return list(range(1, largest + 1))
+    doubled = [EVERY_K << power for power in range(1, largest.bit_length())]
+    return [*range(1, EVERY_K + 1), *(k for k in doubled if k < largest), largest]
 
 
 def mean_pass_at_k(shapes: Mapping[tuple[int, int], int]) -> dict[int, float]:
-    """Return pass@k for k = 1, 2, 4, … averaged over groups.
+    """Return pass@k by k averaged over groups.
 
     `shapes` counts the groups of each (size, solved).
 
     Groups smaller than k are left out of the average for k.
     """
-    averages: dict[int, float] = {}
-    for k in powers_of_two(max((size for size, _ in shapes), default=0)):
-        eligible = {shape: count for shape, count in shapes.items() if shape[0] >= k}
-        total = sum(pass_at_k(size, solved, k) * count for (size, solved), count in eligible.items())
-        averages[k] = total / sum(eligible.values())
-    return averages
+    ks = attempt_counts(max((size for size, _ in shapes), default=0))
+    totals, groups = [0.0] * len(ks), [0] * len(ks)
+    for (size, solved), count in shapes.items():
+        for place, chance in enumerate(pass_curve(size, solved, ks[: bisect_right(ks, size)])):
+            totals[place] += chance * count
+            groups[place] += count
+    return {k: total / count for k, total, count in zip(ks, totals, groups, strict=True)}
 
 
 def mean_average_of_k(means: Mapping[int, tuple[int, float]]) -> dict[int, float]:
-    """Return the mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …
+    """Return the expected mean reward of k attempts by k, averaged over groups with at least k attempts.
 
     `means` maps the size of a group to the number of groups and the sum of their mean rewards. The expected average of
     k attempts drawn from a group is the group's mean, whatever k; only the set of groups that are large enough changes.
     """
     averages: dict[int, float] = {}
-    for k in powers_of_two(max(means, default=0)):
+    for k in attempt_counts(max(means, default=0)):
         eligible = [found for size, found in means.items() if size >= k]
         averages[k] = math.fsum(total for _, total in eligible) / sum(groups for groups, _ in eligible)
     return averages
@@ -64,22 +77,6 @@ def sample_std(size: int, squared_deviations: float) -> float | None:
     None for fewer than two values.
     """
     return math.sqrt(max(squared_deviations, 0.0) / (size - 1)) if size > 1 else None
-
-
-def standard_error_from(squares: float, size: int, groups: int) -> float | None:
-    """Return the standard error of the mean reward, or None for fewer than two groups.
-
-    `squares` is the sum of squared deviations of each group's sum of rewards, `size` the number of attempts.
-
-    Attempts at one task are not independent, so deviations are summed per group before they are squared: Miller 2024,
-    "Adding Error Bars to Evals" (arXiv:2411.00640), section 2.2.
-    """
-    return math.sqrt(max(squares, 0.0)) / size if groups > 1 else None
-
-
-def confidence_interval(average: float, standard_error: float) -> tuple[float, float]:
-    """Return the 95 % interval by the normal approximation."""
-    return average - Z_95 * standard_error, average + Z_95 * standard_error
 
 
 def solve_buckets(shapes: Mapping[tuple[int, int], int]) -> dict[str, int]:

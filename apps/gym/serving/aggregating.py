@@ -36,16 +36,15 @@ def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
         if number in group:
             raise ValueError(f"two rows of task {row.get('_ng_task_index', 0)} have the rollout index {number}")
         group[number] = row
-    expected = max((len(group) for group in groups.values()), default=0)
     overall = _figures(_columns(rows))
     return {
-        "group_level_metrics": [_group(index, group, expected) for index, group in sorted(groups.items())],
+        "group_level_metrics": [_group(index, group) for index, group in sorted(groups.items())],
         "agent_metrics": overall,
         "key_metrics": {name: value for name, value in overall.items() if name.startswith("mean/")},
     }
 
 
-def _group(index: int, group: dict[int, dict[str, Any]], expected: int) -> dict[str, Any]:
+def _group(index: int, group: dict[int, dict[str, Any]]) -> dict[str, Any]:
     rows = [row for _, row in sorted(group.items())]
     agent = next((row["agent_ref"] for row in rows if isinstance(row.get("agent_ref"), dict)), {"name": "agent"})
     return {
@@ -53,9 +52,10 @@ def _group(index: int, group: dict[int, dict[str, Any]], expected: int) -> dict[
         **_figures(_columns(rows)),
         "sample": {"agent_ref": agent},
         "num_rollouts": len(rows),
-        "expected_num_rollouts": expected,
-        "missing_num_rollouts": expected - len(rows),
-        "reward_profile_completion_pct": 100.0 * len(rows) / expected,
+        # A request names no plan, so NeMo Gym expects as many rollouts as there are.
+        "expected_num_rollouts": len(rows),
+        "missing_num_rollouts": 0,
+        "reward_profile_completion_pct": 100.0,
         "rollout_infos": [
             {
                 "rollout_id": f"{index}:{number}",

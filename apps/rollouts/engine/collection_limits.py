@@ -9,6 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.rollouts.models import Collection
+from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 
 FIRST_CLAIM = 2
 """Initial rollouts in flight of a collection with a budget, while the use per rollout is unknown."""
@@ -35,7 +36,10 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
     # A single query in the common case that no collection has finished.
     if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
         return
+    finished = list(open_ones.filter(_DONE).values_list("pk", flat=True))
     open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
+    if finished:
+        queue_server_metrics(finished)
     running = given.filter(state=Collection.State.RUNNING)
     running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
     running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))

@@ -118,6 +118,7 @@ def _read_and_store(
         agent=order.agent,
         policy_model=model,
         repeats=max(1, reading.index.largest_group()),
+        solve_threshold=order.dataset.environment.solve_threshold,
         snapshot={
             **take_snapshot(order.agent, model, order.dataset.environment, version, {}),
             "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},

@@ -8,10 +8,9 @@ import msgspec
 from django.db import connection
 
 from apps.gym.metrics.majority_at_k import Answers
-from apps.gym.metrics.pass_at_k import SOLVED
 from apps.rollouts.metrics.deviations import Deviations, deviations_sql
 from apps.rollouts.metrics.labels import Labels, read_by_label
-from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
+from apps.rollouts.metrics.task_ranges import IN_RANGE, SOLVE_THRESHOLD, TaskRange
 
 # Votes of a group as text, for example 0:3:2/1:5:5: three attempts gave no answer, two of them solved; five gave one
 # answer, all solved. This also encodes the size of the group and its number of solved attempts. Sums of rewards are
@@ -23,7 +22,7 @@ _GROUPS = f"""
         SELECT r.*, {{raw}} AS raw FROM (
             SELECT r.task_id{{version}}, {{joined}} AS votes, SUM(attempts) AS size, SUM(total) AS total FROM (
                 SELECT r.task_id{{version}}, CASE WHEN r.answer = '' THEN 0 ELSE 1 END AS voting,
-                    COUNT(*) AS attempts, SUM(CASE WHEN r.reward >= {SOLVED} THEN 1 ELSE 0 END) AS solved,
+                    COUNT(*) AS attempts, SUM(CASE WHEN r.reward >= {SOLVE_THRESHOLD} THEN 1 ELSE 0 END) AS solved,
                     SUM(CAST(r.reward AS double precision)) AS total
                 FROM rollouts_rollout r WHERE {IN_RANGE} AND r.reward IS NOT NULL
                 GROUP BY r.task_id{{version}}, r.answer
@@ -66,6 +65,11 @@ class Groups(msgspec.Struct, array_like=True):
         return solved
 
     @property
+    def silent(self) -> int:
+        """Return the number of attempts without an answer."""
+        return sum(each.attempts * count for answers, count in self.votes.items() for each in answers if not each.votes)
+
+    @property
     def means(self) -> dict[int, tuple[int, float]]:
         """Return the number of groups and the sum of their mean rewards by size."""
         means: dict[int, tuple[int, float]] = {}
@@ -84,7 +88,7 @@ def read_groups(tasks: TaskRange, labels: Labels, means: Mapping[str, float]) ->
     known = {label: [mean] for label, mean in means.items()}
     parts: dict[str, list[Groups]] = defaultdict(list)
     for label, votes, count, mean_sum, *sums in read_by_label(
-        _GROUPS, labels, [*tasks], known, joined=_JOINED[connection.vendor]
+        _GROUPS, labels, [tasks.collection, *tasks], known, joined=_JOINED[connection.vendor]
     ):
         parts[label].append(Groups({_in_order(votes): (count, float(mean_sum))}, Deviations.read(means[label], sums)))
     for label, of_label in parts.items():

@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from apps.gym.metrics.paired_comparison import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
-from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.metrics.paired_comparison import (
+    MAX_PERMUTED,
+    Interval,
+    interval_from,
+    mcnemar,
+    permutation_from,
+    permutation_test,
+)
 from apps.gym.request_refusals import Refusal
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection
@@ -17,14 +23,14 @@ from apps.tasks.models import Task
 SHOWN = 10
 BINS = 10
 SOLVES = 0.5
-"""A collection solves a task if at least this share of its rewarded attempts has full marks."""
+"""A collection solves a task if at least this share of its rewarded attempts reaches its solve threshold."""
 
 # Tasks match by row within one dataset version, and by key across versions.
 _PAIRED = """
     WITH rewarded AS (
         SELECT r.collection_id, {same} AS same, MIN(r.task_id) AS task_id, AVG(r.reward) AS mean,
-            AVG(CASE WHEN r.reward >= {solved} THEN 1.0 ELSE 0.0 END) AS solved
-        FROM rollouts_rollout r {join}
+            AVG(CASE WHEN r.reward >= c.solve_threshold THEN 1.0 ELSE 0.0 END) AS solved
+        FROM rollouts_rollout r JOIN rollouts_collection c ON c.id = r.collection_id {join}
         WHERE r.collection_id IN (%s, %s) AND r.status = 'completed' AND r.reward IS NOT NULL {known}
         GROUP BY r.collection_id, {same}
     ),
@@ -101,8 +107,9 @@ class Contrast:
     """Comparison over tasks with rewards in both collections. Differences are second minus first.
 
     `differs` maps dotted paths of settings to (first, second). `grid` counts tasks by both mean rewards. `interval` is
-    the mean difference by task with its 95 % interval; None for fewer than two tasks. `p_value` is from the exact
-    McNemar test of `newly_solved` against `no_longer_solved`.
+    the mean difference by task with its 95 % interval; None for fewer than five tasks. `p_value` is from the exact
+    McNemar test of `newly_solved` against `no_longer_solved`, `permutation_p_value` from the paired permutation test of
+    the mean rewards.
     """
 
     tasks: int
@@ -114,6 +121,7 @@ class Contrast:
     newly_solved: int
     no_longer_solved: int
     p_value: float
+    permutation_p_value: float
     grid: list[GridCell]
     differs: dict[str, tuple[Any, Any]]
     regressions: list[Change]
@@ -148,12 +156,13 @@ def contrast_collections(one: Collection, other: Collection) -> Contrast:
         tasks=tasks,
         mean_reward=mean,
         other_mean_reward=other_mean,
-        interval=_interval(pairs, given, tasks, difference, squares),
+        interval=None if difference is None else interval_from(tasks, difference, squares or 0.0),
         improved=int(improved),
         regressed=int(regressed),
         newly_solved=int(gained),
         no_longer_solved=int(lost),
         p_value=mcnemar(int(gained), int(lost)),
+        permutation_p_value=_permutation(pairs, given, tasks, difference or 0.0, squares or 0.0),
         grid=[GridCell(float(x), float(y), int(here)) for x, y, here, *_ in rows["grid"]],
         differs=find_differences(one.snapshot, other.snapshot),
         regressions=sorted((_change(row, excerpts) for row in rows["regressed"]), key=_by_difference),
@@ -179,17 +188,13 @@ def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
         parts = {"same": "r.task_id", "join": "", "known": ""}
     else:
         parts = {"same": "t.key", "join": "JOIN tasks_task t ON t.id = r.task_id", "known": "AND t.key <> ''"}
-    return _PAIRED.format(solved=SOLVED, **parts), [one.pk, other.pk, one.pk, other.pk]
+    return _PAIRED.format(**parts), [one.pk, other.pk, one.pk, other.pk]
 
 
-def _interval(
-    pairs: str, given: list[Any], tasks: int, difference: float | None, squares: float | None
-) -> Interval | None:
-    if difference is None or tasks < 2:
-        return None
-    if tasks > MAX_RESAMPLED:
-        return interval_from(tasks, difference, squares or 0.0)
-    return paired_bootstrap([each for (each,) in read_pairs(pairs + _DIFFERENCES, given)])
+def _permutation(pairs: str, given: list[Any], tasks: int, difference: float, squares: float) -> float:
+    if tasks > MAX_PERMUTED:
+        return permutation_from(tasks, difference, squares)
+    return permutation_test([each for (each,) in read_pairs(pairs + _DIFFERENCES, given)])
 
 
 def _change(row: Sequence[Any], excerpts: Mapping[int, str]) -> Change:

@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.gym.metrics.best_of_k import mean_best_of_k
+from apps.gym.metrics.first_k import FirstAttempts, combine_ordered, figures_of_first
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.distributions import Bar, Numbers
@@ -21,9 +23,13 @@ LENGTH_BARS = 12
 class CollectionMetrics(Figures):
     """Figures of a whole collection.
 
-    `judge` is None if no judge was called. `by_length` has the mean reward by number of output tokens.
+    `best_of_k` has the same keys as `pass_at_k` (apps.gym.metrics.best_of_k). `first_k` has the figures of the first k
+    attempts (apps.gym.metrics.first_k). `judge` is None if no judge was called. `by_length` has the mean reward by
+    number of output tokens.
     """
 
+    best_of_k: dict[int, float]
+    first_k: list[FirstAttempts]
     histogram: list[dict[str, float | int]]
     tools: list["ToolFigures"]
     judge: "JudgeFigures | None"
@@ -74,9 +80,12 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
 
 def _measure(collection: Collection, parts: Sequence[WholePart]) -> CollectionMetrics:
     figures = figure([each.part for each in parts])
+    attempts = combine_ordered(each.attempts for each in parts)
     outcomes = [outcome for each in parts for outcome in each.part.outcomes]
     return CollectionMetrics(
         **fields_of(figures),
+        best_of_k=mean_best_of_k(attempts.ranks),
+        first_k=figures_of_first(attempts),
         histogram=_histogram(Numbers(each.part.rewards for each in parts)),
         tools=_tools(parts),
         judge=_judge_figures(collection, outcomes, rewarded=figures.rewarded),

@@ -9,7 +9,6 @@ import msgspec
 import orjson
 from django.db import connection
 
-from apps.gym.metrics.pass_at_k import confidence_interval, standard_error_from
 from apps.rollouts.metrics.deviations import Deviations, deviations_sql
 from apps.rollouts.metrics.distributions import Distribution, Numbers, distribute
 from apps.rollouts.metrics.labels import Labels, read_by_label
@@ -88,14 +87,13 @@ def _figures(name: str, parts: Iterable[Component]) -> ComponentFigures:
     values = Numbers(part.values for part in parts)
     mean, tasks = values.mean, sum(part.tasks for part in parts)
     squares = Deviations.combine(part.deviations for part in parts).about(mean).squares
-    error = standard_error_from(squares, values.size, tasks)
     return ComponentFigures(
         name=name,
         count=values.size,
         mean=mean,
         std=values.std,
         median=values.median,
-        confidence=None if error is None else confidence_interval(mean, error),
+        confidence=values.interval(squares, tasks),
     )
 
 

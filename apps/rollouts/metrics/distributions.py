@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.gym.metrics.pass_at_k import sample_std
 
 
@@ -75,6 +76,11 @@ class Numbers:
         return max(values[-1] for values in self._values)
 
     @property
+    def is_binary(self) -> bool:
+        """Return True if every number is 0 or 1."""
+        return all(len(values) <= 2 and all(value in (0.0, 1.0) for value in values) for values in self._values)
+
+    @property
     def std(self) -> float | None:
         """Return the sample standard deviation, or None for fewer than two numbers."""
         # Deviations are from each part's own mean: the one-pass formula loses precision for close numbers.
@@ -85,6 +91,20 @@ class Numbers:
     @property
     def median(self) -> float:
         return statistics.mean((self._at((self.size - 1) // 2), self._at(self.size // 2)))
+
+    def interval(self, squares: float, tasks: int) -> tuple[float, float] | None:
+        """Return the 95 % interval of the mean, see `mean_interval`. None without numbers."""
+        if not self.size:
+            return None
+        return mean_interval(
+            mean=self.mean,
+            squares=squares,
+            size=self.size,
+            tasks=tasks,
+            low=self.low,
+            high=self.high,
+            is_binary=self.is_binary,
+        )
 
     def bars(self, place: Callable[[float], int]) -> Iterator["Bar"]:
         """Yield the numbers of each part grouped by `place(number)`, which must be non-decreasing."""

@@ -8,14 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apps.gym.metrics.clustered_intervals import standard_error_from
 from apps.gym.metrics.majority_at_k import mean_majority_at_k
-from apps.gym.metrics.pass_at_k import (
-    confidence_interval,
-    mean_average_of_k,
-    mean_pass_at_k,
-    solve_buckets,
-    standard_error_from,
-)
+from apps.gym.metrics.pass_at_k import mean_average_of_k, mean_pass_at_k, solve_buckets
 from apps.rollouts.metrics.attempt_groups import Groups, combine_groups, read_groups
 from apps.rollouts.metrics.components import Component, ComponentFigures, combine_components, read_components
 from apps.rollouts.metrics.consistent_reads import consistent_reads
@@ -38,12 +33,15 @@ from apps.rollouts.models import Collection, Rollout
 class Figures:
     """Figures of rollouts with one label.
 
+    `rollouts` are those expected by the plan, and `missing` those of them without a reward, for whatever reason.
+
     Means cover rewarded rollouts only; a failed rollout has no reward and does not count as zero. Durations are in
     seconds.
 
-    `tasks` counts tasks with a reward. `confidence` is the 95 % interval of the mean reward, clustered by task.
-    `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never, sometimes and always solved; `tokens` by input and
-    output. A figure is None if it cannot be computed yet.
+    `tasks` counts tasks with a reward. `standard_error` is that of the mean reward, and `confidence` its 95 % interval,
+    both clustered by task (apps.gym.metrics.clustered_intervals). `pass_at_k` is keyed by k = 1, 2, 3, …; `groups` by
+    never, sometimes and always solved; `tokens` by input and output. `no_answer` is the share of rewarded rollouts
+    without a final answer. A figure is None if it cannot be computed yet.
 
     `average_of_k` and `majority_at_k` have the same keys as `pass_at_k` (apps.gym.metrics). `components` has the mean
     of each reward component, `component_figures` its other figures. `latency` has the mean seconds of a completed
@@ -55,17 +53,20 @@ class Figures:
     failed: int
     cancelled: int
     rewarded: int
+    missing: int
     tasks: int
     mean_reward: float | None
     std: float | None
     median: float | None
     min_reward: float | None
     max_reward: float | None
+    standard_error: float | None
     confidence: tuple[float, float] | None
     pass_at_1: float | None
     pass_at_k: dict[int, float]
     average_of_k: dict[int, float]
     majority_at_k: dict[int, float]
+    no_answer: float | None
     groups: dict[str, int]
     stop_reasons: dict[str, int]
     errors: dict[str, int]
@@ -111,23 +112,27 @@ def figure(parts: Sequence[Part]) -> Figures:
     failed = [row for row in outcomes if row["status"] == Rollout.Status.FAILED]
     passes = mean_pass_at_k(groups.solved)
     mean = mean_over(completed)
+    squares = groups.deviations.about(rewards.mean).squares if rewards.size else 0.0
     return Figures(
         rollouts=sum(statuses.values()),
         completed=statuses.get(Rollout.Status.COMPLETED, 0),
         failed=statuses.get(Rollout.Status.FAILED, 0),
         cancelled=statuses.get(Rollout.Status.CANCELLED, 0),
         rewarded=rewards.size,
+        missing=sum(statuses.values()) - rewards.size,
         tasks=groups.known,
         mean_reward=rewards.mean if rewards.size else None,
         std=rewards.std if rewards.size else None,
         median=rewards.median if rewards.size else None,
-        confidence=_confidence(rewards, groups),
+        standard_error=standard_error_from(squares, rewards.size, groups.known) if rewards.size else None,
+        confidence=rewards.interval(squares, groups.known),
         min_reward=rewards.low if rewards.size else None,
         max_reward=rewards.high if rewards.size else None,
         pass_at_1=passes.get(1),
         pass_at_k=passes,
         average_of_k=mean_average_of_k(groups.means),
         majority_at_k=mean_majority_at_k(groups.votes),
+        no_answer=groups.silent / rewards.size if rewards.size else None,
         groups=solve_buckets(groups.solved),
         stop_reasons=count_by(completed, "stop_reason"),
         errors=count_by(failed, "error_kind"),
@@ -140,13 +145,6 @@ def figure(parts: Sequence[Part]) -> Figures:
         mean_duration=mean("duration_sum"),
         latency={phase: mean(f"{phase}_sum") or 0.0 for phase in ("model", "tools", "verify")} if completed else {},
     )
-
-
-def _confidence(rewards: Numbers, groups: Groups) -> tuple[float, float] | None:
-    if not rewards.size:
-        return None
-    error = standard_error_from(groups.deviations.about(rewards.mean).squares, rewards.size, groups.known)
-    return None if error is None else confidence_interval(rewards.mean, error)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,11 @@
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import connection
 
-from apps.gym.metrics.pass_at_k import Z_95, standard_error_from
+from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.rollouts.models import Collection
 
 MEASURED = 20_000
@@ -22,9 +23,11 @@ _known: OrderedDict[tuple[object, ...], tuple[float, float | None]] = OrderedDic
 
 # Deviations from the collection's own mean are squared, for precision.
 _SPREADS = """
-    SELECT groups.collection_id, COUNT(*), SUM((total - size * mean) * (total - size * mean))
+    SELECT groups.collection_id, COUNT(*), SUM((total - size * mean) * (total - size * mean)), MIN(mean), MIN(low),
+        MAX(high), MAX(partial)
     FROM (
-        SELECT r.collection_id, COUNT(*) AS size, SUM(r.reward) AS total
+        SELECT r.collection_id, COUNT(*) AS size, SUM(r.reward) AS total, MIN(r.reward) AS low,
+            MAX(r.reward) AS high, MAX(CASE WHEN r.reward IN (0, 1) THEN 0 ELSE 1 END) AS partial
         FROM rollouts_rollout r
         WHERE r.collection_id IN ({places}) AND r.status = 'completed' AND r.reward IS NOT NULL
         GROUP BY r.collection_id, r.task_id
@@ -39,7 +42,7 @@ _SPREADS = """
 def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
     """Return half-widths by collection id, clustered by task.
 
-    Collections with rewards of fewer than two tasks are left out. So are later collections once MEASURED rewards are
+    Collections with rewards of fewer than five tasks are left out. So are later collections once MEASURED rewards are
     exceeded in total.
     """
     now = time.monotonic()
@@ -56,15 +59,22 @@ def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
     with connection.cursor() as cursor:
         cursor.execute(_SPREADS.format(places=", ".join(["%s"] * len(ids))), [*ids, *ids])
         rows = cursor.fetchall()
-    errors = {pk: standard_error_from(squares, chosen[pk], groups) for pk, groups, squares in rows}
+    found = {pk: _half_width(chosen[pk], figures) for pk, *figures in rows}
     for collection in collections:
         if collection.pk in chosen:
-            error = errors.get(collection.pk)
-            margins[collection.pk] = None if error is None else Z_95 * error
+            margins[collection.pk] = found.get(collection.pk)
             _known[_rewards_of(collection)] = now + _SECONDS, margins[collection.pk]
     while len(_known) > _REMEMBERED:
         _known.popitem(last=False)
     return {pk: margin for pk, margin in margins.items() if margin is not None}
+
+
+def _half_width(size: int, figures: Sequence[Any]) -> float | None:
+    tasks, squares, mean, low, high, partial = figures
+    interval = mean_interval(
+        mean=mean, squares=squares, size=size, tasks=tasks, low=low, high=high, is_binary=not partial
+    )
+    return interval and (interval[1] - interval[0]) / 2
 
 
 def _rewards_of(collection: Collection) -> tuple[object, ...]:

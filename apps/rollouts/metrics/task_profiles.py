@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from django.db import connection
 
-from apps.gym.metrics.pass_at_k import SOLVED, sample_std
+from apps.gym.metrics.pass_at_k import sample_std
 from apps.rollouts.models import Collection
 
 Bucket = Literal["never", "sometimes", "always"]
@@ -13,12 +13,13 @@ BUCKETS: tuple[Bucket, ...] = ("never", "sometimes", "always")
 
 # The variance is computed in a second pass over the task's rollouts, for precision.
 _PROFILES = """
-    WITH groups AS (
+    WITH threshold AS (SELECT solve_threshold AS reward FROM rollouts_collection WHERE id = %s),
+    groups AS (
         SELECT r.task_id, COUNT(*) AS rollouts, COUNT(r.reward) AS rewarded, AVG(r.reward) AS mean,
             MIN(r.reward) AS low, MAX(r.reward) AS high,
-            COALESCE(SUM(CASE WHEN r.reward >= {solved} THEN 1 ELSE 0 END), 0) AS solved,
+            COALESCE(SUM(CASE WHEN r.reward >= threshold.reward THEN 1 ELSE 0 END), 0) AS solved,
             SUM(CASE WHEN r.status = 'failed' THEN 1 ELSE 0 END) AS failed, AVG(r.output_tokens) AS output_tokens
-        FROM rollouts_rollout r
+        FROM rollouts_rollout r, threshold
         WHERE r.collection_id = %s AND r.task_id > %s GROUP BY r.task_id {bucket} ORDER BY r.task_id LIMIT %s
     )
     SELECT groups.*, t.{index}, t.external_id, t.prompt_excerpt, (
@@ -27,19 +28,20 @@ _PROFILES = """
     )
     FROM groups JOIN tasks_task t ON t.id = groups.task_id ORDER BY groups.task_id
 """
+_SOLVED = "SUM(CASE WHEN r.reward >= threshold.reward THEN 1 ELSE 0 END)"
 _IN_BUCKET: dict[Bucket, str] = {
-    "never": "HAVING COUNT(r.reward) > 0 AND SUM(CASE WHEN r.reward >= {solved} THEN 1 ELSE 0 END) = 0",
-    "always": "HAVING COUNT(r.reward) > 0 AND SUM(CASE WHEN r.reward >= {solved} THEN 1 ELSE 0 END) = COUNT(r.reward)",
-    "sometimes": (
-        "HAVING SUM(CASE WHEN r.reward >= {solved} THEN 1 ELSE 0 END) > 0 "
-        "AND SUM(CASE WHEN r.reward >= {solved} THEN 1 ELSE 0 END) < COUNT(r.reward)"
-    ),
+    "never": f"HAVING COUNT(r.reward) > 0 AND {_SOLVED} = 0",
+    "always": f"HAVING COUNT(r.reward) > 0 AND {_SOLVED} = COUNT(r.reward)",
+    "sometimes": f"HAVING {_SOLVED} > 0 AND {_SOLVED} < COUNT(r.reward)",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Figures of a task's rollouts in a collection. Rewards are None if no rollout has one."""
+    """Figures of a task's rollouts in a collection. Rewards are None if no rollout has one.
+
+    `rollouts` are those expected by the plan, and `missing` those of them without a reward.
+    """
 
     task: int
     index: int
@@ -47,6 +49,7 @@ class Profile:
     prompt_excerpt: str
     rollouts: int
     rewarded: int
+    missing: int
     solved: int
     failed: int
     mean_reward: float | None
@@ -63,10 +66,10 @@ def profile_tasks(
 
     `bucket` restricts them to never, sometimes or always solved tasks.
     """
-    having = _IN_BUCKET[bucket].format(solved=SOLVED) if bucket else ""
-    query = _PROFILES.format(solved=SOLVED, bucket=having, index=connection.ops.quote_name("index"))
+    having = _IN_BUCKET[bucket] if bucket else ""
+    query = _PROFILES.format(bucket=having, index=connection.ops.quote_name("index"))
     with connection.cursor() as cursor:
-        cursor.execute(query, [collection.pk, after, limit, collection.pk])
+        cursor.execute(query, [collection.pk, collection.pk, after, limit, collection.pk])
         return [_profile(row) for row in cursor.fetchall()]
 
 
@@ -79,6 +82,7 @@ def _profile(row: tuple[Any, ...]) -> Profile:
         prompt_excerpt=excerpt,
         rollouts=rollouts,
         rewarded=rewarded,
+        missing=rollouts - rewarded,
         solved=solved,
         failed=failed,
         mean_reward=mean,

@@ -22,6 +22,8 @@ class TaskRange(NamedTuple):
 
 IN_RANGE = "r.collection_id = %s AND r.task_id BETWEEN %s AND %s"
 """SQL condition on rollouts `r`."""
+SOLVE_THRESHOLD = "(SELECT solve_threshold FROM rollouts_collection WHERE id = %s)"
+"""SQL of the smallest reward that solves a task of a collection; its parameter is the id of the collection."""
 
 
 def whole(collection: Collection) -> TaskRange:

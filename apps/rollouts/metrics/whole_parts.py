@@ -5,9 +5,11 @@ from django.db import connection
 from django.db.models import Count, FloatField, Sum
 from django.db.models.functions import Cast
 
+from apps.gym.metrics.first_k import OrderedAttempts
 from apps.rollouts.metrics.distributions import Distribution, distribute
 from apps.rollouts.metrics.label_figures import Part, read_parts
 from apps.rollouts.metrics.labels import single_label
+from apps.rollouts.metrics.ordered_attempts import read_ordered
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 
 _TOOLS = {
@@ -28,11 +30,12 @@ _TOOLS = {
 class WholePart(msgspec.Struct, array_like=True):
     """Counts of the rollouts of some tasks, for all labels.
 
-    `tools` has (rollouts, calls, errors, seconds) by tool. `lengths` has output tokens of rewarded rollouts, with the
-    sums of their rewards.
+    `attempts` has the rewarded attempts in the order they were planned. `tools` has (rollouts, calls, errors, seconds)
+    by tool. `lengths` has output tokens of rewarded rollouts, with the sums of their rewards.
     """
 
     part: Part
+    attempts: OrderedAttempts
     tools: dict[str, tuple[int, int, int, float]]
     lengths: Distribution
 
@@ -40,7 +43,7 @@ class WholePart(msgspec.Struct, array_like=True):
 def read_whole_part(tasks: TaskRange) -> WholePart:
     labels = single_label()
     (part,) = read_parts(tasks, labels).values()
-    return WholePart(part, _read_tools(tasks), _read_lengths(tasks))
+    return WholePart(part, read_ordered(tasks), _read_tools(tasks), _read_lengths(tasks))
 
 
 def _read_lengths(tasks: TaskRange) -> Distribution:

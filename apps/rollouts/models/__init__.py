@@ -2,6 +2,7 @@ from apps.rollouts.models.collections import LARGEST, Collection, CollectionDele
 from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.server_metrics import ServerMetrics
 from apps.rollouts.models.throttles import Throttle
 from apps.rollouts.models.words import RolloutWords, UnindexedRollout
 from apps.rollouts.models.workers import Breaker, Reservation, Worker
@@ -25,6 +26,7 @@ __all__ = [
     "Rollout",
     "RolloutQuerySet",
     "RolloutWords",
+    "ServerMetrics",
     "Throttle",
     "TraceEvent",
     "UnindexedRollout",

@@ -11,6 +11,8 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
+from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.rewards import MAX_REWARD
 from apps.policies.models import PolicyModel
 from apps.policies.typed_texts import TypedCharField
 from apps.tasks.deletion_jobs import DeletionJob
@@ -133,6 +135,11 @@ class Collection(models.Model):
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
     pause_reason = models.CharField(max_length=16, choices=PauseReason.choices, blank=True)
 
+    solve_threshold = models.FloatField(
+        default=SOLVED,
+        db_default=SOLVED,
+        help_text="Smallest reward that solves a task; copied from the environment when planned",
+    )
     total = models.PositiveIntegerField(default=0)
     completed = models.PositiveIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)
@@ -192,6 +199,10 @@ class Collection(models.Model):
             models.CheckConstraint(
                 condition=Q(cost__gte=0, cost__lte=LARGEST) & Q(reward_sum__gte=-LARGEST, reward_sum__lte=LARGEST),
                 name="collection_sums_are_finite",
+            ),
+            models.CheckConstraint(
+                condition=Q(solve_threshold__gte=-MAX_REWARD, solve_threshold__lte=MAX_REWARD),
+                name="collection_solve_threshold_is_finite",
             ),
             models.CheckConstraint(
                 condition=Q(total__gte=F("completed") + F("failed") + F("cancelled")),

@@ -110,6 +110,7 @@ def plan_collection(
         name=plan.name or f"{plan.dataset.name} × {plan.policy_model.name}",
         version=choice.version,
         environment=plan.dataset.environment,
+        solve_threshold=plan.dataset.environment.solve_threshold,
         snapshot={
             **take_snapshot(plan.agent, plan.policy_model, plan.dataset.environment, choice.version, plan.sampling),
             "plan": _describe_choice(plan),

@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 
 from apps.accounts.keyset_reading import read_by_key
-from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.request_refusals import Refusal
 from apps.gym.traces.items import input_items
 from apps.rollouts.models import Rollout, RolloutQuerySet
@@ -59,7 +58,7 @@ class Choice:
         if self.task_ids is not None:
             found = found.filter(pk__in=self.task_ids)
         if unsolved_in := self.selection.unsolved_in:
-            solved = Rollout.objects.filter(collection=unsolved_in, reward__gte=SOLVED)
+            solved = Rollout.objects.filter(collection=unsolved_in, reward__gte=unsolved_in.solve_threshold)
             found = found.exclude(pk__in=solved.order_by().values("task_id"))
         if self.selection.splits:
             found = found.filter(split__in=self.selection.splits)

@@ -35,6 +35,7 @@ from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
+from apps.rollouts.server_metrics.aggregate_requests import NoServerMetrics
 from apps.rollouts.serving.attempt_commands import (
     AttemptEnded,
     CommandRefused,
@@ -63,6 +64,7 @@ WITH_A_MESSAGE = [
     CasesNotRun,
     PlanConflict,
     CannotContrast,
+    NoServerMetrics,
     FilterTooSlow,
     CannotSteer,
     ImportRefused,

@@ -54,12 +54,10 @@ def test_truths_count_as_one_and_zero_and_texts_not_at_all():
     assert (metrics["mean/accuracy"], "mean/name" in metrics) == (0.5, False)
 
 
-def test_a_group_that_lacks_rollouts_says_so():
+def test_a_group_expects_the_rollouts_that_were_sent():
     groups = aggregate_metrics({"verify_responses": ROWS[:3]})["group_level_metrics"]
-    assert [(group["missing_num_rollouts"], group["reward_profile_completion_pct"]) for group in groups] == [
-        (0, 100.0),
-        (1, 50.0),
-    ]
+    assert [(group["num_rollouts"], group["expected_num_rollouts"]) for group in groups] == [(2, 2), (1, 1)]
+    assert {group["missing_num_rollouts"] for group in groups} == {0}
 
 
 def test_no_rows_are_no_metrics():

@@ -12,6 +12,7 @@ from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.overview.server_metric_rows import compare_server_metrics
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.rollouts.metrics.collection_comparison import (
     CannotContrast,
@@ -87,6 +88,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
         "regressions": list(zip(contrast.regressions, _addresses(witnesses), strict=True)),
         "sequence": _sequence(shown),
         "names": (f"#{a.pk}", f"#{b.pk}"),
+        "server_metrics": compare_server_metrics(a, b),
     }
 
 

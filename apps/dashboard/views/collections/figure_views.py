@@ -9,6 +9,7 @@ from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.overview.collection_results import read_results
+from apps.dashboard.overview.server_metric_rows import list_server_metrics
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
@@ -25,7 +26,7 @@ _LABELS: dict[Facet, str] = {"split": "Split", "tag": "Tag", "model_version": "M
 
 
 def _collection(pk: int) -> Collection:
-    rows = Collection.objects.present().select_related("dataset", "version__dataset", "policy_model")
+    rows = Collection.objects.present().select_related("dataset", "version__dataset", "policy_model", "environment")
     return get_object_or_404(rows, pk=pk)
 
 
@@ -101,6 +102,8 @@ def _table(request: PageRequest, collection: Collection, name: str) -> Table:
         return tabulate_shares(break_down(collection, read_facet(request)).shares)
     if name == "points":
         return tabulate_points(scatter_rewards(collection))
+    if name == "server_metrics":
+        return Table(("metric", "value", "key_metric"), list_server_metrics(collection))
     if name not in FIGURES:
         raise Http404(f"no such figure: {name}")
     return FIGURES[name](fresh_figures(collection).metrics)

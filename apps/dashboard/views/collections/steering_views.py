@@ -20,6 +20,7 @@ from apps.dashboard.views.collections.collection_views import collection_detail
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
 from apps.gym.errors import ErrorKind
 from apps.rollouts.models import Collection, CollectionDeletion
+from apps.rollouts.server_metrics.aggregate_requests import request_server_metrics
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.controls import (
     adjust_collection,
@@ -70,6 +71,16 @@ def collection_adjust(request: PageRequest, pk: int) -> HttpResponse:
             messages.success(request, "Priority and limits saved.")
             return redirect("dashboard:collection_detail", pk=pk)
     return collection_detail(request, pk, limits_form=form, status=422)
+
+
+collection_server_metrics = action_view(
+    Permission.COLLECT,
+    request_server_metrics,
+    _PRESENT.select_related("environment"),
+    "collection",
+    page="collection_detail",
+    said="The server of {0} is asked for its metrics.",
+)
 
 
 @allow(POST=Permission.COLLECT)

@@ -1,0 +1,1 @@
+"""Metrics of a collection that the resource server of its environment computes."""
