@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from apps.gym.redaction.shortening import shorten
 from apps.rollouts.models import Collection, ServerMetrics
 from apps.rollouts.server_metrics.aggregate_requests import may_have_metrics
 
@@ -68,4 +69,4 @@ def _show(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    return shorten(text, _TEXT)

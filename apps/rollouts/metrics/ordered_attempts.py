@@ -6,13 +6,11 @@ from itertools import groupby
 from apps.gym.metrics.first_k import Attempt, OrderedAttempts, order_attempts
 from apps.rollouts.metrics.task_ranges import TaskRange
 
-_CHUNK = 8_192
-
 
 def read_ordered(tasks: TaskRange) -> OrderedAttempts:
     """Return the sums over tasks of attempts with a reward."""
     rows = tasks.rollouts().rewarded().order_by("task_id", "repeat").values_list("task_id", "reward", "answer")
-    by_task = groupby(rows.iterator(chunk_size=_CHUNK), key=lambda row: row[0])
+    by_task = groupby(rows, key=lambda row: row[0])
     return order_attempts(_attempts(group) for _, group in by_task)
 
 
