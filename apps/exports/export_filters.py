@@ -86,7 +86,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     include_truncated: IncludeTruncated = False
     include_flagged: Annotated[
-        bool, Option("Include rollouts with redacted credentials", "Skipped by default until their flag is resolved")
+        bool, Option("Include rollouts with redacted credentials", "Otherwise their flags must be resolved first")
     ] = False
 
 
