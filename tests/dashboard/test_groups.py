@@ -2,6 +2,7 @@ import pytest
 from django.urls import reverse
 
 from apps.dashboard.tables import task_rollouts
+from apps.gym.traces.events import Verification
 from apps.tasks.models import Task
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
@@ -93,3 +94,25 @@ def test_htmx_gets_the_group_alone():
     reply = signed_in().get(page_of(task), headers={"HX-Request": "true"})
     assert ("<html" in reply.text, 'id="task"' in reply.text) == (False, True)
     assert "No rollouts yet" in reply.text
+
+
+def test_a_tile_shows_answer_and_reason_and_is_compared_in_one_click():
+    dataset = make_dataset()
+    task, collection = dataset.tasks.first(), make_collection(dataset=dataset)
+    right = make_rollout(collection, reward=1.0, answer="4")
+    wrong = make_rollout(
+        collection, reward=0.0, answer="5", trace=[Verification(reward=0.0, explanation="5 is not the expected 4")]
+    )
+    failure = {"reward": None, "status": "failed", "stop_reason": "", "error_kind": "timed_out", "trace": []}
+    failed = make_rollout(collection, error_message="no reply", **failure)
+    page = signed_in().get(page_of(task))
+    tiles = [squeezed(each.text) for each in read(page.text).all("li") if "tok" in each.text]
+    assert "5 is not the expected 4" in tiles[1]
+    assert "no reply" in tiles[2]
+    (group,) = page.context["found"].groups
+    assert [(one.pk, other.pk) for one, other in group.compared] == [
+        (right.pk, wrong.pk),
+        (wrong.pk, right.pk),
+        (failed.pk, right.pk),
+    ]
+    assert f"?r={wrong.pk}&amp;r={right.pk}" in page.text

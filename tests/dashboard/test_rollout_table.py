@@ -9,8 +9,10 @@ from django.utils import timezone
 from apps.accounts.models import Role, SavedView
 from apps.dashboard.tables.neighbours import find_neighbours
 from apps.dashboard.tables.rollouts import facets
+from apps.dashboard.tables.rollouts.columns import NAMES
+from apps.dashboard.tables.rollouts.row_texts import shared_prefix
 from apps.exports.models import Export
-from apps.gym.traces.events import ModelCall, Prompt
+from apps.gym.traces.events import ModelCall, Prompt, Verification
 from apps.gym.traces.items import message
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
 from apps.rollouts.search.keyset_pages import SORTS
@@ -184,11 +186,56 @@ def test_headings_say_how_the_table_is_sorted_and_sort_it_the_other_way_round():
     page = read(signed_in().get(LIST, {"q": "steps:>1", "sort": "-reward"}).text)
     heads = {"".join(each.text.split()[:1]): each for each in page.all("th") if "aria-sort" in each.attributes}
     assert heads["Reward"].attributes["aria-sort"] == "descending"
-    assert heads["Turns"].attributes["aria-sort"] == "none"
+    assert heads["Duration"].attributes["aria-sort"] == "none"
     links = [each.attributes["href"] for each in page.all("a") if "sort" in each.attributes.get("class", "")]
     assert "?q=steps%3A%3E1&sort=reward" in links
     assert "?q=steps%3A%3E1&sort=-cost" not in links  # no column of the usual ones
-    assert "?q=steps%3A%3E1&sort=-tokens" in links
+    assert "?q=steps%3A%3E1&sort=-seconds" in links
+
+
+def test_a_row_shows_answer_expected_answer_and_the_reason_of_its_reward():
+    prompt = "Answer with one number. What is {} + 2?"
+    collection = make_collection(dataset=make_dataset([make_row(prompt.format(n), str(n + 2)) for n in (1, 2)]))
+    tasks = list(collection.version.tasks.order_by("index"))
+    for task in tasks:
+        collection.version.tasks.filter(pk=task.pk).update(prompt_excerpt=prompt.format(task.index + 1))
+    explained = [
+        Verification(reward=0.0, explanation="7 is not 3"),
+        Verification(reward=0.0, explanation="still not 3"),
+    ]
+    make_rollout(collection, task=tasks[0], reward=0.0, answer="7", trace=explained, components={"format": 0.5})
+    failure = {"status": "failed", "reward": None, "stop_reason": "", "error_kind": "timed_out"}
+    make_rollout(collection, task=tasks[1], trace=[], error_message="no reply within 60 s", **failure)
+    page = signed_in().get(LIST, {"columns": "task,answer,expected,why,components,status"})
+    failed, wrong = page.context["page"].rows
+    assert (wrong.asked, failed.asked) == ("…1 + 2?", "…2 + 2?")
+    assert (wrong.answer, wrong.expected, wrong.why) == ("7", "3", "still not 3")
+    assert (failed.answer, failed.expected, failed.why) == ("", "4", "no reply within 60 s")
+    cells = [row.text for row in read(page.text).all("tr") if "data-row" in row.attributes]
+    assert ("completed" in cells[1], "failed" in cells[0], "format 0.50" in " ".join(cells[1].split())) == (
+        False,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "prefix"),
+    [
+        ([], ""),
+        (["You are a careful assistant. Add 1 and 2."], ""),
+        (["You are a careful assistant. Add 1 and 2."] * 2, ""),
+        (
+            ["You are a careful assistant. Add 1", "You are a careful assistant. Add 12"],
+            "You are a careful assistant. Add ",
+        ),
+        (["You are a careful assistant. Add 1", "Add 2"], ""),
+        (["Add 1", "Add 2"], ""),
+        (["You are a careful assistant.", "You are a careful assistant. More"], "You are a careful "),
+    ],
+)
+def test_words_that_all_tasks_begin_with_are_left_out(texts: list[str], prefix: str):
+    assert shared_prefix(texts) == (prefix if len(prefix) >= 24 else "")
 
 
 def test_the_counts_are_of_what_passes_and_lead_on():
@@ -283,14 +330,14 @@ def test_columns_and_density_are_ones_own():
     page = client.get(LIST)
     assert (page.context["shown"], page.context["density"]) == (("reward", "cost"), "compact")
     assert 'class="data stacks compact"' in page.text
-    assert other.get(LIST).context["shown"][0:2] == ("reward", "status")
+    assert other.get(LIST).context["shown"][0:2] == ("reward", "task")
     assert client.get(LIST, {"columns": "task,cost"}).context["shown"] == ("task", "cost")
     client.post(reverse("dashboard:rollout_columns"), {"usual": "1", "next": "https://elsewhere.example/"})
     assert client.get(LIST).context["shown"] == other.get(LIST).context["shown"]
 
 
 def test_all_columns_at_once_take_as_many_queries_for_three_rows_as_for_one():
-    every = "reward,status,task,collection,model,version,agent,steps,calls,tokens,seconds,cost,flags,tags,attempt,ended"
+    every = ",".join(NAMES)
     one, three = queries_with_one_and_three(lambda: f"{LIST}?columns={every}", lambda: make_rollout(make_collection()))
     assert one == three
 

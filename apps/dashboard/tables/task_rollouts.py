@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Count, F
 
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
+from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
@@ -43,6 +44,16 @@ class Group:
         return sum(reward >= self.collection.solve_threshold for reward in self.rewards)
 
     @property
+    def compared(self) -> list[tuple[Rollout, Rollout | None]]:
+        """Return each rollout with the one to compare it with: the best, or for the best ones the worst."""
+        rewarded = [rollout for rollout in self.rollouts if rollout.reward is not None]
+        best = max(rewarded, key=_reward, default=None)
+        worst = min(rewarded, key=_reward, default=None)
+        if best is None or worst is None or best.reward == worst.reward:
+            return [(rollout, None) for rollout in self.rollouts]
+        return [(rollout, worst if rollout.reward == best.reward else best) for rollout in self.rollouts]
+
+    @property
     def mean_reward(self) -> float | None:
         return sum(self.rewards) / len(self.rewards) if self.rewards else None
 
@@ -64,6 +75,7 @@ def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
     chosen = (mine.filter(collection=collection) if collection else mine).filter(**_REWARDS.get(outcome, {}))
     shown = list(chosen.select_related("collection__policy_model").order_by("-collection_id", "repeat")[: SHOWN + 1])
     hidden = chosen.count() - SHOWN if len(shown) > SHOWN else 0
+    add_texts(shown, {"why"})
     groups = [Group(key, list(each)) for key, each in groupby(shown[:SHOWN], key=lambda row: row.collection)]
     attempted = mine.order_by().values("collection").annotate(rollouts=Count("pk")).values("collection")
     rewards = [reward for group in groups for reward in group.rewards]
@@ -74,6 +86,10 @@ def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
         histogram=_histogram(rewards),
         rewarded=len(rewards),
     )
+
+
+def _reward(rollout: Rollout) -> float:
+    return rollout.reward or 0.0
 
 
 def _histogram(rewards: list[float]) -> Histogram:

@@ -16,8 +16,12 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("reward", "Reward", "reward"),
-    Column("status", "Status"),
     Column("task", "Task", classes="first"),
+    Column("answer", "Answer"),
+    Column("expected", "Expected"),
+    Column("why", "Why"),
+    Column("components", "Components"),
+    Column("status", "Status"),
     Column("collection", "Collection"),
     Column("model", "Model"),
     Column("version", "Version"),
@@ -33,7 +37,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("ended", "Finished", classes="lesser"),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-USUAL = ("reward", "status", "task", "collection", "steps", "calls", "tokens", "seconds")
+USUAL = ("reward", "task", "answer", "expected", "why", "status", "collection", "seconds")
 DENSITIES = ("comfortable", "compact")
 TABLE = "rollouts"
 """Name under which users' settings of this table are stored."""

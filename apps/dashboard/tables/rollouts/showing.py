@@ -18,6 +18,7 @@ from apps.dashboard.tables.rollouts.columns import (
     known_columns,
 )
 from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
+from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Term, Text
 from apps.rollouts.search.filters.filter_keys import KEYS
@@ -25,7 +26,7 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_q
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import Page
 
-UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
+UNSEEN = ("task__row_json", "collection__snapshot", "collection__prompt_template")
 """Fields that the table does not show and that may be long."""
 
 
@@ -53,6 +54,7 @@ def show_table(
             page = there.page(rollouts.defer(*UNSEEN))
     except FilterTooSlow as slow:
         too_slow = str(slow)
+    add_texts(page.rows, shown)
     return {
         "there": there,
         "page": page,
