@@ -31,11 +31,15 @@ def map_check_and_load(tab: Page) -> None:
     tab.get_by_label("Expected answer", exact=False).first.fill("antwort")
     tab.get_by_role("button", name="Update preview").click()
     expect(tab.locator("td.first").first).to_contain_text("Was ist 0 + 0?")
+    # A row of the preview is invalid, and the file would be rejected.
+    expect(tab.get_by_role("button", name="Validate all rows")).to_be_disabled()
+    tab.get_by_label("Skip invalid rows").check()
+    tab.get_by_role("button", name="Update preview").click()
     tab.get_by_role("button", name="Validate all rows").click()
     tab.wait_for_url("**/uploads/*/")
     expect(tab.locator("#result")).to_contain_text("30 rows are valid")
     expect(tab.locator("#result")).to_contain_text("/frage is missing")
-    tab.get_by_role("button", name="Load valid rows, skip invalid ones").click()
+    tab.get_by_role("button", name="Load as a new version").click()
     expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
 
 
