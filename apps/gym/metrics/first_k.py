@@ -27,15 +27,6 @@ class Sums(msgspec.Struct, array_like=True):
     no_answer: float = 0.0
     spread: float = 0.0
 
-    def add(self, times: int, values: Sequence[float]) -> None:
-        average, best, majority, no_answer, spread = values
-        self.groups += times
-        self.average += times * average
-        self.best += times * best
-        self.majority += times * majority
-        self.no_answer += times * no_answer
-        self.spread += times * spread
-
 
 class OrderedAttempts(msgspec.Struct, array_like=True):
     """Sums over groups of attempts. They can be added up, because no task is in two parts.
@@ -84,26 +75,27 @@ def order_attempts(groups: Iterable[Sequence[Attempt]]) -> OrderedAttempts:
         codes: dict[str, int] = {"": 0}
         answers = tuple([codes.setdefault(answer, len(codes)) for _, answer in group])
         patterns[tuple([reward for reward, _ in group]), answers] += 1
-    found = OrderedAttempts({}, [], [], {})
-    runs: list[list[float]] = []
+    ranks: dict[int, tuple[int, list[float]]] = {}
+    longest = min(EVERY_K, max((len(rewards) for rewards, _ in patterns), default=0))
+    runs = [[0, 0.0] for _ in range(longest)]
+    reached, ended = ([Sums() for _ in range(longest)] for _ in range(2))
     for (rewards, answers), times in patterns.items():
         size = len(rewards)
-        groups_before, sums = found.ranks.get(size, (0, [0.0] * size))
-        found.ranks[size] = (
+        groups_before, sums = ranks.get(size, (0, [0.0] * size))
+        ranks[size] = (
             groups_before + times,
             [before + times * reward for before, reward in zip(sums, sorted(rewards), strict=True)],
         )
-        curve = _curve(rewards, answers)
-        while len(runs) < len(curve):
-            runs.append([0, 0.0])
-            found.reached.append(Sums())
-        for place, values in enumerate(curve):
-            found.reached[place].add(times, values)
-            runs[place][0] += times
-            runs[place][1] += times * rewards[place]
-        found.ended.setdefault(len(curve), Sums()).add(times, curve[-1])
-    found.runs = [(int(count), total) for count, total in runs]
-    return found
+        _add_curve(reached, ended[min(size, EVERY_K) - 1], rewards, answers, times)
+        for run, reward in zip(runs, rewards, strict=False):
+            run[0] += times
+            run[1] += times * reward
+    return OrderedAttempts(
+        ranks,
+        [(int(count), total) for count, total in runs],
+        reached,
+        {place + 1: found for place, found in enumerate(ended) if found.groups},
+    )
 
 
 def combine_ordered(parts: Iterable[OrderedAttempts]) -> OrderedAttempts:
@@ -165,16 +157,18 @@ def _add(one: Sums, other: Sums) -> None:
     one.spread += other.spread
 
 
-def _curve(rewards: Sequence[float], answers: Sequence[int]) -> list[tuple[float, float, float, float, float]]:
-    """Return average, best, majority, share without an answer and standard deviation of the first 1, 2, … attempts."""
+def _add_curve(
+    reached: Sequence[Sums], ended: Sums, rewards: Sequence[float], answers: Sequence[int], times: int
+) -> None:
+    """Add the figures of the first 1, 2, … attempts, each `times`, and those of all attempts to `ended`."""
     size = len(rewards)
     chances = _chances(size, int(sum(rewards))) if all(reward in (0.0, 1.0) for reward in rewards) else None
     counts: dict[tuple[int, float], int] = {}
     largest = rewards[0]
     total = mean = squares = votes_sum = 0.0
     votes = winners = silent = 0
-    curve = []
-    for place, (reward, answer) in enumerate(zip(rewards[:EVERY_K], answers, strict=False)):
+    last = min(size, EVERY_K)
+    for place, (sums, reward, answer) in enumerate(zip(reached, rewards, answers, strict=False)):
         number = place + 1
         total += reward
         # Welford 1962: precise for large, close rewards.
@@ -183,24 +177,24 @@ def _curve(rewards: Sequence[float], answers: Sequence[int]) -> list[tuple[float
         squares += off * (reward - mean)
         largest = max(largest, reward)
         if answer:
-            times = counts[answer, reward] = counts.get((answer, reward), 0) + 1
-            if times > votes:
-                votes, winners, votes_sum = times, 1, reward
-            elif times == votes:
+            given = counts[answer, reward] = counts.get((answer, reward), 0) + 1
+            if given > votes:
+                votes, winners, votes_sum = given, 1, reward
+            elif given == votes:
                 winners += 1
                 votes_sum += reward
         else:
             silent += 1
-        curve.append(
-            (
-                total / number,
-                largest if chances is None else chances[place],
-                votes_sum / winners if winners else 0.0,
-                silent / number,
-                math.sqrt(max(squares, 0.0) / place) if place else 0.0,
-            )
-        )
-    return curve
+        best = largest if chances is None else chances[place]
+        majority = votes_sum / winners if winners else 0.0
+        spread = math.sqrt(squares / place) if squares > 0.0 else 0.0
+        for each in (sums, ended) if number == last else (sums,):
+            each.groups += times
+            each.average += times * total / number
+            each.best += times * best
+            each.majority += times * majority
+            each.no_answer += times * silent / number
+            each.spread += times * spread
 
 
 @lru_cache(maxsize=2_000)
