@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from apps.gym.storable import REFUSAL, find_unstorable
 from apps.gym.strict_json import JsonRefused, load_strict
 
 Field = TypeVar("Field", bound=forms.Field)
+Choices = Iterable[tuple[Any, Any]]
+"""(value, label) of each choice."""
 
 
 class JSONTextField(forms.JSONField):
@@ -26,7 +28,7 @@ class JSONTextField(forms.JSONField):
     def __init__(self, *, kind: type, rows: int = 4, **kwargs: Any) -> None:
         self.kind = kind
         widget = forms.Textarea(attrs={"class": "code", "rows": rows, "spellcheck": "false"})
-        super().__init__(**{"required": False, "widget": widget, **kwargs})
+        super().__init__(**{"required": False, "widget": widget, "initial": kind, **kwargs})
 
     def prepare_value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -63,7 +65,7 @@ class LinesField(forms.Field):
 
     def __init__(self, *, rows: int = 2, **kwargs: Any) -> None:
         widget = forms.Textarea(attrs={"class": "code", "rows": rows, "spellcheck": "false"})
-        super().__init__(**{"required": False, "widget": widget, **kwargs})
+        super().__init__(**{"required": False, "widget": widget, "initial": list, **kwargs})
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(map(str, value)) if isinstance(value, list) else value
@@ -199,13 +201,21 @@ def never_optional(field: Field) -> Field:
     return field
 
 
+def choose_any(label: str, choices: Choices | Callable[[], Choices], *, usual: str = "any") -> forms.ChoiceField:
+    """Return the field of a filter. Its empty choice, which filters nothing, is shown as `usual`."""
+    given = choices if callable(choices) else lambda: choices
+    return forms.ChoiceField(label=label, choices=lambda: [("", usual), *given()], required=False)
+
+
 def is_any_set(form: forms.BaseForm, names: Iterable[str]) -> bool:
     """Return whether one of the fields is wrong or differs from the default of its field."""
-    return any(
-        name in form.errors or form.fields[name].has_changed(form.fields[name].initial, form[name].value())
-        for name in names
-        if name in form.fields
-    )
+    return any(name in form.fields and (name in form.errors or _is_set(form, name)) for name in names)
+
+
+def _is_set(form: forms.BaseForm, name: str) -> bool:
+    field = form.fields[name]
+    default = field.initial() if callable(field.initial) else field.initial
+    return field.has_changed(default, form[name].value())
 
 
 def count_from_one(form: forms.BaseForm, *names: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, slug_field
+from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, is_any_set, slug_field
 from apps.dashboard.forms.spec_fields import OneRow
 from apps.policies.models import DEFAULT_BASE_URLS, PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
@@ -174,22 +174,13 @@ class PolicyModelForm(ServerForm):
 
     def is_open(self) -> bool:
         """Return whether a folded field is set. The slug does not count: it is proposed from the name."""
-        names = [name for group in FURTHER for name in group.names]
-        return any(self._is_set(name) for name in names if name != "slug" or name in self.errors)
+        names = {name for group in FURTHER for name in group.names} - {"slug"}
+        return "slug" in self.errors or is_any_set(self, names)
 
     def _bind(self, group: Group) -> dict[str, Any]:
         rows = [[self[name] for name in row if name in self.fields] for row in group.rows]
         providers = " ".join(group.providers)
         return {"legend": group.legend, "hint": group.hint, "providers": providers, "rows": rows}
-
-    def _is_set(self, name: str) -> bool:
-        if name not in self.fields:
-            return False
-        return name in self.errors or self.fields[name].has_changed(self._default(name), self[name].value())
-
-    @staticmethod
-    def _default(name: str) -> Any:
-        return next((field.get_default() for field in PolicyModel._meta.concrete_fields if field.name == name), "")
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -7,6 +7,7 @@ from django import forms
 
 from apps.accounts.models import User
 from apps.dashboard.chrome.page_request import read_number
+from apps.dashboard.forms.fields import choose_any
 from apps.dashboard.forms.review_forms import REVIEWER_ROLES
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
 from apps.reviews.models import Queue, Review
@@ -15,10 +16,6 @@ from apps.reviews.queues.queue_filters import KINDS
 
 MAX_KEY = 2**63 - 1
 MOST_OFFERED = 100
-
-
-def _choose(label: str, choices: Any, **options: Any) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, choices=[("", "any"), *choices], required=False, **options)
 
 
 def _number(label: str | None = None, most: int = MAX_KEY, **options: Any) -> forms.IntegerField:
@@ -66,8 +63,8 @@ class TableFilterForm(forms.Form):
 
 
 class ItemFilterForm(TableFilterForm):
-    state = _choose("State", State.choices)
-    verdict = _choose("Verdict", CHOICES.items())
+    state = choose_any("State", State.choices)
+    verdict = choose_any("Verdict", CHOICES.items())
     skipped = _yes("Skipped", "skipped", "not skipped")
     is_repeated = _yes("Repeated", "yes", "no")
     field_order = ["state", "reviewer", "verdict", "skipped", "task_number", "text", "is_repeated"]
@@ -76,9 +73,9 @@ class ItemFilterForm(TableFilterForm):
 class ReviewFilterForm(TableFilterForm):
     queue = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     collection = _number("Collection no.")
-    kind = _choose("Kind", KINDS.items())
-    status = _choose("Status", Review.Status.choices)
-    verdict = _choose("Verdict", CHOICES.items())
+    kind = choose_any("Kind", KINDS.items())
+    status = choose_any("Status", Review.Status.choices)
+    verdict = choose_any("Verdict", CHOICES.items())
     confidence = forms.TypedChoiceField(
         choices=[("", "any"), *CONFIDENCE.items()], required=False, coerce=int, empty_value=None
     )

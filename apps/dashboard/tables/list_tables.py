@@ -8,8 +8,10 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from apps.dashboard.forms.fields import choose_any
 from apps.dashboard.overview.overview_rows import SAME, previous_id
 from apps.dashboard.overview.reward_trends import add_trends, latest_result
+from apps.dashboard.tables.headings import Heading, order_of
 from apps.environments.models import Adapter, Environment
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.rollouts.models import Collection, CollectionQuerySet
@@ -22,16 +24,8 @@ MOST_OFFERED = 200
 _BY_SLUG = {"dataset", "policy_model", "environment"}
 
 
-def _choose(label: str, choices: Any) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, choices=choices, required=False)
-
-
-def _offer(model: type[Dataset] | type[PolicyModel] | type[Environment]) -> Callable[[], list[tuple[Any, Any]]]:
-    return lambda: _any(model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED])
-
-
-def _any(choices: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    return [("", "any"), *choices]
+def _offer(label: str, model: type[Dataset] | type[PolicyModel] | type[Environment]) -> forms.ChoiceField:
+    return choose_any(label, lambda: model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED])
 
 
 class ListFilterForm(forms.Form):
@@ -64,10 +58,10 @@ class ListFilterForm(forms.Form):
 
 
 class CollectionListForm(ListFilterForm):
-    state = _choose("State", _any(Collection.State.choices))
-    dataset = _choose("Dataset", _offer(Dataset))
-    policy_model = _choose("Policy model", _offer(PolicyModel))
-    archived = _choose("Archived", [("", "no"), ("true", "yes"), ("all", "both")])
+    state = choose_any("State", Collection.State.choices)
+    dataset = _offer("Dataset", Dataset)
+    policy_model = _offer("Policy model", PolicyModel)
+    archived = choose_any("Archived", [("true", "yes"), ("all", "both")], usual="no")
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -77,17 +71,17 @@ class CollectionListForm(ListFilterForm):
 
 
 class DatasetListForm(ListFilterForm):
-    environment = _choose("Environment", _offer(Environment))
+    environment = _offer("Environment", Environment)
 
 
 class PolicyModelListForm(ListFilterForm):
-    provider = _choose("Provider", _any(Provider.choices))
-    health = _choose("Health", _any(Health.choices))
+    provider = choose_any("Provider", Provider.choices)
+    health = choose_any("Health", Health.choices)
 
 
 class EnvironmentListForm(ListFilterForm):
-    adapter = _choose("Server", _any(Adapter.choices))
-    health = _choose("Health", _any(Health.choices))
+    adapter = choose_any("Server", Adapter.choices)
+    health = choose_any("Health", Health.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +97,20 @@ class Column:
         return self.name == "id" or "num" in self.classes.split()
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """`order` is the value of `aria-sort`, and `query` the query string that sorts by the column."""
-
-    column: Column
-    order: str
-    query: str
-
-
 def head_columns(request: HttpRequest, columns: Sequence[Column], ordering: str) -> list[Heading]:
     """Return the headings. Following one sorts by its column, or turns its order around."""
     return [_head(request, column, ordering) for column in columns]
 
 
 def _head(request: HttpRequest, column: Column, ordering: str) -> Heading:
-    current = {column.name: "ascending", f"-{column.name}": "descending"}.get(ordering, "none")
-    descends = current == "ascending" or (current == "none" and column.descends)
+    if not column.name:
+        return Heading(column)
+    order = order_of(column.name, ordering)
+    descends = order == "ascending" or (order == "none" and column.descends)
     query = request.GET.copy()
     query.pop("after", None)
     query["ordering"] = f"-{column.name}" if descends else column.name
-    return Heading(column, current, query.urlencode())
+    return Heading(column, query.urlencode(), order)
 
 
 def read_ordering(request: HttpRequest, columns: Sequence[Column], default: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row, TaskPrompt
 from apps.gym.loadable import holds_only_exact
+from apps.gym.tasks.expected_answers import ANSWER_FIELDS
 from apps.gym.traces.courses import meaning_of
 from apps.gym.traces.items import TaskRow, input_items, message
 from apps.gym.traces.messages import (
@@ -169,7 +170,6 @@ def _without_other_thoughts(message: Message, other: Message) -> Message:
     return {key: value for key, value in message.items() if key != "reasoning_content"}
 
 
-ANSWER_FIELDS = ("expected_answer", "ground_truth", "answer", "reference_answer", "label")
 _NOT_FOR_THE_VERIFIER = {"responses_create_params", "agent_ref", "external_id", "split", "tags"}
 
 OPENINGS = ("attempts", "task")

@@ -25,8 +25,8 @@ def mean_interval(
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of a mean clustered by task, or None for fewer than MIN_TASKS tasks.
 
-    `squares`, `size` and `tasks` are those of `standard_error_from`. `low` and `high` are the smallest and the largest
-    value. `is_binary` is True if every value is 0 or 1.
+    `squares`, `size` and `tasks` have the same meaning as in `standard_error_from`. All values are from `low` to
+    `high`. `is_binary` is True if every value is 0 or 1.
 
     Values within 0 to 1, or −1 to 1, have a Wilson interval: its ends stay in the range, and near an end it is as
     skewed as the values. Its size is the effective number of independent values, m(1−m)/SE², and its quantile that of t

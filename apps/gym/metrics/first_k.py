@@ -160,7 +160,10 @@ def _add(one: Sums, other: Sums) -> None:
 def _add_curve(
     reached: Sequence[Sums], ended: Sums, rewards: Sequence[float], answers: Sequence[int], times: int
 ) -> None:
-    """Add the figures of the first 1, 2, … attempts, each `times`, and those of all attempts to `ended`."""
+    """Add the figures of the first 1, 2, … attempts to `reached`, and the figures of all attempts to `ended`.
+
+    Each figure is added `times` times.
+    """
     size = len(rewards)
     chances = _chances(size, int(sum(rewards))) if all(reward in (0.0, 1.0) for reward in rewards) else None
     counts: dict[tuple[int, float], int] = {}

@@ -7,7 +7,9 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.mappings.leftovers import ANSWER_LIKE
 from apps.gym.traces.items import dump_json
 
-_FIELDS = ("expected_answer", "expected_answers", "reference_answer", *ANSWER_LIKE)
+ANSWER_FIELDS = ("expected_answer", "ground_truth", "answer", "reference_answer", "label")
+"""Fields of task rows with the expected answer, as trainers name them."""
+_FIELDS = tuple(dict.fromkeys((*ANSWER_FIELDS, "expected_answers", *ANSWER_LIKE)))
 _METADATA = "verifier_metadata"
 
 

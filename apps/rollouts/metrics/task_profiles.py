@@ -40,7 +40,7 @@ _IN_BUCKET: dict[Bucket, str] = {
 class Profile:
     """Figures of a task's rollouts in a collection. Rewards are None if no rollout has one.
 
-    `rollouts` are those expected by the plan, and `missing` those of them without a reward.
+    `rollouts` counts the planned rollouts. `missing` counts planned rollouts without a reward.
     """
 
     task: int

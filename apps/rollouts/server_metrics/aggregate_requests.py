@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection as AnyOf
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -21,9 +21,9 @@ from apps.gym.errors import EnvironmentFault, GymError
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
 from apps.gym.resources.aggregate_metrics import AggregatedMetrics, ask_metrics, verify_response
-from apps.gym.traces.events import Verification, decode_event
 from apps.policies.policy_clients import open_outbound
-from apps.rollouts.models import Collection, Rollout, ServerMetrics, TraceEvent
+from apps.rollouts.last_verifications import read_last_verifications
+from apps.rollouts.models import Collection, Rollout, ServerMetrics
 from apps.tasks import fenced_jobs
 
 ADAPTERS = (Adapter.HTTP, Adapter.GYMNASIUM)
@@ -117,12 +117,12 @@ def _responses(collection: Collection, attempt: fenced_jobs.Attempt) -> Iterator
         chunk = list(following) or list(rows.filter(task_id__gt=last[0])[:_CHUNK])
         if not chunk:
             return
-        details = _read_details(chunk)
+        verified = read_last_verifications(rollout.pk for rollout in chunk)
         for rollout in chunk:
             assert rollout.reward is not None
             yield verify_response(
                 rollout.task.row,
-                details.get(rollout.pk, {}),
+                verified[rollout.pk].details if rollout.pk in verified else {},
                 reward=rollout.reward,
                 components=rollout.components,
                 task_index=rollout.task.index,
@@ -133,18 +133,6 @@ def _responses(collection: Collection, attempt: fenced_jobs.Attempt) -> Iterator
         last = chunk[-1].task_id, chunk[-1].repeat
         process_exit.check()
         attempt.write()
-
-
-def _read_details(rollouts: Sequence[Rollout]) -> dict[int, dict[str, Any]]:
-    """Return what the verifier said besides the reward, in the last verification of each rollout."""
-    latest = {rollout.pk: rollout.attempt for rollout in rollouts}
-    events = TraceEvent.objects.filter(rollout__in=latest, kind="verification").order_by("rollout_id", "attempt", "seq")
-    found = {}
-    for rollout, attempt, payload in events.values_list("rollout_id", "attempt", "payload"):
-        event = decode_event(payload)
-        if attempt == latest[rollout] and isinstance(event, Verification):
-            found[rollout] = event.details
-    return found
 
 
 def _encode(responses: Iterator[dict[str, Any]]) -> bytes:

@@ -8,6 +8,7 @@ from django.db.models import Sum
 from django.http import QueryDict
 
 from apps.accounts.models import SavedView, User
+from apps.dashboard.tables.headings import Heading, order_of
 from apps.dashboard.tables.rollouts.columns import (
     COLUMNS,
     DENSITIES,
@@ -89,15 +90,12 @@ def _export(there: RolloutList, collection: Collection | None) -> str:
     return urlencode({"q": str(there.parsed), **({"collection": of} if of else {})})
 
 
-def _heading(there: RolloutList, column: Column) -> dict[str, Any]:
-    """Return a column heading. `order` is the value of `aria-sort`; columns that cannot be sorted have none."""
+def _heading(there: RolloutList, column: Column) -> Heading:
     if not column.sort:
-        return {"column": column}
-    is_sorted = there.key == column.sort
-    order = ("descending" if there.descending else "ascending") if is_sorted else "none"
+        return Heading(column)
     # Descending first, then ascending.
-    wanted = column.sort if is_sorted and there.descending else f"-{column.sort}"
-    return {"column": column, "address": there.address(sort=wanted), "order": order}
+    wanted = column.sort if there.sort == f"-{column.sort}" else f"-{column.sort}"
+    return Heading(column, there.address(sort=wanted), order_of(column.sort, there.sort))
 
 
 def _views(user: User) -> Any:
