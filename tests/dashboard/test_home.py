@@ -131,8 +131,7 @@ def test_a_result_stands_beside_the_one_before_it_of_the_same_dataset_and_agent(
     before, after = (shown[each.pk] for each in made)
     assert (before.previous, before.difference) == (None, None)
     assert (after.previous, after.difference) == (made[0], pytest.approx(0.8))
-    low, high = wilson(0.9, 10, 1.959964)
-    assert after.margin == pytest.approx((high - low) / 2, abs=1e-6)
+    assert after.interval == pytest.approx(wilson(0.9, 10, 1.959964), abs=1e-6)
     assert after.direction == "up"
 
 

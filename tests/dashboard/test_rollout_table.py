@@ -14,12 +14,15 @@ from apps.dashboard.tables.rollouts.row_texts import shared_prefix
 from apps.exports.models import Export
 from apps.gym.traces.events import ModelCall, Prompt, Verification
 from apps.gym.traces.items import message
+from apps.reviews.reviews.own_verdicts import save_own_verdict
+from apps.reviews.reviews.review_answers import Answer
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
 from apps.rollouts.search.keyset_pages import SORTS
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
-from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row
+from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row, make_user
 
 pytestmark = pytest.mark.django_db
 LIST = "/rollouts/"
@@ -217,6 +220,21 @@ def test_a_row_shows_answer_expected_answer_and_the_reason_of_its_reward():
         True,
         True,
     )
+
+
+def test_a_row_shows_what_reviewers_decided():
+    collection = make_collection()
+    best, middle, worst, alone = (make_rollout(collection, reward=reward) for reward in (1.0, 0.5, 0.0, 1.0))
+    lead = make_user(Role.ENGINEER)
+    for number, pair in enumerate([(best, middle), (middle, worst), (best, worst)]):
+        ids = [each.pk for each in pair]
+        save_own_verdict(rollout_ids=ids, user=lead, answer=Answer(choice="a"), token=f"t{number}")
+    override_reward(rollout=worst, reward=0.25, reason="partly right", author=lead)
+    rows = {row.pk: row for row in signed_in().get(LIST, {"columns": "review"}).context["page"].rows}
+    assert rows[best.pk].reviewed == ["preferred 2 of 2"]
+    assert rows[middle.pk].reviewed == ["preferred 1 of 2"]
+    assert rows[worst.pk].reviewed == ["reward set to 0.25", "preferred 0 of 2"]
+    assert rows[alone.pk].reviewed == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.dashboard.overview.collection_progress import Progress
 from apps.dashboard.overview.error_causes import CAUSES
-from apps.rollouts.metrics.mean_intervals import measure_margins
+from apps.rollouts.metrics.mean_intervals import Interval, measure_intervals
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 
 SHOWN = 8
@@ -24,15 +24,15 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """`margin` is half the 95 % interval of the mean reward.
+    """`interval` is the 95 % interval of the mean reward.
 
-    `previous` is the previous collection of the same dataset and agent that has rewards. Both may be None.
+    `previous` is the previous collection that can be compared and has rewards. All but `collection` may be None.
     """
 
     collection: Collection
-    margin: float | None
+    interval: Interval | None
     previous: Collection | None
-    previous_margin: float | None = None
+    previous_interval: Interval | None = None
 
     @property
     def difference(self) -> float | None:
@@ -45,7 +45,7 @@ class Latest:
     def direction(self) -> str:
         """Return `same` if the difference is within the margin of error."""
         difference = self.difference or 0.0
-        noise = max(_EQUAL, math.hypot(self.margin or 0.0, self.previous_margin or 0.0))
+        noise = max(_EQUAL, math.hypot(_half(self.interval), _half(self.previous_interval)))
         return "up" if difference > noise else "down" if difference < -noise else "same"
 
 
@@ -55,6 +55,10 @@ class Failure:
     count: int
     meaning: str
     collections: int
+
+
+def _half(interval: Interval | None) -> float:
+    return (interval[1] - interval[0]) / 2 if interval else 0.0
 
 
 def _listed() -> CollectionQuerySet:
@@ -92,11 +96,11 @@ def with_previous(collections: Iterable[Any]) -> list[Latest]:
     latest = list(collections)
     wanted = {each.previous_id for each in latest if each.state not in ACTIVE}
     previous = Collection.objects.in_bulk(wanted | {0})
-    margins = measure_margins(list({each.pk: each for each in [*latest, *previous.values()]}.values()))
+    intervals = measure_intervals(list({each.pk: each for each in [*latest, *previous.values()]}.values()))
     return [
-        Latest(each, margins.get(each.pk), previous.get(each.previous_id), margins.get(each.previous_id))
+        Latest(each, intervals.get(each.pk), previous.get(each.previous_id), intervals.get(each.previous_id))
         if each.state not in ACTIVE
-        else Latest(each, margins.get(each.pk), None)
+        else Latest(each, intervals.get(each.pk), None)
         for each in latest
     ]
 

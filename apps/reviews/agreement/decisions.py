@@ -50,21 +50,28 @@ class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_verdicts(
-    collection: Collection | None = None, *, rollout_ids: Iterable[int] | None = None
+    collection: Collection | None = None,
+    *,
+    rollout_ids: Iterable[int] | None = None,
+    touching: Iterable[int] | None = None,
 ) -> dict[tuple[int, int], StandingVerdict]:
     """Return the combined verdicts by (lower id, higher id), with one query.
 
-    Restrict them to pairs with at least one rollout in `collection`, or with both in `rollout_ids`. Hidden repeats do
-    not count. Of several verdicts by the same reviewer, the last one counts. The last adjudication overrides all votes.
+    Restrict them to pairs with at least one rollout in `collection` or in `touching`, or with both in `rollout_ids`.
+    Hidden repeats do not count. Of several verdicts by the same reviewer, the last one counts. The last adjudication
+    overrides all votes.
     """
     verdicts = PairVerdict.objects.filter(review__status=Review.Status.SUBMITTED, review__repeat_of__isnull=True)
     if rollout_ids is not None:
         wanted = list(rollout_ids)
         verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
     rows = verdicts.order_by().values_list(*_COLUMNS)
+    # A union, because a condition with OR would scan all verdicts.
     if collection is not None:
-        # A union, because a condition with OR would scan all verdicts.
         rows = rows.filter(low__collection=collection).union(rows.filter(high__collection=collection))
+    elif touching is not None:
+        either = list(touching)
+        rows = rows.filter(low__in=either).union(rows.filter(high__in=either))
     found: dict[RolloutPair, list[tuple[Any, ...]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[4:6]):
         found[row[:4]].append(row[5:])

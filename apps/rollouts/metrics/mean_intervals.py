@@ -1,4 +1,4 @@
-"""Half-widths of the 95 % intervals of mean rewards, for several collections in one query."""
+"""The 95 % intervals of mean rewards, for several collections in one query."""
 
 import time
 from collections import OrderedDict
@@ -10,6 +10,8 @@ from django.db import connection
 from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.rollouts.models import Collection
 
+Interval = tuple[float, float]
+
 MEASURED = 20_000
 """Maximum number of rewards to read, to keep overviews fast.
 
@@ -19,7 +21,7 @@ Larger collections show the interval only on their own page.
 _REMEMBERED = 500
 _SECONDS = 600.0
 # The cache key has all values that change with the rewards. Two swapped rewards keep the sum, so entries also expire.
-_known: OrderedDict[tuple[object, ...], tuple[float, float | None]] = OrderedDict()
+_known: OrderedDict[tuple[object, ...], tuple[float, Interval | None]] = OrderedDict()
 
 # Deviations from the collection's own mean are squared, for precision.
 _SPREADS = """
@@ -39,19 +41,19 @@ _SPREADS = """
 """
 
 
-def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
-    """Return half-widths by collection id, clustered by task.
+def measure_intervals(collections: Sequence[Collection]) -> dict[int, Interval]:
+    """Return the intervals by collection id, clustered by task.
 
     Collections with rewards of fewer than five tasks are left out. So are later collections once MEASURED rewards are
     exceeded in total.
     """
     now = time.monotonic()
-    margins: dict[int, float | None] = {}
+    intervals: dict[int, Interval | None] = {}
     chosen: dict[int, int] = {}
     for collection in collections:
         until, known = _known.get(_rewards_of(collection), (0.0, None))
         if until > now:
-            margins[collection.pk] = known
+            intervals[collection.pk] = known
         elif collection.rewarded and sum(chosen.values()) + collection.rewarded <= MEASURED:
             chosen[collection.pk] = collection.rewarded
     # Runs even without ids, so that every page has the same number of queries.
@@ -59,22 +61,19 @@ def measure_margins(collections: Sequence[Collection]) -> dict[int, float]:
     with connection.cursor() as cursor:
         cursor.execute(_SPREADS.format(places=", ".join(["%s"] * len(ids))), [*ids, *ids])
         rows = cursor.fetchall()
-    found = {pk: _half_width(chosen[pk], figures) for pk, *figures in rows}
+    found = {pk: _interval(chosen[pk], figures) for pk, *figures in rows}
     for collection in collections:
         if collection.pk in chosen:
-            margins[collection.pk] = found.get(collection.pk)
-            _known[_rewards_of(collection)] = now + _SECONDS, margins[collection.pk]
+            intervals[collection.pk] = found.get(collection.pk)
+            _known[_rewards_of(collection)] = now + _SECONDS, intervals[collection.pk]
     while len(_known) > _REMEMBERED:
         _known.popitem(last=False)
-    return {pk: margin for pk, margin in margins.items() if margin is not None}
+    return {pk: interval for pk, interval in intervals.items() if interval is not None}
 
 
-def _half_width(size: int, figures: Sequence[Any]) -> float | None:
+def _interval(size: int, figures: Sequence[Any]) -> Interval | None:
     tasks, squares, mean, low, high, partial = figures
-    interval = mean_interval(
-        mean=mean, squares=squares, size=size, tasks=tasks, low=low, high=high, is_binary=not partial
-    )
-    return interval and (interval[1] - interval[0]) / 2
+    return mean_interval(mean=mean, squares=squares, size=size, tasks=tasks, low=low, high=high, is_binary=not partial)
 
 
 def _rewards_of(collection: Collection) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("expected", "Expected"),
     Column("why", "Why"),
     Column("components", "Components"),
+    Column("review", "Review"),
     Column("status", "Status"),
     Column("collection", "Collection"),
     Column("model", "Model"),

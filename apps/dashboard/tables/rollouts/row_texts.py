@@ -1,13 +1,18 @@
 """Texts of the rows that are not columns of Rollout: expected answer, the reason of the reward, and a short task."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
+from django.db.models import Count
 from django.db.models.functions import Length
 
 from apps.gym.redaction.shortening import shorten
 from apps.gym.tasks.expected_answers import find_expected
+from apps.reviews.agreement.decisions import read_verdicts
+from apps.reviews.models import Review
+from apps.reviews.reviews.reward_overrides import read_overrides
 from apps.rollouts.last_verifications import read_last_verifications
 from apps.tasks.models import Task
 
@@ -18,12 +23,14 @@ _SHORTEST_PREFIX = 24
 
 
 def add_texts(rollouts: Sequence[Any], columns: Collection[str]) -> None:
-    """Set `expected`, `why` and `asked` on the rows, for the columns that are shown."""
+    """Set `expected`, `why`, `asked` and `reviewed` on the rows, for the columns that are shown."""
+    reviewed = _reviews([row.pk for row in rollouts]) if "review" in columns else {}
     expected = _expected({row.task_id for row in rollouts}) if "expected" in columns else {}
     rewarded = [row.pk for row in rollouts if row.reward is not None] if "why" in columns else []
     verified = read_last_verifications(rewarded)
     prefix = shared_prefix([row.task.prompt_excerpt for row in rollouts]) if "task" in columns else ""
     for row in rollouts:
+        row.reviewed = reviewed.get(row.pk, [])
         row.expected = expected.get(row.task_id, "")
         explanation = verified[row.pk].explanation if row.pk in verified else ""
         row.why = shorten(row.error_message or explanation, CHARACTERS)
@@ -40,6 +47,24 @@ def shared_prefix(texts: Sequence[str]) -> str:
     same = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     prefix = first[: first.rfind(" ", 0, same) + 1]
     return prefix if len(prefix) >= _SHORTEST_PREFIX else ""
+
+
+def _reviews(rollouts: Sequence[int]) -> dict[int, list[str]]:
+    """Return by rollout what reviewers decided: a new reward, rubric scores, and won comparisons."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for pk, override in read_overrides(rollouts).items():
+        found[pk].append(f"reward set to {override.reward:g}")
+    scored = Review.objects.filter(rollout__in=rollouts, repeat_of__isnull=True).submitted().exclude(scores={})
+    for pk, number in scored.order_by().values_list("rollout").annotate(number=Count("pk")):
+        found[pk].append(f"scored by {number}")
+    decided, won = Counter[int](), Counter[int]()
+    for verdict in read_verdicts(touching=rollouts).values():
+        decided.update((verdict.low, verdict.high))
+        won.update([verdict.winner] if verdict.winner else [])
+    for pk in rollouts:
+        if decided[pk]:
+            found[pk].append(f"preferred {won[pk]} of {decided[pk]}")
+    return found
 
 
 def _expected(tasks: set[int]) -> dict[int, str]:
