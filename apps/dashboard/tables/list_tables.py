@@ -80,7 +80,7 @@ class PolicyModelListForm(ListFilterForm):
 
 
 class EnvironmentListForm(ListFilterForm):
-    adapter = choose_any("Server", Adapter.choices)
+    adapter = choose_any("Adapter", Adapter.choices)
     health = choose_any("Health", Health.choices)
 
 
