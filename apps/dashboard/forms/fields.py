@@ -298,6 +298,7 @@ def slug_field(noun: str) -> forms.SlugField:
         required=False,
         max_length=SLUG_CHARACTERS,
         validators=[_refuse_reserved],
-        help_text=f"Identifies the {noun} in URLs and the API. If empty, it is made from the name. It cannot be changed later.",
+        help_text=f"Identifies the {noun} in URLs and the API. If empty, it is made from the name. It cannot be "
+        "changed later.",
         widget=forms.TextInput(attrs={"class": "code", "data-slug-of": "id_name", "autocomplete": "off"}),
     )

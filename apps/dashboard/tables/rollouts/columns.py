@@ -30,7 +30,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("steps", "Turns", "steps", "num lesser"),
     Column("calls", "Tool calls", "calls", "num"),
     Column("tokens", "Tokens in / out", "tokens", "num lesser"),
-    Column("seconds", "Duration", "seconds", "num"),
+    Column("seconds", "Duration", "seconds", "num lesser"),
     Column("cost", "Cost", "cost", "num lesser"),
     Column("flags", "Flags"),
     Column("tags", "Tags"),
