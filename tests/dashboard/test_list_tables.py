@@ -55,6 +55,14 @@ def test_collections_are_filtered_by_state_dataset_and_archive(pages: Client, ag
     assert wrong.context["filters"].errors["state"]
 
 
+def test_archived_collections_alone_can_be_found(pages: Client, agent: Agent):
+    assert 'name="archived"' not in pages.get("/collections/").text
+    ended(make_dataset(), agent, 0.5, name="old", archived_at=timezone.now())
+    page = pages.get("/collections/")
+    assert page.context["rows"] == []
+    assert 'name="archived"' in page.text
+
+
 def test_collections_are_ordered_by_mean_reward_over_pages(pages: Client, agent: Agent):
     dataset = make_dataset()
     for index in range(60):

@@ -65,7 +65,9 @@ def collection_list(request: PageRequest) -> HttpResponse:
     page = page_of_collections(_collections(), filters, ordering, request.GET.get("after", ""))
     rows = with_previous(page.rows)
     columns = head_columns(request, _COLUMNS, ordering)
-    context = {"page": page, "rows": rows, "filters": filters, "headings": columns}
+    # With archived collections alone, the filters are the way to them.
+    has_filters = bool(rows) or filters.is_narrowed or Collection.objects.present().exists()
+    context = {"page": page, "rows": rows, "filters": filters, "headings": columns, "has_filters": has_filters}
     return answer(request, "collections/list.html", context, part="collections")
 
 
