@@ -21,7 +21,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-trainers check docs docs-serve bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-trainers check docs docs-serve bench test-scale transfers vllm trainers agents vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -61,7 +61,7 @@ test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 
 # Tests of one file share a server and what earlier ones stored: they run in order, in one process.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
@@ -74,6 +74,10 @@ fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values a
 test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, many rollouts at once, a server that is killed
 	@$(PYTHON) scripts/build_environment.py vllm
 	$(BIN)/python -m pytest -q -rP tests/vllm
+
+test-agents: $(INSTALLED_DEV) ## the examples of agent frameworks with a scripted model: every API, streamed and not
+	@$(PYTHON) scripts/build_environment.py agents
+	$(BIN)/python -m pytest -q -rP -m slow tests/agent_sdks
 
 test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, two steps of each trainer, what its loss sees
 	@$(PYTHON) scripts/build_environment.py trainers
@@ -131,6 +135,7 @@ test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figur
 	run $(BIN)/python -m scripts.measure_reading; \
 	run $(BIN)/python -m scripts.measure_reviewing; \
 	run $(BIN)/python -m scripts.measure_endings; \
+	run $(BIN)/python -m scripts.measure_failures; \
 	run $(BIN)/python -m scripts.measure_exports; \
 	run $(BIN)/python -m scripts.measure_pairs; \
 	run $(BIN)/python -m scripts.measure_uploads speed; \
@@ -147,6 +152,9 @@ vllm: ## a real model server without a GPU, in an environment of its own; prints
 
 trainers: ## what trains on exports, without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py trainers
+
+agents: ## the agent frameworks of examples/agents/, in an environment of their own; prints its folder
+	@$(PYTHON) scripts/build_environment.py agents
 
 # A model on this machine is called by its loopback address, which an installation must allow; yours stands.
 vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
@@ -183,6 +191,7 @@ lock: ## compile the requirements
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --unsafe-package torchaudio --unsafe-package torchvision --unsafe-package triton \
 	  -o requirements-trainers.txt requirements-trainers.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-agents.txt requirements-agents.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

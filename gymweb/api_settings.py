@@ -36,6 +36,7 @@ SPECTACULAR_SETTINGS = {
         "EndpointProviderEnum": "apps.api.collections.stream_viewsets.PROVIDERS",
         "WireEnum": "apps.policies.models.Wire",
         "EndpointWireEnum": "apps.api.collections.stream_viewsets.WIRES",
+        "FailureSourceEnum": "apps.gym.traces.cause_texts.SOURCES",
         "FlagKindEnum": "apps.reviews.models.Flag.Kind",
         "QueueKindEnum": "apps.reviews.models.Queue.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",

@@ -270,6 +270,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.steering.controls.sweep_cancelled",
     "apps.rollouts.streams.rollout_stream.sweep_left",
     "apps.tasks.upload_jobs.load_queued_upload",
+    "apps.tasks.gold_checks.check_gold_answers",
     "apps.tasks.upload_cleanup.sweep_uploads",
     "apps.tasks.dataset_deletion.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",

@@ -43,7 +43,7 @@ def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], co
     known = any(authorization) or any(_has_session(header) for header in cookies)
     if known and method == b"POST" and _takes_files(path):
         return int(settings.MAX_BODY_BYTES)
-    if method == b"POST" and path.startswith(b"/capture/"):
+    if method == b"POST" and path.startswith((b"/capture/", b"/ng-rollout/")):
         return MAX_CALL_BYTES
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
@@ -79,7 +79,7 @@ def check_room(coming: int = 0) -> None:
 
 def check_disk(coming: int = 0) -> None:
     """Raise BodyRefused if `coming` more bytes would use the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
-    if shortage := measure(settings.FILE_UPLOAD_TEMP_DIR, coming=coming):
+    if shortage := measure(settings.FILE_UPLOAD_TEMP_DIR, extra=coming):
         raise SpoolDiskFull(str(shortage))
 
 

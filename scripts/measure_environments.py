@@ -32,7 +32,7 @@ async def measure(name: str, difficulty: Difficulty, *, tasks: int, played: int)
     rows = list(generate_tasks(kit, count=tasks, seed=1, difficulty=difficulty))
     generating = time.perf_counter() - began
     prompts = {
-        json.dumps([row["responses_create_params"], *(row.get(one) for one in kit.told_apart_by)]) for row in rows
+        json.dumps([row["responses_create_params"], *(row.get(one) for one in kit.identity_fields)]) for row in rows
     }
     players: dict[str, Player] = {"oracle": kit.solve, **KNOW_NOTHING}
     if kit.guess is not None:

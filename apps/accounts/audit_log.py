@@ -19,13 +19,13 @@ from apps.gym.storable import bound_numbers, clean_line
 MAX_TEXT = 400
 MAX_MEMBERS = 50
 MAX_DEPTH = 6
-# A safeguard: callers pass no secrets.
+# Callers must not pass secrets. This redacts them if they do.
 _REDACTOR = Redactor()
-# Save times are noise in a log, and secrets must not be logged.
+# Endings of fields that are not logged: times of saving, and secrets.
 _LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
 
 # The current request of this thread or task; None in workers and commands.
-CURRENT: ContextVar[HttpRequest | None] = ContextVar("audited request", default=None)
+CURRENT_REQUEST: ContextVar[HttpRequest | None] = ContextVar("audited request", default=None)
 
 
 def record(
@@ -43,7 +43,7 @@ def record(
     `action` is `noun.verb`, for example `dataset.create`. Only values that differ between `before` and `after` are
     stored. API key, address and origin (page or API) are those of the current request.
     """
-    request = request or CURRENT.get()
+    request = request or CURRENT_REQUEST.get()
     # Commands and the engine have no user; anonymous users have no row.
     actor = user if isinstance(user, User) and user.pk else None
     api_key = getattr(request, "auth", None)
@@ -68,10 +68,10 @@ def record(
 def update_row(
     row: Model, changes: Mapping[str, Any], *, only: Mapping[str, Any], user: object, action: str, **entry: Any
 ) -> bool:
-    """Update a row and write an audit entry, if the row matches the lookups `only`. Return True if it did.
+    """Update a row and write an audit entry if the row matches the lookups `only`. Return True if it matched.
 
-    The row is re-read in any case. `entry` has further arguments of `record`; the default target is the kind and id of
-    the row.
+    The row is reloaded in either case. `entry` holds further arguments of `record`. The default target is the kind and
+    id of the row.
     """
     entry = {"target": f"{row._meta.verbose_name} {row.pk}", **entry}
     with transaction.atomic():
@@ -93,7 +93,7 @@ def describe(row: Model | None) -> dict[str, Any]:
 def _origin(request: HttpRequest | None) -> str:
     if request is not None:
         return "api" if hasattr(request, "auth") else "page"
-    # For example `manage.py collect`, or the worker of `manage.py serve`.
+    # For example `manage.py collect`, or `manage.py serve` for its worker.
     return clean_line(" ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]), 64)
 
 
@@ -114,7 +114,7 @@ def _dump(value: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        # The change is already made, so an overflow must not raise.
+        # The change is already saved, so too large an integer must not raise here.
         return orjson.dumps(bound_numbers(value), default=str, option=orjson.OPT_NON_STR_KEYS)
 
 

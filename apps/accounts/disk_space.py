@@ -1,7 +1,7 @@
 """Check free space on the disks to which GymWeb writes.
 
-Local disks are measured. The disk of a database server may be on another machine: errors show that it is full, and a
-probe shows whether it still is.
+Local disks are measured. The disk of a database server may be on another machine: a failed write reports that it is
+full, and probes find out when it has space again.
 """
 
 import errno
@@ -23,9 +23,9 @@ from django.db import DatabaseError, connection, transaction
 from apps.gym.request_refusals import Refusal
 
 DEFAULT_RESERVE = 1024**3
-RESERVE_SHARE = 20
-"""The default reserve is at most this fraction of a disk, so that a small disk is not always considered full."""
-LOOK_SECONDS = 1.0
+RESERVE_DIVISOR = 20
+"""The default reserve is at most 1/RESERVE_DIVISOR of a disk, so that small disks are usable."""
+MEASURE_SECONDS = 1.0
 PROBE_SECONDS = 5.0
 PROBE_BYTES = 1024**2
 _PROBE_ROWS = 40_000
@@ -34,7 +34,7 @@ REMEDY = "Delete exports, uploads or collections, or enlarge the disk. Work resu
 
 
 class Place(Enum):
-    """The purpose of a disk. One disk can serve several."""
+    """What a disk stores. One disk can store both."""
 
     DATABASE = "database"
     FILES = "files"
@@ -83,37 +83,37 @@ def show_bytes(number: int) -> str:
 def reserve_of(total: int) -> int:
     """Return the reserve of a disk of `total` bytes."""
     given: int | None = settings.MIN_FREE_BYTES
-    return min(DEFAULT_RESERVE, total // RESERVE_SHARE) if given is None else given
+    return min(DEFAULT_RESERVE, total // RESERVE_DIVISOR) if given is None else given
 
 
-def measure(folder: str | Path, *, place: Place = Place.FILES, coming: int = 0) -> Shortage | None:
-    """Return the shortage of a folder's disk after writing `coming` more bytes, or None."""
+def measure(folder: str | Path, *, place: Place = Place.FILES, extra: int = 0) -> Shortage | None:
+    """Return the shortage that the folder's disk would have after writing `extra` bytes, or None."""
     usage = shutil.disk_usage(folder)
-    needed = reserve_of(usage.total) + coming
+    needed = reserve_of(usage.total) + extra
     return Shortage(place, str(folder), usage.free, needed) if usage.free < needed else None
 
 
-def check_folder(folder: str | Path, *, coming: int = 0) -> None:
-    """Raise DiskFull if `coming` more bytes in this folder would use the reserve."""
-    if shortage := measure(folder, coming=coming):
+def check_folder(folder: str | Path, *, extra: int = 0) -> None:
+    """Raise DiskFull if writing `extra` bytes to this folder would use the reserve."""
+    if shortage := measure(folder, extra=extra):
         raise DiskFull(shortage)
 
 
 def find_shortage(place: Place | None = None) -> Shortage | None:
-    """Return the shortage of a place, or of any, measured at most a second ago. May query the database."""
+    """Return the shortage of one place (default: any), at most a second old. May query the database."""
     return _monitor.find(place)
 
 
-def check_growth(coming: int) -> None:
-    """Raise DiskFull if the database is short of space, or would be after growing by `coming` bytes."""
+def check_growth(extra: int) -> None:
+    """Raise DiskFull if the database has too little space to grow by `extra` bytes."""
     check_space(Place.DATABASE)
     # SQLite writes rows twice: to the write-ahead log, and later to the database.
-    if shortage := _measure_database(2 * coming):
+    if shortage := _measure_database(2 * extra):
         raise DiskFull(shortage)
 
 
 def check_space(place: Place | None = None) -> None:
-    """Raise DiskFull if a place, or any, has too little space."""
+    """Raise DiskFull if a place (default: any) has too little space."""
     if shortage := find_shortage(place):
         raise DiskFull(shortage)
 
@@ -195,7 +195,9 @@ class _DiskMonitor:
 
     def find(self, place: Place | None) -> Shortage | None:
         # While another thread measures, return the previous result, if any.
-        if time.monotonic() - self._measured_at >= LOOK_SECONDS and self._lock.acquire(blocking=not self._has_measured):
+        if time.monotonic() - self._measured_at >= MEASURE_SECONDS and self._lock.acquire(
+            blocking=not self._has_measured
+        ):
             try:
                 self._short = {shortage.place: shortage for shortage in self._find_shortages()}
                 self._measured_at, self._has_measured = time.monotonic(), True
@@ -231,9 +233,9 @@ class _DiskMonitor:
 _monitor = _DiskMonitor()
 
 
-def _measure_database(coming: int = 0) -> Shortage | None:
+def _measure_database(extra: int = 0) -> Shortage | None:
     folder = _database_folder()
-    shortage = measure(folder, place=Place.DATABASE, coming=coming) if folder else None
+    shortage = measure(folder, place=Place.DATABASE, extra=extra) if folder else None
     if folder and shortage and shortage.free + _reusable_bytes(folder) >= shortage.needed:
         return None
     return shortage
@@ -249,9 +251,9 @@ def _database_folder() -> Path | None:
 
 
 def _reusable_bytes(folder: Path) -> int:
-    """Return the bytes of free pages, which SQLite reuses, as its file does not shrink when rows are deleted.
+    """Return the bytes of free pages. SQLite reuses them: its file does not shrink when rows are deleted.
 
-    They only count while the disk has some space for the write-ahead log.
+    Return 0 if the disk has too little space for the write-ahead log, which every write needs.
     """
     usage = shutil.disk_usage(folder)
     if usage.free * 4 < reserve_of(usage.total):
@@ -299,11 +301,11 @@ def _probe(*, had_failed: bool) -> bool:
                 file.write(b"\0" * PROBE_BYTES)
         elif connection.vendor == "postgresql":
             with transaction.atomic(), connection.cursor() as cursor:
-                # More than fits in memory, so the server writes a temporary file and deletes it.
+                # The rows do not fit into work_mem, so the server writes a temporary file and deletes it.
                 cursor.execute("SET LOCAL work_mem = '64kB'")
                 cursor.execute("SELECT count(*) FROM generate_series(1, %s)", [_PROBE_ROWS])
         return False
     except (OSError, DatabaseError) as problem:
         connection.close_if_unusable_or_obsolete()
-        # A server that stopped because of its full disk is not back yet, which does not prove that there is space.
+        # If the server stopped because its disk is full, other errors do not prove that there is space now.
         return is_disk_full(problem) or had_failed

@@ -18,9 +18,10 @@ Thread = Literal["background_jobs", "checks", "datasets", "figures", "server_met
 class BackgroundJob(NamedTuple):
     """Options of a background job.
 
-    `waiting` returns a queryset of rows that may have work; while it is empty, the job does not run. It must not depend
-    on the time, because its SQL is compiled only once. `every` is the minimum time in seconds between two runs without
-    work. `on_full_disk` marks jobs that free space or need almost none; others wait until the database has space.
+    `waiting` returns a queryset of rows with possible work: while it is empty, the job does not run. It must not depend
+    on the current time, because its SQL is compiled only once. `every` is the minimum time in seconds between two runs
+    that found no work. `on_full_disk` lets a job run on a full disk; set it for jobs that free space or need almost
+    none.
     """
 
     path: str

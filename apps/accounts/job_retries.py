@@ -1,7 +1,7 @@
 """Retry background jobs after transient database errors, with increasing waits.
 
-A job is a row, for example an export or an upload. Claim it with `claimed()`, select it by `is_due()`, and call
-`requeue_if_transient` when an attempt raises.
+A job is a row, for example an export or an upload. Select due jobs by `is_due()`, claim one by setting
+`claim_fields()`, and call `requeue_if_transient` if the attempt raises.
 """
 
 import logging
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 SPACE_WAIT = timedelta(seconds=15)
-"""Interval at which a job that waits for disk space is tried."""
+"""Time between attempts of a job that waits for disk space."""
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=1)
 GIVE_UP_AFTER = timedelta(hours=1)
-"""A job fails after transient errors for this long without progress."""
+"""A job fails if transient errors last this long without progress."""
 DATABASE_WAIT_SECONDS = 1.0
 """Interval at which a worker checks whether the database is back."""
 
@@ -51,27 +51,27 @@ def is_due() -> Q:
     return Q(retry_at=None) | Q(retry_at__lte=timezone.now())
 
 
-def claimed() -> dict[str, Any]:
-    """Return the fields to set when a job is claimed. A claim that is not a retry starts a new series of errors."""
+def claim_fields() -> dict[str, Any]:
+    """Return the fields to set when a job is claimed. Unless it is a retry, `failing_since` is cleared."""
     is_retry = When(retry_at__isnull=False, then=F("failing_since"))
     since = Case(is_retry, default=Value(None), output_field=models.DateTimeField())
     return {"message": "", "retry_at": None, "failing_since": since, "touched_at": timezone.now()}
 
 
-def progressed() -> dict[str, Any]:
-    """Return the fields to set after completing a part of a resumable job."""
+def progress_fields() -> dict[str, Any]:
+    """Return the fields to set after a part of a resumable job is done."""
     return {"touched_at": timezone.now(), "failing_since": None}
 
 
 def requeue_if_transient(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
-    """Requeue the job if the problem is transient. Return False if the job must fail. A full disk never fails it.
+    """Requeue the job after a transient error or on a full disk. Return False if the job must fail instead.
 
-    `owned` is a queryset of the job's row while this attempt owns it. `queued` are fields that requeue it. The message
-    of the row is set to the reason. In a worker, wait until the database is available.
+    `owned` selects the job's row as long as this attempt owns it. `queued` has the fields that requeue it. The message
+    of the row gives the reason. In a worker, wait until the database is available.
     """
     if not (is_transient(problem) or is_disk_full(problem)):
         return False
-    return when_database_answers(lambda: _queue_again(owned, problem, queued))
+    return retry_until_available(lambda: _queue_again(owned, problem, queued))
 
 
 def _queue_again(owned: QuerySet[Any], problem: BaseException, queued: dict[str, Any]) -> bool:
@@ -94,7 +94,7 @@ def _explain_full_disk(problem: BaseException) -> str:
     return cut_clean(f"Waiting for disk space: {shortage or problem}", 500)
 
 
-def when_database_answers(work: Callable[[], Result]) -> Result:
+def retry_until_available(work: Callable[[], Result]) -> Result:
     """Run a short write. In a worker, retry while the database is unavailable; elsewhere, raise immediately."""
     while True:
         try:

@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.deprecation import MiddlewareMixin
 
-from apps.accounts.audit_log import CURRENT, record
+from apps.accounts.audit_log import CURRENT_REQUEST, record
 from apps.accounts.permissions import Permission, user_may
 from apps.accounts.return_page import page_of
 
@@ -73,24 +73,24 @@ class AuditMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self.is_async:
             return self._answer(request)
-        token = CURRENT.set(request)
+        token = CURRENT_REQUEST.set(request)
         try:
             response: HttpResponseBase = self.get_response(request)
             if _is_unlogged(request, response):
                 _record_unlogged(request)
         finally:
-            CURRENT.reset(token)
+            CURRENT_REQUEST.reset(token)
         return response
 
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        token = CURRENT.set(request)
+        token = CURRENT_REQUEST.set(request)
         try:
             response: HttpResponseBase = await self.get_response(request)
             if _is_unlogged(request, response):
                 await sync_to_async(_record_unlogged)(request)
         finally:
             # Reset explicitly: async_to_sync copies the context of its task to the caller.
-            CURRENT.reset(token)
+            CURRENT_REQUEST.reset(token)
         return response
 
 

@@ -59,18 +59,18 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 def known_scopes(value: object) -> None:
     """Validate a list of scope names: at least one, without duplicates."""
     if not isinstance(value, list) or not value:
-        raise ValidationError("A key needs at least one scope.", code="required")
+        raise ValidationError(f"Give at least one scope: {', '.join(Scope.values)}.", code="required")
     if unknown := [one for one in value if one not in Scope.values]:
         raise ValidationError(f"Unknown scope “{unknown[0]}”. Choose from {', '.join(Scope.values)}.", code="unknown")
     if len(set(value)) < len(value):
-        raise ValidationError("A scope is repeated.", code="twice")
+        raise ValidationError("A scope is repeated. Give each scope once.", code="twice")
 
 
 KEY_STATES = ["usable", "expired", "revoked"]
 
 
 class ApiKey(Dated):
-    """A bearer key `gw_<prefix>_<secret>`; only the SHA-256 of the secret is kept."""
+    """An API key, sent as a bearer token `gw_<prefix>_<secret>`. Only the SHA-256 of the secret is stored."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100)
@@ -89,7 +89,7 @@ class ApiKey(Dated):
 
     @property
     def state(self) -> str:
-        """Return one of KEY_STATES. Keys of deactivated users are rejected, too."""
+        """Return one of KEY_STATES. A usable key is still rejected if its user is deactivated."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
@@ -140,7 +140,7 @@ class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """One audit entry: user, action and object. Written by the operation; never changed."""
+    """One entry of the audit log: user, action and object. Never changed."""
 
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     api_key = models.ForeignKey(ApiKey, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -171,7 +171,7 @@ class AuditEntry(models.Model):
 
 
 class Tally(models.Model):
-    """Number of events of a subject within a period, such as sign-in attempts. The subject is hashed."""
+    """A rate-limit counter: events of one subject within a period, for example sign-in attempts. The key is a hash."""
 
     key = models.CharField(max_length=64, primary_key=True)
     count = models.IntegerField()
@@ -182,7 +182,7 @@ class Tally(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """The response to the first request with an Idempotency-Key. Without a status, the request is in progress."""
+    """The stored response of an idempotent request. `status` is null while the first request is in progress."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=128)

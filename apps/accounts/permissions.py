@@ -13,9 +13,9 @@ from apps.accounts.models import ApiKey, Role, Scope
 
 class Permission(StrEnum):
     PUBLIC = "public"  # without signing in
-    MEMBER = "member"  # see one's own identity, and the API's schema
+    MEMBER = "member"  # see your own identity and the API's schema
     READ_TASKS = "read_tasks"  # see datasets, tasks and uploads
-    READ_QUEUES = "read_queues"  # see queues and reviews: all of them with READ, else one's own
+    READ_QUEUES = "read_queues"  # see queues and reviews; without READ, only your own
     READ = "read"  # see everything else except secrets and accounts
     OWN_ACCOUNT = "own_account"  # one's own password and keys
     VIEWS = "views"  # save views of tables, for oneself and others
@@ -61,8 +61,8 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.ADMIN: _ADMIN,
 }
 
-# A key can do what both its owner's role and one of its scopes allow. Permissions without a scope need a session:
-# otherwise a stolen key could create keys that outlive it.
+# A key needs a permission from both its owner's role and one of its scopes. These permissions have no scope, because a
+# stolen key could otherwise create keys that outlive it.
 SESSION_ONLY = frozenset({Permission.OWN_ACCOUNT, Permission.ACCOUNTS})
 SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
@@ -104,8 +104,8 @@ def scopes_with(permission: Permission) -> list[str]:
     return sorted(found, key=lambda scope: len(SCOPE_PERMISSIONS[scope]))
 
 
-def scopes_worth_having(role: str) -> list[Scope]:
-    """Return the scopes that give keys of this role a permission that no smaller scope gives."""
+def useful_scopes(role: str) -> list[Scope]:
+    """Return the scopes to offer to this role: each grants it a permission that no smaller scope grants."""
     found = []
     for scope, permissions in SCOPE_PERMISSIONS.items():
         smaller = [one for one in SCOPE_PERMISSIONS.values() if one < permissions]

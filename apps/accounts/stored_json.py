@@ -5,12 +5,12 @@ from typing import Any
 
 from django.db import models
 
-from apps.gym.storable import read_whole
+from apps.gym.storable import parse_integer
 
 
 class _Decoder(json.JSONDecoder):
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "parse_int": read_whole})
+        super().__init__(**{**options, "parse_int": parse_integer})
 
 
 class StoredJSONField(models.JSONField):

@@ -2,11 +2,11 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from apps.accounts.shared_columns import Named
-from apps.policies.typed_texts import TypedCharField
+from apps.policies.redacted_fields import RedactedCharField
 
 
 class Agent(Named):
-    """The agent harness around the policy model."""
+    """An agent: the harness that runs the policy model on tasks."""
 
     class Kind(models.TextChoices):
         BUILTIN = "builtin", "Built-in loop"
@@ -29,7 +29,7 @@ class Agent(Named):
             "It cannot be changed later."
         ),
     )
-    name = TypedCharField(max_length=100)
+    name = RedactedCharField(max_length=100)
     system_prompt = models.TextField(blank=True, help_text="Placed before the task input; empty: none")
     examples = models.JSONField(
         default=list,
@@ -56,12 +56,12 @@ class Agent(Named):
     command_settings = models.JSONField(
         default=dict, blank=True, help_text="For the kind `command`: the program, its variables and files"
     )
-    server_url = TypedCharField(
+    server_url = RedactedCharField(
         max_length=500,
         blank=True,
         help_text=(
-            "For the kind `agent_server`: its address. The address of its model server must be that of GymWeb, "
-            "followed by /capture."
+            "For the kind `agent_server`: its address. The model server in its configuration must have the host and "
+            "port of GymWeb."
         ),
     )
     server_route = models.CharField(

@@ -26,6 +26,7 @@ from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import names_in, rows_path
 from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import Preview, preview_rows
+from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.exports.ranged_downloads import stream_file
 from apps.gym.exporters.protocol import Format
@@ -52,6 +53,9 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
     files = ExportFileSerializer(
         many=True, read_only=True, help_text="Number of rows. A `ready` export can have 0 rows."
     )
+    credentials = serializers.SerializerMethodField(
+        help_text="Warning about suspected credentials in the rows; empty if there are none."
+    )
     beside = serializers.SerializerMethodField(help_text="Other files in the folder, for example the dataset card.")
 
     class Meta:
@@ -66,6 +70,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "encoding",
             "validation_share",
             "split_seed",
+            "mask_credentials",
             "state",
             "total",
             "considered",
@@ -75,8 +80,12 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "bytes",
             "sha256",
             "message",
+            "credentials",
             "created_at",
         ]
+
+    def get_credentials(self, export: Export) -> str:
+        return warn_of_credentials(export.manifest.get("credentials", {}))
 
     def get_beside(self, export: Export) -> list[str]:
         rows = {one["name"] for one in export.files}
@@ -104,6 +113,7 @@ ExportPreviewSerializer = make_serializer(
     "a pair, of the longer side). `size`: an estimate of four bytes per token.",
     considered="Attempts, pairs or tasks checked: `written_from` plus all dropped.",
     written_from="Attempts, pairs or tasks that become rows.",
+    credentials="Warning about suspected credentials in the rows; empty if there are none.",
     written="Rows of the full export.",
     stopped_after="Seconds after which the preview stopped; null if the counts are complete.",
 )

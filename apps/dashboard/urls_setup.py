@@ -50,6 +50,7 @@ urlpatterns: list[URLPattern] = [
     path("datasets/<slug:slug>/", dataset_views.dataset_detail, name="dataset_detail"),
     path("datasets/<slug:slug>/upload/", upload_views.dataset_upload, name="dataset_upload"),
     path("datasets/<slug:slug>/edit/", dataset_views.dataset_edit, name="dataset_edit"),
+    path("datasets/<slug:slug>/check/", dataset_views.dataset_check, name="dataset_check"),
     path("datasets/<slug:slug>/mark/", dataset_views.dataset_mark, name="dataset_mark"),
     path("datasets/<slug:slug>/changes/", dataset_views.dataset_changes, name="dataset_changes"),
     path("datasets/<slug:slug>/metrics/", dataset_views.dataset_metrics, name="dataset_metrics"),

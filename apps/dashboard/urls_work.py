@@ -8,6 +8,7 @@ from apps.dashboard.views.collections import (
     comparison_views,
     figure_views,
     import_views,
+    matrix_views,
     steering_views,
 )
 from apps.dashboard.views.output import export_views, pair_views, reverification_views
@@ -23,6 +24,8 @@ urlpatterns: list[URLPattern] = [
     path("collections/", collection_views.collection_list, name="collection_list"),
     path("collections/new/", collection_views.collection_create, name="collection_create"),
     path("collections/import/", import_views.collection_import, name="collection_import"),
+    path("matrix/", matrix_views.model_matrix, name="collection_matrix"),
+    path("matrix.csv", matrix_views.model_matrix_file, name="collection_matrix_file"),
     path("collections/compare/", comparison_views.collection_compare, name="collection_compare"),
     path("collections/compare/tasks/", comparison_views.collection_changes, name="collection_changes"),
     path("collections/compare/tasks.csv", comparison_views.collection_changes_file, name="collection_changes_file"),
@@ -30,6 +33,7 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/results/", figure_views.collection_results, name="collection_results"),
     path("collections/<int:pk>/breakdown/", figure_views.collection_breakdown, name="collection_breakdown"),
     path("collections/<int:pk>/tasks/", figure_views.collection_tasks, name="collection_tasks"),
+    path("collections/<int:pk>/failures/", figure_views.collection_failures, name="collection_failures"),
     path("collections/<int:pk>/figures/<slug:name>.csv", figure_views.collection_figure, name="collection_figure"),
     path("collections/<int:pk>/pause/", steering_views.collection_pause, name="collection_pause"),
     path("collections/<int:pk>/resume/", steering_views.collection_resume, name="collection_resume"),

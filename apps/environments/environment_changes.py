@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.audit_log import describe, record
-from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
+from apps.environments.models import DEFAULT_CONCURRENCY, OVER_HTTP, Adapter, Environment
 from apps.environments.verifier_cases import describe_problems
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
@@ -84,9 +84,9 @@ def _tidy(environment: Environment) -> None:
         environment.base_url = ""
     if environment.adapter != Adapter.MCP_PROCESS:
         environment.command = ""
-    elif environment.concurrency == USUAL_CONCURRENCY:
+    elif environment.concurrency == DEFAULT_CONCURRENCY:
         # The default was not changed.
-        environment.concurrency = min(USUAL_CONCURRENCY, settings.MCP_PROCESSES)
+        environment.concurrency = min(DEFAULT_CONCURRENCY, settings.MCP_PROCESSES)
     if environment.adapter != Adapter.BUILTIN:
         environment.builtin = ""
     if environment.verifier is None:

@@ -144,7 +144,7 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
                 elapsed=lambda: time.perf_counter() - began,
             )
             async for event in attempt.events():
-                events.append(event)  # noqa: PERF401 - what came before a failure is kept
+                events.append(event)  # noqa: PERF401 - keep the events before a failure
     except _OutOfMoves:
         pass
     except TimeoutError:

@@ -6,7 +6,7 @@ from django.db import models
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.models import Health, PolicyModel, Server
-from apps.policies.typed_texts import TypedCharField, TypedTextField
+from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 
 
 class Adapter(models.TextChoices):
@@ -18,17 +18,17 @@ class Adapter(models.TextChoices):
     DECLARED = "declared", "No server, configured verifier"
 
 
-USUAL_CONCURRENCY = 1024
+DEFAULT_CONCURRENCY = 1024
 OVER_HTTP = [Adapter.HTTP, Adapter.GYMNASIUM, Adapter.MCP]
 IN_PROCESS = [Adapter.BUILTIN, Adapter.DECLARED]
-"""In-process adapters: healthy as long as this process runs."""
+"""In-process adapters. They have no server to check."""
 
 
 class Environment(Server):
-    """Tools, per-attempt state and verifier, served by a resource server."""
+    """An environment: tools, a session for each attempt, and a verifier, provided by a resource server."""
 
-    name = TypedCharField(max_length=100)
-    description = TypedTextField(blank=True)
+    name = RedactedCharField(max_length=100)
+    description = RedactedTextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
     builtin = models.CharField(max_length=64, blank=True, help_text="Name of the built-in environment")
     base_url = models.CharField(
@@ -71,7 +71,7 @@ class Environment(Server):
         help_text="Maximum tries of a call if the server is unreachable",
     )
     concurrency = models.PositiveIntegerField(
-        default=USUAL_CONCURRENCY,
+        default=DEFAULT_CONCURRENCY,
         validators=[MinValueValidator(1)],
         help_text="Maximum rollouts in flight over all workers",
     )
@@ -149,7 +149,7 @@ class Environment(Server):
 
     @property
     def verifies_here(self) -> bool:
-        """Return True if a configured verifier, its own or that of each task row, computes the rewards."""
+        """Return True if GymWeb computes rewards, with the verifier of the environment or of each task row."""
         return bool(self.verifier) or self.adapter in (Adapter.DECLARED, Adapter.MCP, Adapter.MCP_PROCESS)
 
     def describe_judge(self) -> dict[str, Any] | None:

@@ -53,7 +53,7 @@ def connect_environment(
             server, verifier=environment.verifier, verify_timeout=environment.verify_timeout, judge=judge
         )
     except VerifierMisconfigured as wrong:
-        raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").lasting() from None
+        raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").permanent() from None
 
 
 def connect_verifier(
@@ -133,14 +133,14 @@ def _read_key(environment: Environment) -> str:
     try:
         return decrypt_secret(environment.api_key_encrypted) if environment.api_key_encrypted else ""
     except SecretUnreadable as problem:
-        raise EnvironmentFault(f"{environment.slug}: {problem}").lasting() from None
+        raise EnvironmentFault(f"{environment.slug}: {problem}").permanent() from None
 
 
 def _find_command(environment: Environment) -> Command:
     command = settings.MCP_COMMANDS.get(environment.command)
     if command is None:
         told = f"GYMWEB_MCP_COMMANDS of this worker has no command named {environment.command!r}"
-        raise EnvironmentFault(f"{environment.slug}: {told}").lasting()
+        raise EnvironmentFault(f"{environment.slug}: {told}").permanent()
     return Command(command["command"], command["environment"])
 
 
@@ -163,11 +163,11 @@ def connect_judge(
     try:
         asked = read_settings(environment.judge_settings)
     except ValueError as error:
-        raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
+        raise JudgeError(f"{environment.slug}: the judge's settings: {error}").permanent() from None
     try:
         policy = connect_policy(model, outbound, observe=observe, weights=weights, gate=gate)
     except PolicyError as error:
-        raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").lasting() from error
+        raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").permanent() from error
     return Judge(
         policy,
         name=model.slug,

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from apps.exports.exported_credentials import warn_of_credentials
 from apps.gym.exporters.protocol import Feature, Format, Options
 
 _SIZES = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
@@ -57,12 +58,19 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             *_dataset_splits(manifest),
             "",
             f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are "
-            "by prompt, so equal prompts are in one file. Recognised credentials were redacted before storing.",
+            "by prompt, so equal prompts are in one file. Credentials in replies and tool results were redacted before "
+            "storing.",
+            *_credentials(manifest),
             "",
             f"Written by GymWeb {manifest['gymweb_version']} on {manifest['created_at']}; see `manifest.json`.",
             "",
         ]
     )
+
+
+def _credentials(manifest: Mapping[str, Any]) -> list[str]:
+    warning = warn_of_credentials(manifest["credentials"])
+    return ["", warning] if warning else []
 
 
 def _tools(counts: Mapping[str, int]) -> str:

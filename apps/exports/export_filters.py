@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
-from apps.gym.exporters.protocol import Format, Makes
+from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.specs import Option
 from apps.rollouts.models import RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
@@ -90,7 +90,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
 
-_DEFAULTS: dict[Makes, dict[str, Any]] = {
+_DEFAULTS: dict[RowKind, dict[str, Any]] = {
     # Demonstrations are rollouts worth imitating; NeMo Gym's tutorial filters at 0.7 to 0.8.
     "demonstrations": {"min_reward": 0.7, "dedupe": True},
     "labels": {"dedupe": True},
@@ -100,7 +100,7 @@ _DEFAULTS: dict[Makes, dict[str, Any]] = {
 }
 _OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "dedupe"}
 _OF_PAIRS = {"include_rejected", "only_accepted", "sources"}
-_APPLY: dict[Makes, frozenset[str]] = {
+_APPLY: dict[RowKind, frozenset[str]] = {
     "demonstrations": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "labels": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "scored": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
@@ -141,7 +141,7 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
 def active_filters(format: Format, filters: Filters) -> dict[str, Any]:
     """Return the active filters that the format supports, as stored with an export."""
     given = {name: value for name, value in msgspec.structs.asdict(filters).items() if name in filters_of(format)}
-    # Compared by identity, because a reward of 0 equals False.
+    # Compare by identity: a reward of 0 equals False.
     return {name: value for name, value in given.items() if value not in (None, "", []) and value is not False}
 
 

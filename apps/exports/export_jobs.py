@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 
-from apps.accounts.disk_space import LOOK_SECONDS, check_folder, free_folder_bytes, note_error
+from apps.accounts.disk_space import MEASURE_SECONDS, check_folder, free_folder_bytes, note_error
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due, wait_for_retry
 from apps.accounts.space_waits import SpaceWaits
@@ -153,7 +153,7 @@ class _Heartbeat:
     def __call__(self, considered: int, rows: int) -> None:
         process_exit.check()
         self._export.considered = considered
-        if time.monotonic() - self._measured >= LOOK_SECONDS:
+        if time.monotonic() - self._measured >= MEASURE_SECONDS:
             self._measured = time.monotonic()
             check_folder(self._folder)
         if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:

@@ -67,6 +67,13 @@ class ExportOrder:
             high=2**63 - 1,
         ),
     ] = 0
+    mask_credentials: Annotated[
+        bool,
+        Option(
+            "Mask credentials",
+            "Mask suspected credentials in prompts and verifier fields. Rows with token ids are left out instead.",
+        ),
+    ] = False
 
 
 def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
@@ -94,7 +101,7 @@ def prepare_export(order: ExportOrder) -> Export:
         _check_pair_set(found, collection, pair_set)
         applied = resolve_filters(found, filters)
         splits = checked_splits(found, applied, collections, given="splits" in filters)
-        worded = resolve_options(found, _with_level(found, pair_set, order.options))
+        resolved = resolve_options(found, _with_level(found, pair_set, order.options))
     except FormatUnknown as refusal:
         raise ExportRefused(str(refusal), "format") from None
     except FilterRefused as refusal:
@@ -112,10 +119,11 @@ def prepare_export(order: ExportOrder) -> Export:
         collection=collection,
         pair_set=pair_set,
         filters=active_filters(found, applied),
-        options={name: getattr(worded, name) for name in found.choices},
+        options={name: getattr(resolved, name) for name in found.choices},
         encoding=_checked_encoding(found, order.encoding),
         validation_share=order.validation_share,
         split_seed=order.split_seed,
+        mask_credentials=order.mask_credentials,
     )
 
 
@@ -136,7 +144,7 @@ def _checked_encoding(format: Format, encoding: str | None) -> str:
         return format.encodings[0]
     if encoding not in format.encodings:
         has = ", ".join(format.encodings)
-        raise ExportRefused(f"{format.title} is available as {has} only.", "encoding")
+        raise ExportRefused(f"{format.title} cannot be written as {encoding}. Choose one of: {has}.", "encoding")
     return encoding
 
 
@@ -145,27 +153,27 @@ def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | 
     collections = [] if pair_set is None else [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
     problem = ""
     if takes_pairs and pair_set is None:
-        problem = f"{format.title} needs a pair set."
+        problem = f"{format.title} needs a pair set. Choose one."
     elif not takes_pairs and pair_set is not None:
-        problem = f"Only formats of preference pairs take a pair set: {format.title} does not."
+        problem = f"{format.title} does not export pairs. Remove the pair set, or choose a format of preference pairs."
     elif pair_set is not None and collection.pk not in collections:
-        problem = f"{pair_set} does not belong to {collection.label}."
+        problem = f"{pair_set} has no rollouts of {collection.label}. Choose another pair set or collection."
     elif pair_set is not None and pair_set.state != PairSet.State.READY:
         problem = f"{pair_set} is {pair_set.get_state_display()}. Only a ready pair set can be exported."
     elif pair_set is not None and not pair_set.pair_count:
-        problem = f"{pair_set} has no pairs, so the file would have no rows."
+        problem = f"{pair_set} has no pairs. Choose another pair set."
     if problem:
         raise ExportRefused(problem, "pair_set")
 
 
 def _check_selection(filters: Filters, collections: list[int]) -> None:
     """Raise ExportRefused if the filter names rollouts of other collections, or searches unindexed text."""
-    there = Rollout.objects.filter(collection__in=collections)
+    available = Rollout.objects.filter(collection__in=collections)
     named = set(filters.rollouts)
-    if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):
+    if missing := named - set(available.filter(pk__in=named).values_list("pk", flat=True)):
         raise ExportRefused(
-            f"{len(missing):,} of the {len(named):,} rollouts, such as #{min(missing)}, belong to other "
-            "collections. An export covers one collection.",
+            f"{len(missing):,} of the {len(named):,} rollouts, e.g. #{min(missing)}, belong to other collections. "
+            "Remove them from the filter, or export each collection separately.",
             "filters",
         )
     searches = parse_filter(filters.q).asks_for("text")

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.exports.export_rows import RowReader
+from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import main_line
-from apps.gym.wires.protocol import tells_all
+from apps.gym.wires.protocol import has_all_counts
 
 Source = Attempt | Preference | TaskPrompt
 
@@ -53,7 +54,7 @@ def _count_calls(source: Source, rows: int) -> list[int | None]:
 
 def _calls(attempt: Attempt) -> list[int | None]:
     spoken = (event.usage for event in main_line(attempt.events) if isinstance(event, ModelCall) and event.items)
-    return [usage["input_tokens"] + usage["output_tokens"] if tells_all(usage) else None for usage in spoken]
+    return [usage["input_tokens"] + usage["output_tokens"] if has_all_counts(usage) else None for usage in spoken]
 
 
 SECONDS = 2.0
@@ -68,8 +69,9 @@ class Preview:
     """The first rows of an export, and its counts.
 
     `bytes` is the JSON size of each row, `tokens` its number of tokens, and `tokens_from` how they were counted (see
-    TokenSource). `considered` equals `written_from` plus the sum of `dropped`; `written` is the number of rows. If
-    `stopped_after` is set, counting stopped after that many seconds.
+    TokenSource). `considered` equals `written_from` plus the sum of `dropped`; `written` is the number of rows.
+    `credentials` is a warning about suspected credentials, or empty. If `stopped_after` is set, counting stopped after
+    that many seconds.
     """
 
     rows: list[dict[str, Any]]
@@ -80,6 +82,7 @@ class Preview:
     written_from: int
     written: int
     dropped: dict[str, int]
+    credentials: str = ""
     stopped_after: float | None = None
 
 
@@ -116,6 +119,7 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
         written_from=reader.written_from,
         written=written,
         dropped={reason: number for reason, number in sorted(reader.dropped.items()) if number},
+        credentials=warn_of_credentials(reader.credentials.figures()),
         stopped_after=stopped_after,
     )
 

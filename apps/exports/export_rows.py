@@ -13,6 +13,7 @@ import orjson
 from apps.exports.best_attempts import AttemptRounds, Candidates
 from apps.exports.export_filters import Filters, find_unselected
 from apps.exports.export_selection import Candidate, Chosen, choose_rollouts
+from apps.exports.exported_credentials import ExportedCredentials
 from apps.exports.exported_pairs import find_refusal, read_chunks
 from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
@@ -22,9 +23,10 @@ from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
-from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.events import ModelCall, TraceUnion
+from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import main_line
-from apps.gym.traces.items import TaskRow
+from apps.gym.traces.items import TaskRow, input_items
 from apps.gym.traces.messages import Dropped
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
@@ -68,6 +70,7 @@ class RowReader:
         self._is_imported = "imported" in export.collection.snapshot
         self.offers = Offers(is_imported=self._is_imported)
         self.format = find_format(export.format)
+        self.credentials = ExportedCredentials(mask=export.mask_credentials)
         self.filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
         self._left = self.filters.max_rows
@@ -216,7 +219,11 @@ class RowReader:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
             rows = list(self.format.rows(source, self._options))[: self._left]
-            encoded = [orjson.dumps(row) for row in rows]
+            rows, encoded = self.credentials.check(
+                rows,
+                [orjson.dumps(row) for row in rows],
+                has_tokens=isinstance(source, Attempt) and _has_tokens(source),
+            )
         except Dropped as why:
             self.dropped[why.reason] += 1
             return None
@@ -231,7 +238,7 @@ class RowReader:
     def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
         assert rollout.reward is not None
         return Attempt(
-            events=events,
+            events=self._exact(chosen.task, events),
             task=chosen.task.row,
             reward=rollout.reward,
             components=rollout.components,
@@ -247,10 +254,17 @@ class RowReader:
             override=_override_columns(rollout.override),
         )
 
+    def _exact(self, task: Task, events: list[TraceUnion]) -> list[TraceUnion]:
+        """Return the trace with the prompt as the model saw it: traces store it masked."""
+        if not self.credentials.redactor.is_suspicious(task.row_json):
+            return events
+        asked = self._task_prompt_row(task) or task.row
+        return restore_prompts(events, input_items(asked), self.credentials.redactor)
+
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
         def side(rollout: Rollout, reward: float | None) -> Attempt:
             return Attempt(
-                events=traces[rollout.pk],
+                events=self._exact(rollout.task, traces[rollout.pk]),
                 task=rollout.task.row,
                 reward=math.nan if reward is None else reward,
                 stop_reason=rollout.stop_reason,
@@ -292,6 +306,10 @@ class RowReader:
 def _fingerprint_of(events: list[TraceUnion]) -> str:
     """Return the hash of the main path. Empty without a trace, so that such attempts are not duplicates."""
     return completion_fingerprint(main_line(events)) if events else ""
+
+
+def _has_tokens(attempt: Attempt) -> bool:
+    return any(isinstance(event, ModelCall) and event.tokens for event in attempt.events)
 
 
 def _override_columns(override: StandingOverride | None) -> dict[str, Any]:

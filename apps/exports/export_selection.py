@@ -8,7 +8,7 @@ from itertools import groupby, starmap
 from typing import NamedTuple
 
 from apps.exports.export_filters import Filters, find_unselected
-from apps.gym.exporters.protocol import Group, Makes
+from apps.gym.exporters.protocol import Group, RowKind
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.pairs.human_verdicts import has_overrides
 from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
@@ -59,7 +59,12 @@ class Chosen:
 
 
 def choose_rollouts(
-    collection: Collection, filters: Filters, *, makes: Makes, dropped: Counter[str], considered: Callable[[int], None]
+    collection: Collection,
+    filters: Filters,
+    *,
+    makes: RowKind,
+    dropped: Counter[str],
+    considered: Callable[[int], None],
 ) -> Iterator[list[Chosen]]:
     """Yield chunks of tasks with their remaining rollouts. Dropped rollouts are counted by reason.
 

@@ -19,18 +19,21 @@ def make_manifest(
 ) -> dict[str, Any]:
     """Return the manifest. Sizes are in bytes.
 
-    `counts.considered` equals `counts.written_from` plus the sum of `counts.dropped`. An attempt may become several
-    rows, so `counts.written` may exceed `counts.written_from`. Without rows there is no file.
+    `counts.considered` equals `counts.written_from` plus the sum of `counts.dropped`. One attempt may become several
+    rows, so `counts.written` may exceed `counts.written_from`. An export without rows has no file.
 
-    `census` adds counts of rows: `dataset_splits` by split ("" for none), `model_versions` attempts by version, and
-    `tokens` attempts with captured tokens, of which NeMo RL loads `one_segment` unchanged.
+    `census` has counts from `Census`: rows by `dataset_splits` ("" for no split), attempts by `model_versions`, and
+    `tokens`: attempts with captured tokens. NeMo RL loads those with `one_segment` unchanged.
 
-    `rewards` names the source of the rewards; `set_by_people` counts overrides. Pairs follow the rule of their set.
+    `rewards` names the source of the rewards; `set_by_people` counts overrides. It is left out for pairs, whose rule
+    chose the rewards.
 
-    For task rows, `tools` counts tasks whose attempts were `offered` tools (`differing`: not always the same), tasks
-    with `none`, and tasks without attempts (`unknown`).
+    For task rows, `tools` counts tasks by their attempts: `offered` tools (of these, `differing` tools), `none`, or
+    `unknown` without attempts.
 
-    `longest_row_bytes` helps to set a trainer's `max_length`, whose default truncates long rows.
+    `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
+
+    `longest_row_bytes` helps to choose a trainer's `max_length`, whose default truncates long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
     entries = [file.entry() for file in files]
@@ -53,6 +56,7 @@ def make_manifest(
             "dropped": {reason: number for reason, number in sorted(reader.dropped.items()) if number},
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
+        "credentials": reader.credentials.figures(),
         **_rewards(export, reader),
         **({"tools": reader.offers.counts} if reader.format.makes == "tasks" else {}),
         **census,
@@ -69,7 +73,7 @@ def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
 
 
 def _source(collection: Collection) -> dict[str, Any]:
-    """Return the source from the snapshot of the collection, because later edits do not affect the rows."""
+    """Return the source of the rows, from the snapshot of the collection: later edits did not affect them."""
     policy_model = collection.policy_model
     planned = collection.snapshot.get("policy_model", {})
     return {
@@ -105,13 +109,13 @@ def _pair_set(pair_set: PairSet) -> dict[str, Any]:
 
 Rows = list[dict[str, Any]]
 RowFacts = tuple[set[str], dict[str, int]]
-"""Model versions of an attempt, and its token capture: `segments`, and `captured` of `calls`."""
+"""Model versions of an attempt, and its token capture: number of `segments`, and `captured` out of `calls`."""
 
 
 class Census:
-    """Count rows while they are written, by split and by facts of the format.
+    """Counts rows while they are written: by split, model version and captured tokens.
 
-    Only fields of the format are read, because task fields can have any name.
+    It reads only fields that the format defines, because task fields can have any name.
     """
 
     def __init__(self, format: str) -> None:

@@ -41,6 +41,9 @@ class Export(RetriedJob):
     options = models.JSONField(default=dict, blank=True, help_text='Row options, e.g. {"reasoning": "inline"}')
     validation_share = models.FloatField(default=0.0, help_text="Share of the prompts in the validation file")
     split_seed = models.BigIntegerField(default=0)
+    mask_credentials = models.BooleanField(
+        default=False, db_default=False, help_text="Mask suspected credentials in all rows"
+    )
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     path = models.CharField(max_length=500, blank=True, help_text="Folder or file")

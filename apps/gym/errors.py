@@ -23,36 +23,36 @@ class GymError(Exception):
 
     The rollout ends `failed` with `kind` and has no reward.
 
-    `passing`: another attempt may succeed. `is_ours`: this process is misconfigured, not the endpoint, so another
-    process may attempt it. `refused_by`: the endpoint accepts no calls for now, so the attempt returns to the queue and
-    does not count. `retry_after` is in seconds, if the endpoint gave it.
+    `transient`: another attempt may succeed. `is_misconfigured`: the cause is this process's configuration, so another
+    worker may succeed. `refused_by`: the endpoint accepts no calls for now, so the attempt returns to the queue and
+    does not count. `retry_after` is the endpoint's wait in seconds, if it gave one.
     """
 
     kind: ClassVar[ErrorKind]
-    passing: bool = True
-    is_ours: bool = False
+    transient: bool = True
+    is_misconfigured: bool = False
     refused_by: RefusedBy | None = None
     retry_after: float | None = None
 
-    def lasting(self) -> Self:
+    def permanent(self) -> Self:
         """Mark the error as permanent: every further attempt would fail the same way. Return it."""
-        self.passing = False
+        self.transient = False
         return self
 
     def refused(self, by: RefusedBy, *, retry_after: float | None = None) -> Self:
-        """Mark the error as an endpoint that accepts no calls for now. Return it."""
+        """Mark the error as a refusal: the endpoint accepts no calls for now. Return it."""
         self.refused_by, self.retry_after = by, retry_after
         return self
 
-    def because_of(self, cause: "GymError") -> Self:
+    def caused_by(self, cause: "GymError") -> Self:
         """Copy the retry information of `cause`. Return the error."""
-        self.passing, self.is_ours = cause.passing, cause.is_ours
+        self.transient, self.is_misconfigured = cause.transient, cause.is_misconfigured
         self.refused_by, self.retry_after = cause.refused_by, cause.retry_after
         return self
 
-    def ours(self) -> Self:
-        """Mark the error as caused by this process. Return it."""
-        self.is_ours = True
+    def misconfigured(self) -> Self:
+        """Mark the error as caused by the configuration of this process. Return it."""
+        self.is_misconfigured = True
         return self
 
 
@@ -96,5 +96,5 @@ class TimedOut(GymError):
     """The time limit of a call (after its retries) or of the whole rollout was reached."""
 
     kind = "timed_out"
-    # Another attempt would take as long again, which the limit does not allow.
-    passing = False
+    # Another attempt would take just as long.
+    transient = False

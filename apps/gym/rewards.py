@@ -25,11 +25,11 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        # A lone surrogate, which JSON can express, cannot be stored.
+        # JSON may contain lone surrogates, which databases reject.
         msgspec.structs.force_setattr(self, "explanation", self.explanation.encode(errors="replace").decode())
         numbers = [*self.components.values(), *([] if self.value is None else [self.value])]
         if not all(math.isfinite(number) for number in numbers):
             raise VerifierError(f"the verifier gave a reward that is not finite: {self.value} {self.components}")
         if any(abs(number) > MAX_REWARD for number in numbers):
-            told = f"the verifier gave a reward beyond ±{MAX_REWARD:g}, which is outside the allowed range"
-            raise VerifierError(f"{told}: {self.value} {self.components}")
+            problem = f"the verifier returned a reward outside the range of ±{MAX_REWARD:g}"
+            raise VerifierError(f"{problem}: {self.value} {self.components}")

@@ -1,4 +1,4 @@
-"""Read option specifications: dataclasses or msgspec structs whose fields declare what users can choose.
+"""Read option specifications: dataclasses or msgspec structs whose fields declare the options of an operation.
 
 A field is `name: Annotated[type, Option(label, help, …)] = default`. A required database row is `name: Dataset =
 field(metadata=described(label, help))`, because Django's type checks allow no other annotation.
@@ -38,7 +38,7 @@ class Option:
     """Labels for the values of a choice."""
     example: Any = None
     exact: bool = False
-    """True if spaces at the ends of a text count."""
+    """True to keep leading and trailing spaces of a text."""
 
 
 def described(label: str, help: str = "") -> dict[str, Option]:
@@ -49,7 +49,7 @@ def described(label: str, help: str = "") -> dict[str, Option]:
 class SpecField:
     name: str
     type: Any
-    """bool, int, float, str, list, dict, or a class. A Literal, or a str with named values, is str with `choices`."""
+    """bool, int, float, str, list, dict or a class. A Literal becomes str with `choices`."""
     item: Any
     """The type of the entries of a list or of the values of a dict, else None."""
     choices: tuple[str, ...]
@@ -120,7 +120,7 @@ def spec_problems(spec: type, values: Mapping[str, Any]) -> dict[str, str]:
 
 def _problem(field: SpecField, value: Any) -> str:
     if value is None:
-        return "" if field.nullable else "This must have a value."
+        return "" if field.nullable else "This is required. Give a value."
     if isinstance(value, str | list | dict) and find_unstorable(value) is not None:
         return REFUSAL
     if field.choices and value not in field.choices:
@@ -132,11 +132,14 @@ def _problem(field: SpecField, value: Any) -> str:
     return next(filter(None, (_limit_problem(entry, field.item, each) for entry in entries)), "") if each else ""
 
 
+_KIND_NAMES = {bool: "yes or no", str: "text", list: "a list", dict: "an object"}
+
+
 def _limit_problem(value: Any, kind: Any, option: Option) -> str:
     if kind in (int, float):
         return _number_problem(value, kind, option)
     if kind in (bool, str, list, dict) and not isinstance(value, kind):
-        return f"This must be {'yes or no' if kind is bool else f'a {kind.__name__}'}."
+        return f"This must be {_KIND_NAMES[kind]}."
     if kind is str and option.low and not value:
         return "Give at least one character."
     if option.length is not None and len(value) > option.length:

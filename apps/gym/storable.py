@@ -1,7 +1,7 @@
-"""Restrict values to those that every database stores.
+"""Keep values within what every supported database can store.
 
 PostgreSQL stores neither a NUL byte nor half a surrogate pair, unlike SQLite. Many JSON readers, including GymWeb's,
-reject integers of more than 64 bits. Numbers beyond 1.8e308 are read as infinity, which JSON cannot express.
+reject integers of more than 64 bits. Python reads numbers beyond 1.8e308 as infinity, which JSON cannot express.
 """
 
 import math
@@ -12,14 +12,14 @@ from typing import Any, TypeGuard
 from apps.gym.redaction.shortening import cut
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _LOWEST, _BEYOND = -(2**63), 2**64
 
 Path = tuple[str | int, ...]
 REFUSAL = (
     "This cannot be stored: it contains a NUL character, an unpaired surrogate, an integer "
-    "beyond 64 bits or a non-finite number."
+    "beyond 64 bits or a non-finite number. Remove or replace it."
 )
 
 
@@ -29,17 +29,17 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def clean_line(text: str, limit: int) -> str:
-    """Return one line of at most `limit` characters, without control characters: for untrusted text."""
-    return _NOT_SHOWN.sub(" ", cut(text, limit))
+    """Return untrusted text as one line of at most `limit` characters, without control characters."""
+    return _CONTROL_CHARACTERS.sub(" ", cut(text, limit))
 
 
 def clean_names(values: dict[str, float]) -> dict[str, float]:
-    """Return the values with storable names."""
+    """Return the values with characters that cannot be stored replaced in their names."""
     return {_UNSTORABLE.sub("\ufffd", name): value for name, value in values.items()}
 
 
-def read_whole(digits: str) -> int | float:
-    """Parse an integer of stored JSON. Beyond 64 bits it becomes a float, which every JSON writer accepts."""
+def parse_integer(digits: str) -> int | float:
+    """Parse an integer of stored JSON, as a float beyond 64 bits: every JSON writer accepts that."""
     number = int(digits)
     return number if _LOWEST <= number < _BEYOND else float(number)
 
@@ -56,9 +56,9 @@ def bound_numbers(value: Any) -> Any:
 
 
 def walk_json(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Yield a JSON value and all within it, each with its path.
+    """Yield a JSON value and every nested value, each with its path.
 
-    Without recursion, because untrusted input decides the depth.
+    Not recursive, because untrusted input may be nested to any depth.
     """
     waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:
@@ -71,7 +71,7 @@ def walk_json(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def find_unstorable(value: Any) -> Path | None:
-    """Return the path of the first text or number that cannot be stored; for a name, the path of its object."""
+    """Return the path of the first text or number that cannot be stored. For a key, return the path of its object."""
     return next((path for path, one in walk_json(value) if _is_unstorable(one)), None)
 
 

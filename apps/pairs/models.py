@@ -4,7 +4,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
-from apps.policies.typed_texts import TypedCharField
+from apps.policies.redacted_fields import RedactedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -12,7 +12,7 @@ from apps.tasks.models import Task
 class PairSet(RetriedJob):
     """Preference pairs that one rule built from one or more collections. Sets with the same name are versions.
 
-    The rule is stored with the set. Once the set is ready, only decisions about its pairs change.
+    Once a set is ready, only decisions about its pairs can change.
     """
 
     class State(models.TextChoices):
@@ -22,7 +22,7 @@ class PairSet(RetriedJob):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
-    name = TypedCharField(max_length=120, blank=True, help_text="Sets with the same name are versions")
+    name = RedactedCharField(max_length=120, blank=True, help_text="Sets with the same name are versions")
     version = models.PositiveIntegerField(default=1)
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="pair_sets")
     further = models.ManyToManyField(
@@ -80,7 +80,7 @@ class PairSet(RetriedJob):
 
 
 class PairSource(models.Model):
-    """A further collection whose rollouts are in a pair set. It cannot be deleted while the set exists."""
+    """An additional collection of a pair set. It cannot be deleted while the set exists."""
 
     pair_set = models.ForeignKey(PairSet, on_delete=models.CASCADE, related_name="+")
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="pair_sources")
@@ -95,7 +95,7 @@ class PairSource(models.Model):
 
 
 class PreferencePair(models.Model):
-    """A chosen and a rejected rollout of one task. Values are as of when the pair was built."""
+    """A chosen and a rejected rollout of one task. Rewards and verdicts are copied when the pair is built."""
 
     class Source(models.TextChoices):
         REWARD = "reward", "reward difference"
@@ -132,7 +132,7 @@ class PreferencePair(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["pair_set", "chosen", "rejected"], name="pair_once"),
             models.CheckConstraint(condition=~Q(chosen=F("rejected")), name="pair_of_two"),
-            # "is not null" is required: a check constraint that evaluates to NULL accepts the row.
+            # `margin__isnull=False` is required: a check constraint that evaluates to NULL accepts the row.
             models.CheckConstraint(
                 condition=Q(source="verdict", margin__isnull=True)
                 | (~Q(source="verdict") & Q(margin__isnull=False, margin__gt=0)),
@@ -154,14 +154,14 @@ class PreferencePair(models.Model):
 
     @property
     def rewards(self) -> tuple[float | None, float | None]:
-        """Return the rewards that decided, chosen first."""
+        """Return the rewards of the chosen and the rejected rollout that the pair was built from."""
         return self.chosen_reward, self.rejected_reward
 
     @property
     def agreeing(self) -> int | None:
-        """Return how many reviewers chose this side.
+        """Return how many reviewers preferred the chosen rollout.
 
-        None for pairs by reward and pairs that only an adjudicator decided.
+        None for pairs by reward, and for pairs that only an adjudicator decided.
         """
         return None if self.agreement is None else round(self.agreement * self.reviewers)
 
@@ -179,7 +179,7 @@ class PairDecision(models.Model):
 
     pair = models.ForeignKey(PreferencePair, on_delete=models.CASCADE, related_name="decisions")
     status = models.CharField(max_length=16, choices=PreferencePair.Status.choices)
-    reason = TypedCharField(max_length=500, blank=True)
+    reason = RedactedCharField(max_length=500, blank=True)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_decisions"
     )

@@ -8,7 +8,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
 from apps.pairs.models import PairDecision, PreferencePair
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 
 MAX_REASON = 500
 Status = PreferencePair.Status
@@ -23,7 +23,7 @@ def decide_pairs(*, pairs: Sequence[PreferencePair], status: str, reason: str = 
 
     Raise DecisionRefused.
     """
-    reason = clean_typed(reason.strip())
+    reason = redact_input(reason.strip())
     if status not in Status.values:
         raise DecisionRefused(f"The status must be one of: {', '.join(Status.values)}.", "status")
     if status == Status.REJECTED and not reason:

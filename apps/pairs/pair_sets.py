@@ -14,7 +14,7 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PairSource
 from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_with_retries
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
@@ -78,7 +78,7 @@ def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
     """Queue the next version of the named pair set for a worker. Raise PairingRefused."""
     collections, rule = check_collections(order), order.rule
     # Redact the name first: versions are looked up by the stored name.
-    name = clean_typed(order.name.strip()) or f"collection {order.collection.pk}"
+    name = redact_input(order.name.strip()) or f"collection {order.collection.pk}"
     if len(name) > MAX_NAME:
         raise PairingRefused(f"The name has at most {MAX_NAME} characters.", "name")
     for _ in range(3):

@@ -22,7 +22,7 @@ def read_traces(
     """Yield (rollout id, events) by ascending id.
 
     `attempts` maps each rollout id to the attempt whose events are read. Without stored events, the list is empty.
-    `tokens` also reads the packed tokens of model calls. The events are the main line of the trace, or with `whole` all
+    `tokens` also reads the packed tokens of model calls. The events are the main path of the trace, or with `whole` all
     events as stored.
     """
     columns = ("rollout_id", "attempt", "seq", STORED, *(("tokens",) if tokens else ()))

@@ -1,4 +1,4 @@
-"""The redactor of this installation: built-in rules, own secrets and custom patterns, reloaded every few seconds."""
+"""The redactor of this installation. It knows built-in rules, stored secrets and custom patterns."""
 
 import copy
 import threading
@@ -15,18 +15,15 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.errors import PolicyError
 from apps.gym.redaction.redactor import MIN_PREFIX, Pattern, Redactor
-from apps.gym.redaction.shortening import shorten_with
-from apps.policies.models import KEY_PLACE, PolicyModel, RedactionPattern
+from apps.gym.redaction.shortening import set_shortening_redactor
+from apps.policies.models import KEY_PLACEHOLDER, PolicyModel, RedactionPattern
 from apps.policies.secrets import decrypt_secret
 
 FRESH_SECONDS = 5.0
 
 
-class _Known:
-    """The cached redactor.
-
-    Event loops and log lines use it without waiting. Only callers that may query the database reload it.
-    """
+class _Cache:
+    """The cached redactor. Event loops and log handlers use it as it is; callers that may query reload it."""
 
     def __init__(self) -> None:
         self.redactor: Redactor | None = None
@@ -34,7 +31,7 @@ class _Known:
         self.lock = threading.Lock()
 
 
-_known = _Known()
+_known = _Cache()
 
 
 def current_redactor() -> Redactor:
@@ -45,7 +42,7 @@ def current_redactor() -> Redactor:
 
 
 def fresh_redactor() -> Redactor:
-    """Return the redactor, at most FRESH_SECONDS old. Queries the database: do not call it on an event loop."""
+    """Return the redactor, at most FRESH_SECONDS old. It may query the database: do not call it on an event loop."""
     if time.monotonic() > _known.until:
         with _known.lock:
             _cache(_read())
@@ -63,7 +60,7 @@ def forget_redactor() -> None:
 
 def _cache(redactor: Redactor) -> Redactor:
     _known.redactor = redactor
-    shorten_with(redactor)
+    set_shortening_redactor(redactor)
     return redactor
 
 
@@ -93,7 +90,7 @@ def _api_keys() -> Iterator[str]:
         try:
             yield decrypt_secret(encrypted)
         except PolicyError:
-            # Encrypted with another secret key, so it is not usable here.
+            # Encrypted with another SECRET_KEY, so this installation cannot send it either.
             continue
 
 
@@ -111,15 +108,15 @@ def show_extras(extras: Any) -> Any:
     redactor = fresh_redactor()
     shown: dict[str, Any] = {}
     for name, value in extras.items():
-        if isinstance(value, str) and KEY_PLACE in value:
-            shown[name] = KEY_PLACE.join(redactor.redact_text(part)[0] for part in value.split(KEY_PLACE))
+        if isinstance(value, str) and KEY_PLACEHOLDER in value:
+            shown[name] = KEY_PLACEHOLDER.join(redactor.redact_text(part)[0] for part in value.split(KEY_PLACEHOLDER))
         else:
             shown |= redactor.redact_value({name: copy.deepcopy(value)})[0]
     return shown
 
 
 MAX_SAMPLE = 20_000
-"""Maximum characters of a text to test."""
+"""Maximum characters of a text that users can test patterns with."""
 _KEPT = (
     "arguments at call_id components content details duration environment error explanation finish_reason function id "
     "input items judge kind message model name output prompt question refusal response_id role sampling seed seen "
@@ -134,9 +131,9 @@ def save_pattern(*, pattern: RedactionPattern, user: User | None = None) -> Reda
     pattern.text = pattern.text.strip()
     pattern.full_clean()
     if pattern.kind == RedactionPattern.Kind.NAME and pattern.text.lower() in KEPT_NAMES:
-        raise ValidationError({"text": "Traces use this key name, so it cannot be redacted."})
+        raise ValidationError({"text": "Traces use this key, so it cannot be redacted. Choose another name."})
     if pattern.kind == RedactionPattern.Kind.PREFIX and len(pattern.text) < MIN_PREFIX:
-        raise ValidationError({"text": f"A prefix has at least {MIN_PREFIX} characters."})
+        raise ValidationError({"text": f"Give a prefix of at least {MIN_PREFIX} characters."})
     with transaction.atomic():
         pattern.save()
         record(user=user, action="redaction_pattern.create", target=pattern.kind, text=pattern.text)

@@ -18,9 +18,9 @@ DEFAULT_BASE_URLS: dict[str, str] = {
     Provider.OPENAI.value: "https://api.openai.com/v1",
     Provider.ANTHROPIC.value: "https://api.anthropic.com/v1",
 }
-"""Default base URLs of providers."""
+"""Base URL by provider, used if none is given."""
 
-KEY_PLACE = "{api_key}"
+KEY_PLACEHOLDER = "{api_key}"
 """Placeholder of the API key in header values."""
 
 
@@ -43,7 +43,7 @@ class Health(models.TextChoices):
 
 
 class Server(Named):
-    """Connection settings and health of a server that this installation calls."""
+    """Abstract base of models and environments: connection settings and health of a server that GymWeb calls."""
 
     api_key_encrypted = models.TextField(blank=True, editable=False)
     api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
@@ -65,7 +65,7 @@ class Server(Named):
 
 
 class PolicyModel(Server):
-    """A model behind one endpoint. It attempts tasks or judges attempts."""
+    """A language model at an endpoint. It attempts tasks or judges attempts."""
 
     name = models.CharField(max_length=100)
     provider = models.CharField(max_length=16, choices=Provider.choices, default=Provider.COMPATIBLE)
@@ -208,7 +208,7 @@ class PolicyModel(Server):
 
 
 class RedactionPattern(Dated):
-    """Custom redaction patterns of this installation, and exceptions."""
+    """A custom redaction pattern of this installation, or an exception."""
 
     class Kind(models.TextChoices):
         NAME = "name", "Values of this key or header"

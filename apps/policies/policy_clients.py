@@ -17,7 +17,7 @@ from apps.gym.wires.openai_http import Wire as Wires
 from apps.gym.wires.protocol import Ask, Policy, Weights
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.gym.wires.sending import PlainSender, Sender
-from apps.policies.models import KEY_PLACE, PolicyModel, Provider
+from apps.policies.models import KEY_PLACEHOLDER, PolicyModel, Provider
 from apps.policies.request_options import find_request_problems
 from apps.policies.secrets import decrypt_secret
 
@@ -81,11 +81,11 @@ def connect_policy(
 def _refuse_problems(policy_model: PolicyModel) -> None:
     for field, problems in find_request_problems(policy_model).items():
         name, why = field.replace("_", " "), " ".join(problems)
-        raise RequestRefused(f"Invalid {name}: {why} Change and save the model.").lasting()
+        raise RequestRefused(f"Invalid {name}: {why} Change and save the model.").permanent()
 
 
 def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
-    """Return the deviations of the endpoint from the API."""
+    """Return how the endpoint deviates from the API."""
     strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
     reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
     return Dialect(
@@ -127,14 +127,14 @@ def _key_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
 def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
     """Return the headers. Raise KeyMissing if a header needs a missing key."""
     headers: dict[str, str] = policy_model.extra_headers
-    if not key and any(KEY_PLACE in value for value in headers.values()):
-        raise KeyMissing("No API key is stored, but a header needs it.").lasting()
-    return {name: value.replace(KEY_PLACE, key) for name, value in headers.items()}
+    if not key and any(KEY_PLACEHOLDER in value for value in headers.values()):
+        raise KeyMissing("No API key is stored, but a header needs it.").permanent()
+    return {name: value.replace(KEY_PLACEHOLDER, key) for name, value in headers.items()}
 
 
 def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
     if not key:
-        raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
+        raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").permanent()
     # Imported lazily: the package takes a third of a second, and most models do not need it.
     from apps.gym.wires.openai_package import PackageSender, open_azure, open_openai
 

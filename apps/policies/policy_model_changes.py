@@ -14,11 +14,11 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.installation_redactor import forget_redactor, show_extras
-from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACEHOLDER, Health, PolicyModel, Provider, Wire
+from apps.policies.redacted_fields import redact_input
 from apps.policies.request_options import find_request_problems
 from apps.policies.row_checks import check_row, lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
-from apps.policies.typed_texts import clean_typed
 
 MAX_PRICE = 1_000_000
 """Maximum USD per million tokens, so that sums of costs stay finite."""
@@ -46,7 +46,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     key = None if api_key is None else api_key.strip()
     _check(policy_model, key)
     # Model fields cannot redact themselves, because the redactor reads this table for keys.
-    policy_model.name = clean_typed(policy_model.name)[:100]
+    policy_model.name = redact_input(policy_model.name)[:100]
     with transaction.atomic():
         stored = lock_stored(policy_model, PolicyModelChanged)
         moved = stored is not None and _goes_elsewhere(stored, policy_model)
@@ -82,7 +82,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
 
 
 def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
-    """Return errors by field beyond those of the field validators."""
+    """Return the errors by field that the field validators do not find."""
     found = find_request_problems(policy_model)
     if policy_model._state.adding and (taken := find_slug_problem(policy_model.slug)):
         found["slug"] = [taken]
@@ -112,7 +112,7 @@ def _credentials_in(extras: Any) -> list[str]:
         return []
     return [
         f"{cut_clean(str(name), 100)} looks like a credential. Enter it as the API key, which is stored "
-        f"encrypted, and write {KEY_PLACE} into the header."
+        f"encrypted, and write {KEY_PLACEHOLDER} into the header."
         for name, value in extras.items()
         if show_extras({name: value}) != {name: value}
     ]

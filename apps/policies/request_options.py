@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.gym.calls.outbound_policy import FRAMING
 from apps.gym.wires.dialect import FIXED
-from apps.policies.models import KEY_PLACE, PolicyModel, Wire
+from apps.policies.models import KEY_PLACEHOLDER, PolicyModel, Wire
 
 _FRAMING_HEADERS = FRAMING | {"accept-encoding", "content-encoding"}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -47,14 +47,16 @@ def _problems_of_headers(headers: Any) -> list[str]:
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         return ["This must be a JSON object of texts."]
     wrong = [name for name in headers if not _HEADER_NAME.fullmatch(name)]
-    secret = [name for name, value in headers.items() if _SECRET_HEADER.fullmatch(name) and KEY_PLACE not in value]
+    secret = [
+        name for name, value in headers.items() if _SECRET_HEADER.fullmatch(name) and KEY_PLACEHOLDER not in value
+    ]
     framing = [name for name in headers if name.lower() in _FRAMING_HEADERS]
     broken = [name for name, value in headers.items() if not (value.isascii() and value.isprintable())]
     return [
         *(f"{name!r} is not a valid header name." for name in wrong),
         *(
             f"{name} is secret. Enter it as the API key, which is stored encrypted, and "
-            f"write {KEY_PLACE} into the value."
+            f"write {KEY_PLACEHOLDER} into the value."
             for name in secret
         ),
         *(f"{name} is set by the HTTP client and cannot be changed." for name in framing),

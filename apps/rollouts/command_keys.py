@@ -1,4 +1,4 @@
-"""The secret with which web processes prove to workers that they are part of this installation."""
+"""The secret that web processes send to workers to prove that they belong to this installation."""
 
 from django.utils.crypto import salted_hmac
 

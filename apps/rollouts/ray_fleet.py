@@ -11,7 +11,7 @@ from typing import Any
 from apps.gym.redaction.shortening import cut_clean
 
 RUNTIME = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
-"""By default Ray sends SIGKILL to the processes of an actor that ends. Workers need time to drain."""
+"""By default, Ray kills the processes of an ended actor with SIGKILL. Workers need time to drain."""
 
 
 class WorkerActor:
@@ -48,7 +48,7 @@ class WorkerActor:
 
 @dataclass(eq=False)
 class Member:
-    """An actor of the fleet, and what it answered last. Without a pid, Ray has not placed it yet."""
+    """An actor of the fleet and its last answer. Without a pid, Ray has not placed it yet."""
 
     actor: Any
     answer: Any

@@ -5,14 +5,14 @@ from django.db import transaction
 from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.gym.tasks.mappings.column_mapping import read_mapping, write_mapping
-from apps.policies.typed_texts import clean_typed_texts
+from apps.policies.redacted_fields import redact_input_texts
 from apps.tasks.models import ColumnMapping
 
 
 def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnMapping:
     """Create or change a column mapping. Raise MappingRefused, and ValidationError for an invalid name or slug."""
     is_new = mapping.pk is None
-    mapping.mapping = clean_typed_texts(write_mapping(read_mapping(mapping.mapping)))
+    mapping.mapping = redact_input_texts(write_mapping(read_mapping(mapping.mapping)))
     if is_new:
         mapping.created_by = user
     mapping.full_clean(exclude=["created_by"])

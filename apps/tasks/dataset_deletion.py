@@ -6,7 +6,7 @@ from django.db.models.functions import Greatest
 
 from apps.accounts.audit_log import record
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import progressed
+from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.tasks.deletion_jobs import (
@@ -84,7 +84,7 @@ def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:
     while batch := list(tasks.values_list("pk", flat=True)[:CHUNK_ROWS]):
         with transaction.atomic():
             gone = Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
-        Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, **progressed())
+        Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, **progress_fields())
         process_exit.check()
 
 

@@ -9,7 +9,7 @@ from django.db import IntegrityError, models
 from django.db.models import PROTECT, Model, ProtectedError, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, is_due, requeue_if_transient
+from apps.accounts.job_retries import RetriedJob, claim_fields, is_due, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -63,7 +63,7 @@ class StillInUse(Refusal, status=409, code="in-use"):
 
 
 class AlreadyBeingDeleted(Refusal, status=409, code="being-deleted"):
-    """Raised if the object is already being deleted, or files are being loaded into it."""
+    """Raised if the object is being deleted, or an upload is being loaded into it."""
 
 
 def find_references(what: Model) -> dict[str, int]:
@@ -92,7 +92,7 @@ def run_next_deletion(
 ) -> bool:
     """Run one queued deletion. Return True if there was one.
 
-    If an object that uses the tasks was created concurrently, `restore` undoes the hiding.
+    If another object started to use the tasks in the meantime, `restore` undoes the hiding.
     """
     state = DeletionJob.State
     quiet = deletions.filter(state=state.DELETING, touched_at__lt=timezone.now() - QUIET)
@@ -102,7 +102,7 @@ def run_next_deletion(
     deletion = queued.order_by("id").first()
     if deletion is None:
         return False
-    if not queued.filter(pk=deletion.pk).update(state=state.DELETING, **claimed()):
+    if not queued.filter(pk=deletion.pk).update(state=state.DELETING, **claim_fields()):
         return True
     row = deletions.filter(pk=deletion.pk)
     ended: dict[str, Any] = {"state": state.DONE}

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob, claimed, requeue_if_transient
+from apps.accounts.job_retries import RetriedJob, claim_fields, requeue_if_transient
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
@@ -82,7 +82,7 @@ def claim(claimable: QuerySet[Any], pk: int, *, doing: str, queued: str) -> Atte
     """Claim a job and return the attempt, or None if it cannot be claimed."""
     rows = claimable.model._default_manager.filter(pk=pk)
     with transaction.atomic():
-        if not claimable.filter(pk=pk).update(state=doing, attempt=F("attempt") + 1, **claimed()):
+        if not claimable.filter(pk=pk).update(state=doing, attempt=F("attempt") + 1, **claim_fields()):
             return None
         return Attempt(claimable.model, pk, rows.values_list("attempt", flat=True).get(), doing, queued)
 

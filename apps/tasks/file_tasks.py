@@ -1,4 +1,4 @@
-"""Read the tasks of an uploaded file and redact credentials. Invalid rows are listed as rejected."""
+"""Read the tasks of an uploaded file and report suspected credentials. Invalid rows are listed as rejected."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
+from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts, tell_of_unmapped
 from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import ParsedTask, parse_changed, parse_line
 from apps.gym.traces.items import TaskRow
@@ -27,6 +27,7 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.tasks.models import Upload
 from apps.tasks.rejected_rows import Rejects
 from apps.tasks.row_matching import hash_text, key_of
+from apps.tasks.suspected_credentials import SuspectedCredentials
 from apps.tasks.upload_turns import owned
 
 SAMPLE_ROWS = 50
@@ -94,11 +95,14 @@ class FileTasks:
         self._upload, self._rejects, self._counts = upload, rejects, counts
         self._file = open_rows(stream, filename=upload.filename, limits=upload_limits())
         self._redactor = fresh_redactor()
+        self._suspected = SuspectedCredentials(choice=upload.on_credential, redactor=self._redactor)
         environment = upload.dataset.environment
         self._verifies_here = environment.verifies_here
         self._verifier = read_verifier(environment.verifier) if environment.verifier else None
         self._leftovers: Leftovers | None = None
         self._attempts = ""
+        self._is_mapped = False
+        self._unmapped = ""
         self.lines = 0
 
     @property
@@ -106,9 +110,15 @@ class FileTasks:
         return self._file.bytes_read
 
     @property
-    def left_out(self) -> str:
-        """Return a notice about columns that detection ignored despite their relevant names, or an empty string."""
-        return self._leftovers.told if self._leftovers else self._attempts
+    def final_newline(self) -> bool:
+        """Return False if the last row of the stored text has no line feed. Known after the last row."""
+        return self._is_mapped or self._file.ends_with_newline
+
+    @property
+    def remarks(self) -> str:
+        """Return warnings about suspected credentials and about columns that detection ignored, or an empty text."""
+        left_out = self._leftovers.told if self._leftovers else self._attempts
+        return " ".join(filter(None, [self._suspected.told, left_out, self._unmapped]))
 
     def __iter__(self) -> Iterator[FileTask | None]:
         rows = iter(self._file.rows)
@@ -132,21 +142,18 @@ class FileTasks:
             self.reject(number, RowRefused(line.code, line.message), line.head)
             return None
         try:
-            task = self._clean(parse(line))
+            read = parse(line)
+            task = self._suspected.check(read, line=number)
             if self._verifies_here:
                 check_verifiable(task, self._verifier)
         except RowRefused as error:
             self.reject(number, error, line)
             return None
-        row_hash = hash_text(task.row_json.encode())
-        return FileTask(number, task, row_hash, key_of(task.external_id, row_hash))
-
-    def _clean(self, task: ParsedTask) -> ParsedTask:
-        text, found = self._redactor.redact_json(task.row_json)
-        if not found:
-            return task
-        self._counts["redacted"] += 1
-        return parse_line(text.encode())
+        if task is not read:
+            self._counts["credentials"] += 1
+        # White space around a row is stored, but does not make another task of it.
+        row_hash = hash_text(task.row_json.strip().encode())
+        return FileTask(number, task, row_hash, key_of(read.external_id, row_hash))
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
         """Choose the parser by the first rows, and store the choice with the upload."""
@@ -164,12 +171,19 @@ class FileTasks:
         for name, value in found.items():
             setattr(self._upload, name, value)
         owned(self._upload).update(**found)
+        self._is_mapped = mapping is not None
         if mapping is None:
             self._attempts = tell_of_attempts(parsed)
             return parse_line
         if mapping == suggested:
             # Columns were not mapped by a user: report which ones the detection ignored.
             self._leftovers = Leftovers(mapping)
+        if self._upload.check_only:
+            sampled = Leftovers(mapping)
+            for row in parsed:
+                sampled.look(row)
+            besides = sampled.names if self._leftovers else ()
+            self._unmapped = self._redactor.redact_text(tell_of_unmapped(mapping, parsed, besides=besides))[0]
         return partial(parse_changed, change=partial(self._change, mapping))
 
     def _change(self, mapping: Mapping, row: TaskRow) -> TaskRow:

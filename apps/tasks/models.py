@@ -1,22 +1,23 @@
 from collections.abc import Iterable
 
-import orjson
 from django.conf import settings
 from django.db import models
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import Dated, Named
 from apps.environments.models import Environment
+from apps.gym.tasks.task_rows import load_row
 from apps.gym.traces.items import TaskRow
-from apps.policies.typed_texts import TypedCharField, TypedTextField
+from apps.policies.installation_redactor import fresh_redactor
+from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.tasks.deletion_jobs import DeletionJob
 
 
 class Dataset(Named):
     """A versioned collection of tasks that share an environment."""
 
-    name = TypedCharField(max_length=100)
-    description = TypedTextField(blank=True)
+    name = RedactedCharField(max_length=100)
+    description = RedactedTextField(blank=True)
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="datasets")
     last_number = models.PositiveIntegerField(default=0, help_text="Highest number of a deleted version")
     created_by = models.ForeignKey(
@@ -31,9 +32,9 @@ class Dataset(Named):
 
 
 class DatasetVersion(Dated):
-    """An immutable set of tasks, visible when its state is `ready`.
+    """A numbered set of tasks, visible once its state is `ready`.
 
-    Tags, split and retirement of its tasks may change.
+    Its rows never change. Tags, splits and retirement of tasks may.
     """
 
     class State(models.TextChoices):
@@ -46,12 +47,21 @@ class DatasetVersion(Dated):
     state = models.CharField(max_length=16, choices=State.choices, default=State.LOADING)
     task_count = models.PositiveIntegerField(default=0)
     content_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the task rows in order")
-    note = TypedCharField(max_length=200, blank=True)
+    final_newline = models.BooleanField(
+        default=True, db_default=True, help_text="Whether the last row ends with a line feed"
+    )
+    note = RedactedCharField(max_length=200, blank=True)
     base = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="Previous version"
     )
     changes = models.JSONField(
         default=dict, blank=True, help_text="Row counts against the base: {new, updated, unchanged, removed}"
+    )
+    gold_check = models.JSONField(
+        null=True, blank=True, help_text="Rewards of gold answers: {full, less, unknown, first, problem}; null: none"
+    )
+    gold_next = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Index of the next task whose gold answer is scored; null: none"
     )
     metrics = models.JSONField(
         null=True, blank=True, help_text="Dataset metrics (gym/tasks/dataset_metrics.py); null until computed"
@@ -65,6 +75,9 @@ class DatasetVersion(Dated):
             models.UniqueConstraint(
                 fields=["dataset"], condition=models.Q(state="loading"), name="dataset_version_loading_once"
             ),
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=models.Q(gold_next__isnull=False), name="dataset_version_gold"),
         ]
 
     def __str__(self) -> str:
@@ -89,9 +102,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
 
 class Task(models.Model):
-    """A task.
+    """One task of a dataset version.
 
-    `row_json` is the uploaded row as text, which preserves key order and number formats on every database.
+    `row_json` is the uploaded row as text, unchanged: key order, nulls, spaces and number formats are kept. The other
+    columns appear on pages, so suspected credentials in them are masked.
     """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
@@ -147,14 +161,18 @@ class Task(models.Model):
 
     @property
     def row(self) -> TaskRow:
-        row: TaskRow = orjson.loads(self.row_json)
-        return row
+        return load_row(self.row_json)
+
+    @property
+    def masked_row(self) -> TaskRow:
+        """Return the row for pages, with suspected credentials masked."""
+        return load_row(fresh_redactor().redact_json(self.row_json)[0])
 
 
 class ColumnMapping(Named):
     """A saved column mapping (gym/tasks/mappings/column_mapping.py)."""
 
-    name = TypedCharField(max_length=100)
+    name = RedactedCharField(max_length=100)
     mapping = models.JSONField()
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="column_mappings"
@@ -165,7 +183,7 @@ class ColumnMapping(Named):
 
 
 class Upload(RetriedJob):
-    """An uploaded file: received, optionally mapped and validated, then loaded by a worker."""
+    """An uploaded file of tasks. It is received, optionally mapped and validated, then loaded by a worker."""
 
     class State(models.TextChoices):
         RECEIVING = "receiving", "receiving parts"
@@ -181,6 +199,11 @@ class Upload(RetriedJob):
         REJECT = "reject", "Reject the whole file"
         SKIP = "skip", "Skip invalid rows"
 
+    class OnCredential(models.TextChoices):
+        KEEP = "keep", "Store as uploaded"
+        REJECT = "reject", "Reject these rows"
+        REDACT = "redact", "Redact"
+
     class Mode(models.TextChoices):
         REPLACE = "replace", "Replace all tasks"
         UPSERT = "upsert", "Merge into the latest version by id"
@@ -190,7 +213,7 @@ class Upload(RetriedJob):
         SKIP = "skip", "Keep the first"
         REJECT = "reject", "Reject the second"
 
-    GOING_ON = (State.RECEIVING, State.QUEUED, State.LOADING)
+    IN_PROGRESS = (State.RECEIVING, State.QUEUED, State.LOADING)
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="uploads")
     version = models.ForeignKey(DatasetVersion, null=True, on_delete=models.SET_NULL, related_name="uploads")
@@ -198,17 +221,20 @@ class Upload(RetriedJob):
     on_error = models.CharField(max_length=16, choices=OnError.choices, default=OnError.REJECT)
     mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.REPLACE)
     on_duplicate = models.CharField(max_length=16, choices=OnDuplicate.choices, default=OnDuplicate.KEEP)
+    on_credential = models.CharField(
+        max_length=16, choices=OnCredential.choices, default=OnCredential.KEEP, db_default="keep"
+    )
     mapping = models.JSONField(null=True, blank=True, help_text="Column mapping; null: detected from the first rows")
     split = models.CharField(max_length=64, blank=True, help_text="Used for rows without a split")
     split_ratios = models.JSONField(default=dict, blank=True, help_text='e.g. {"train": 0.9, "validation": 0.1}')
     split_seed = models.BigIntegerField(default=0)
-    note = TypedCharField(max_length=200, blank=True)
+    note = RedactedCharField(max_length=200, blank=True)
     by_hand = models.BooleanField(default=False, help_text="A user maps the columns before loading")
     check_only = models.BooleanField(default=False, help_text="Validate only")
     format = models.CharField(max_length=16, blank=True)
     packing = models.CharField(max_length=16, blank=True)
     shape = models.CharField(max_length=16, blank=True, help_text="Detected row format")
-    filename = TypedCharField(max_length=255, blank=True)
+    filename = RedactedCharField(max_length=255, blank=True)
     received_bytes = models.BigIntegerField(default=0)
     read_bytes = models.BigIntegerField(default=0, help_text="Bytes read")
     lines = models.PositiveIntegerField(default=0, help_text="Non-blank lines")
@@ -244,7 +270,7 @@ class Upload(RetriedJob):
 
     @property
     def share(self) -> float:
-        """Return the loaded share of the file, from 0 to 1."""
+        """Return the share of the file that is loaded, from 0 to 1."""
         return min(1.0, self.read_bytes / self.received_bytes) if self.received_bytes else 0.0
 
 

@@ -147,7 +147,7 @@ def check_room(coming: int) -> None:
     """Raise DiskFull if `coming` more bytes would use the reserve of the disk."""
     folder = Path(settings.UPLOADS_DIR)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_folder(folder, coming=coming)
+    check_folder(folder, extra=coming)
 
 
 def parts_file(upload: Upload) -> Path:

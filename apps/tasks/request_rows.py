@@ -13,7 +13,6 @@ from apps.environments.models import Environment
 from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.mappings.shapes import find_shape
-from apps.policies.installation_redactor import fresh_redactor
 from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.file_tasks import parsed_sample, row_parser, take_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
@@ -50,7 +49,13 @@ def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | N
 def _load(dataset: Dataset, lines: Sequence[bytes], user: User | None) -> DatasetVersion:
     choices = Choices(on_error=Upload.OnError.REJECT, on_duplicate=Upload.OnDuplicate.KEEP)
     stream = io.BytesIO(b"\n".join(lines) + b"\n")
-    given: dict[str, Any] = {"stream": stream, "filename": "rows.jsonl", "choices": choices, "user": user}
+    given: dict[str, Any] = {
+        "stream": stream,
+        "filename": "rows.jsonl",
+        "choices": choices,
+        "user": user,
+        "samples_gold": False,
+    }
     upload = upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given)
     if upload.state != Upload.State.READY or upload.version is None:
         raise RowsRefused(upload.message, [{**error, "row": error.get("line", 1) - 1} for error in upload.errors])
@@ -101,14 +106,13 @@ def _dataset_of(environment: Environment, user: User | None) -> Dataset:
 
 def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
     """Return the version that has exactly these tasks, or None."""
-    digest, redactor = hashlib.sha256(), fresh_redactor()
+    digest = hashlib.sha256()
     sample = take_sample(iter(enumerate(lines)))
     _, mapping = find_shape(parsed_sample([line for _, line in sample]))
     parse = row_parser(mapping)
     try:
         for line in lines:
-            task = parse(line)
-            digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
+            digest.update(parse(line).row_json.encode() + b"\n")
     except RowRefused:
         # Loading reports the errors.
         return None

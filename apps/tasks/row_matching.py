@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Count, Min
 
 from apps.accounts.keyset_reading import read_by_key
-from apps.gym.tasks.task_rows import MAX_TAGS, ParsedTask
+from apps.gym.tasks.task_rows import ParsedTask
 from apps.gym.traces.items import TaskRow
 from apps.tasks.models import DatasetVersion
 
@@ -151,7 +151,7 @@ def carry_marks(task: ParsedTask, before: BaseTask | None, *, row_marks: Marks |
     removed = set(row_marks.tags) - set(before.tags)
     added = [tag for tag in before.tags if tag not in row_marks.tags]
     tags = dict.fromkeys(tag for tag in [*task.tags, *added] if tag not in removed)
-    return Marks(_split(task.split, before.split, row_marks.split, chosen), tuple(tags)[:MAX_TAGS], before.is_retired)
+    return Marks(_split(task.split, before.split, row_marks.split, chosen), tuple(tags), before.is_retired)
 
 
 def _split(named: str, before: str, row_marks: str, chosen: str) -> str:

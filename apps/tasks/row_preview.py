@@ -7,14 +7,14 @@ from typing import Any
 
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut
+from apps.gym.storable import clean_line
 from apps.gym.tasks.expected_answers import find_expected
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow, FileRefused
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, read_mapping, write_mapping
-from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
-from apps.gym.tasks.mappings.shapes import find_shape, is_filled
-from apps.gym.tasks.mappings.templates import template_paths
+from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts, tell_of_unmapped
+from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
@@ -38,6 +38,7 @@ class PreviewRow:
     split: str = ""
     tags: list[str] = field(default_factory=list)
     error: dict[str, Any] | None = None
+    has_credentials: bool = False
 
 
 @dataclass
@@ -82,8 +83,11 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     given = mapping or upload.mapping
     chosen = read_mapping(given) if given else found
     preview.mapping = write_mapping(chosen) if chosen else None
-    preview.notes = (_notes(found, sample) if chosen == found else []) + _dropped(chosen, sample)
+    preview.notes = _notes(chosen, sample, is_found=chosen == found)
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
+    if suspected := sum(row.has_credentials for row in preview.rows):
+        first = f"of the first {len(lines):,} rows" if len(lines) > 1 else "of 1 row"
+        preview.notes.append(f"Suspected credentials in {suspected:,} {first}. They are masked here.")
     # In place: the rows are not used afterwards.
     preview.columns = [
         vars(column) for column in find_columns(redactor.redact_value(sample)[0], redactor.redact_value(header)[0])
@@ -91,21 +95,15 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     return preview
 
 
-def _notes(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
+def _notes(mapping: Mapping | None, rows: list[dict[str, Any]], *, is_found: bool) -> list[str]:
+    """Return warnings about columns. A detected mapping may have missed parts of the prompt or an answer."""
     if mapping is None:
-        return [told] if (told := tell_of_attempts(rows)) else []
+        return [told] if is_found and (told := tell_of_attempts(rows)) else []
     leftovers = Leftovers(mapping)
-    for row in rows:
+    for row in rows if is_found else ():
         leftovers.look(row)
-    return [leftovers.told] if leftovers.told else []
-
-
-def _dropped(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
-    if mapping is None or mapping.rest != "drop":
-        return []
-    used = {path.partition(".")[0] for path in mapping.paths} | set(template_paths(mapping.external_id))
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if name not in used and is_filled(value))
-    return [f"These columns are dropped: {', '.join(names)}."] if names else []
+    unmapped = fresh_redactor().redact_text(tell_of_unmapped(mapping, rows, besides=leftovers.names))[0]
+    return [clean_line(told, 2000) for told in (leftovers.told, unmapped) if told]
 
 
 def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:
@@ -128,7 +126,7 @@ def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int
 
 
 def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
-    """Return the row as it would be stored, redacted."""
+    """Return the row as pages show it, with credentials masked."""
     try:
         if isinstance(line, BadRow):
             raise RowRefused(line.code, line.message)
@@ -140,7 +138,7 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
         return PreviewRow(number, error={"line": number, "pointer": pointer, "code": error.code, "message": message})
     return PreviewRow(
         number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt,
-        expected=find_expected(task.row), split=task.split, tags=list(task.tags),
+        expected=find_expected(task.row), split=task.split, tags=list(task.tags), has_credentials=bool(found),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
+from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
 from apps.gym.storable import clean_line
 from apps.gym.tasks.task_rows import MARK_CHARS, MAX_TAGS
@@ -51,7 +52,12 @@ def mark_tasks(
             splits[task.split] -= 1
             tags.subtract(task.tags)
             task.split = task.split if split is None else split
-            task.tags_text = join_tags([tag for tag in [*task.tags, *added] if tag not in removed][:MAX_TAGS])
+            kept = dict.fromkeys(tag for tag in [*task.tags, *added] if tag not in removed)
+            if len(kept) > MAX_TAGS and added:
+                raise MarkRefused(
+                    f"Task {task.number:,} would have {len(kept)} tags. The maximum is {MAX_TAGS}.", "add_tags"
+                )
+            task.tags_text = join_tags(kept)
             task.is_retired = task.is_retired if retired is None else retired
             splits[task.split] += 1
             tags.update(task.tags)
@@ -66,7 +72,9 @@ def mark_tasks(
 
 
 def _clean(tags: Iterable[str]) -> list[str]:
-    cleaned = [clean_line(tag.strip(), MARK_CHARS).strip() for tag in tags]
+    cleaned = [clean_line(tag.strip(), MARK_CHARS + 1).strip() for tag in tags]
+    if long := next((tag for tag in cleaned if len(tag) > MARK_CHARS), ""):
+        raise MarkRefused(f"A tag has at most {MARK_CHARS} characters: “{cut(long, 40)}…” is longer.", "add_tags")
     return list(dict.fromkeys(tag for tag in cleaned if tag))
 
 

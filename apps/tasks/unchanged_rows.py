@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-import orjson
 from django.db import connections, transaction
 from django.db.models import Max, Sum
 from django.db.models.functions import Length
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
+from apps.gym.tasks.task_rows import load_row
 from apps.tasks.models import DatasetVersion, Task
 
 CHUNK_ROWS = 200
@@ -54,7 +54,7 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
     for place, (_, row_json, split, tags) in enumerate(read_by_key(rows, by="index", size=CHUNK_ROWS), start=1):
         text = row_json.encode()
         digest.update(text + b"\n")
-        metrics.add(orjson.loads(text), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
+        metrics.add(load_row(row_json), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
         if place % CHUNK_ROWS == 0:
             after_chunk()
     after_chunk()
@@ -62,7 +62,12 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
 
 
 def read_rows(*, version: DatasetVersion) -> Iterator[bytes]:
-    """Yield JSONL in chunks of lines. One query per chunk: a slow reader must not keep a cursor open."""
+    """Yield JSONL in chunks of lines, as uploaded. One query per chunk: a slow reader must not keep a cursor open."""
     rows = read_by_key(version.tasks.values_list("index", "row_json"), by="index", size=CHUNK_ROWS)
+    is_first = True
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        yield b"".join(text.encode() + b"\n" for _, text in chunk)
+        lines = b"\n".join(text.encode() for _, text in chunk)
+        yield lines if is_first else b"\n" + lines
+        is_first = False
+    if not is_first and version.final_newline:
+        yield b"\n"

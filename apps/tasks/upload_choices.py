@@ -8,7 +8,7 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option
 from apps.gym.storable import clean_line, find_unstorable
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
-from apps.policies.typed_texts import clean_typed_texts
+from apps.policies.redacted_fields import redact_input_texts
 from apps.tasks.models import ColumnMapping, Upload
 from apps.tasks.task_splits import find_ratio_problem
 
@@ -35,6 +35,14 @@ class Choices:
             names={"": "Default", **dict(Upload.OnDuplicate.choices)},
         ),
     ] = ""
+    on_credential: Annotated[
+        str,
+        Option(
+            "Suspected credentials",
+            "Rows with suspected credentials. Pages always mask them. Redacting changes prompts and verifier inputs.",
+            names=dict(Upload.OnCredential.choices),
+        ),
+    ] = "keep"
     mapping: Annotated[
         dict[str, Any] | str | None,
         Option("Column mapping", "A mapping, or the slug of a saved one. Default: detected."),
@@ -60,6 +68,7 @@ class Choices:
         upserts = self.mode == Upload.Mode.UPSERT
         on_duplicate = self.on_duplicate or (Upload.OnDuplicate.REJECT if upserts else Upload.OnDuplicate.KEEP)
         _check_choice("on_duplicate", on_duplicate, Upload.OnDuplicate.values)
+        _check_choice("on_credential", self.on_credential, Upload.OnCredential.values)
         if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
             raise ChoiceRefused(
                 "Two rows with one id cannot replace the same task. Choose skip or reject.", "on_duplicate"
@@ -80,6 +89,7 @@ class Choices:
             "on_error": self.on_error,
             "mode": self.mode,
             "on_duplicate": on_duplicate,
+            "on_credential": self.on_credential,
             "mapping": _mapping(self.mapping),
             "split": clean_line(self.split.strip(), 64),
             "split_ratios": self.split_ratios,
@@ -138,6 +148,6 @@ def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
             raise ChoiceRefused(f"There is no saved mapping {given}. Known: {known}.", "mapping")
         given = saved.mapping
     try:
-        return dict(clean_typed_texts(write_mapping(read_mapping(given))))
+        return dict(redact_input_texts(write_mapping(read_mapping(given))))
     except MappingRefused as error:
         raise ChoiceRefused(str(error), f"mapping/{error.argument}".rstrip("/")) from None

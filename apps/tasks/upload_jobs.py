@@ -1,11 +1,13 @@
-"""Load task files: the tasks become a new dataset version, which appears complete or not at all.
+"""Load a file of tasks as a new dataset version, completely or not at all.
 
-received_files.py   store the file, whole or in parts
-upload_jobs.py      claim it, in a worker or a request
-upload_turns.py     wait until no other file is loaded into the dataset; make the version
-file_tasks.py       read the tasks of the file
-version_loading.py  store them in the version
-upload_jobs.py      publish the version, reject the file, or queue it again
+An upload passes through these modules:
+
+received_files.py   stores the file, whole or in parts
+upload_jobs.py      claims the upload, in a worker or a request
+upload_turns.py     waits until no other file is loaded into the dataset, then creates the version
+file_tasks.py       reads the tasks of the file
+version_loading.py  stores them in the version
+upload_jobs.py      publishes the version, rejects the file, or requeues the upload
 """
 
 import logging
@@ -19,14 +21,16 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.disk_space import free_database_bytes, is_disk_full, note_error
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import claimed, is_due, requeue_if_transient, when_database_answers
+from apps.accounts.job_retries import claim_fields, is_due, requeue_if_transient, retry_until_available
 from apps.accounts.models import User
 from apps.accounts.outages import is_transient
 from apps.accounts.space_waits import SpaceWaits, explain_waiting
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
+from apps.gym.storable import clean_line
 from apps.gym.tasks.files.file_limits import FILE_CODES, FileRefused, Readable
+from apps.tasks.gold_checks import can_check, check_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.received_files import create_upload, discard_files, parts_file
 from apps.tasks.rejected_rows import Rejects, rejects_file
@@ -52,7 +56,7 @@ _waits = SpaceWaits(free_database_bytes)
 
 
 class NotWaiting(Refusal, status=409, code="not-waiting"):
-    """Raised if the state of the upload does not allow this."""
+    """Raised if the upload is in the wrong state for the operation."""
 
 
 def upload_file(
@@ -63,14 +67,18 @@ def upload_file(
     choices: Choices | None = None,
     user: User | None = None,
     patience: float = TURN_SECONDS,
+    samples_gold: bool = True,
 ) -> Upload:
     """Read the stream to its end and load it in this process.
 
-    Invalid content does not raise: see the state and errors of the returned upload. Raise DatasetIsBusy if other files
-    block the dataset for longer than `patience` seconds.
+    Invalid content does not raise: check state and errors of the returned upload. Raises DatasetIsBusy if other uploads
+    block the dataset for longer than `patience` seconds. With `samples_gold`, first score the gold answers of the first
+    tasks, for at most a few seconds.
     """
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, user=user, state=Upload.State.LOADING)
     _load(upload, stream, patience=patience)
+    if samples_gold and upload.version is not None:
+        check_sample(upload.version)
     return upload
 
 
@@ -102,7 +110,7 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
 
 
 def can_be_loaded(upload: Upload) -> bool:
-    """Return True if the file can still be loaded: it has valid rows and is not loaded yet."""
+    """Return True if the upload can still be loaded: it is not loaded yet, and not every row is invalid."""
     if upload.state == Upload.State.REJECTED:
         is_of_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
         return is_of_rows and 0 < upload.rejected < upload.lines
@@ -131,11 +139,11 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
 def load_now(*, upload: Upload) -> Upload:
     """Load a queued file in this process and return the upload.
 
-    If another upload blocks the dataset for long, or after a transient database error, it stays queued for a worker.
+    The upload stays queued for a worker if another upload blocks the dataset, or after a transient database error.
     """
-    if (claimed := _claim(upload.pk)) is not None:
+    if (upload_now := _claim(upload.pk)) is not None:
         try:
-            _load_received(claimed, patience=ANSWER_SECONDS)
+            _load_received(upload_now, patience=ANSWER_SECONDS)
         except Exception as problem:
             if not (isinstance(problem, DatasetIsBusy) or is_transient(problem) or is_disk_full(problem)):
                 raise
@@ -172,7 +180,7 @@ def load_queued_upload() -> bool:
 
 def _claim(upload_id: int) -> Upload | None:
     with transaction.atomic():
-        claim = {"state": Upload.State.LOADING, "attempt": F("attempt") + 1, **claimed()}
+        claim = {"state": Upload.State.LOADING, "attempt": F("attempt") + 1, **claim_fields()}
         if not Upload.objects.filter(pk=upload_id, state=Upload.State.QUEUED).update(**claim):
             return None
         return Upload.objects.select_related("dataset__environment").get(pk=upload_id)
@@ -184,21 +192,23 @@ def _load_received(upload: Upload, *, patience: float) -> None:
         with path.open("rb") as file:
             _load(upload, file, patience=patience)
     except FileNotFoundError:
-        message = "The uploaded file is missing. Web process and worker must share GYMWEB_VAR."
+        message = "The uploaded file is missing. Give web process and worker the same GYMWEB_VAR, then upload it again."
         owned(upload).update(state=Upload.State.FAILED, message=message)
     else:
         if not can_be_loaded(upload):
             path.unlink(missing_ok=True)
+        if upload.version is not None:
+            check_sample(upload.version)
 
 
 def _load(upload: Upload, stream: Readable, *, patience: float) -> None:
-    """Wait for other files of the dataset, store the tasks, then publish the version or reject the file."""
+    """Wait for other uploads of the dataset, store the tasks, then publish the version or reject the file."""
     version: DatasetVersion | None = None
     loader: Loader | None = None
     try:
         if not upload.check_only:
             version = take_turn(upload, patience=patience)
-        # Read during the turn, because the previous upload creates a version.
+        # Read only now: the upload before this one may have created a version.
         base = upload.dataset.latest_version()
         if base and version:
             wait_for_marks(base)
@@ -249,7 +259,8 @@ def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersio
     loader.report(
         state=Upload.State.READY if version else Upload.State.CHECKED,
         errors=loader.rejects.first,
-        message=cut_clean(loader.remarks, 500),
+        # Names of columns may hold characters that cannot be stored.
+        message=clean_line(cut_clean(loader.remarks, 500), 500),
         received_bytes=upload.received_bytes or loader.tasks.bytes_read,
     )
     if version is None:
@@ -262,28 +273,30 @@ def _publish(upload: Upload, version: DatasetVersion | None, base: DatasetVersio
         state=DatasetVersion.State.READY,
         task_count=loader.task_count,
         content_hash=loader.content_hash,
+        final_newline=loader.final_newline,
         note=upload.note,
         base=base,
         changes=counts,
         metrics=loader.metrics.figures(),
+        gold_next=0 if can_check(upload.dataset.environment) else None,
     )
     detail: dict[str, Any] = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
     record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
 
 def _end_failed(upload: Upload, broken: BaseException, *, needed: int) -> None:
-    """Finish an attempt that raised.
+    """Requeue or fail an upload whose attempt raised.
 
-    The upload is requeued after a full disk or a transient database error, if the dataset is busy, and at shutdown,
-    provided that the file exists. Otherwise it fails.
+    It is requeued if its file is stored and the cause is temporary: a full disk, a database outage, a busy dataset or a
+    shutdown. Otherwise it fails.
     """
-    # Not counted as a lost attempt.
+    # The attempt does not count.
     queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
     keeps_file = upload.attempt > 0
     if keeps_file and is_disk_full(broken):
         _waits.put(upload.pk, needed)
         queued["message"] = _waits.explain(upload.pk)
-        when_database_answers(lambda: owned(upload).update(**queued))
+        retry_until_available(lambda: owned(upload).update(**queued))
     elif keeps_file and isinstance(broken, process_exit.Leaving | DatasetIsBusy):
         owned(upload).update(**queued)
     elif not (keeps_file and requeue_if_transient(owned(upload), broken, **queued)):

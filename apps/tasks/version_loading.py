@@ -13,7 +13,7 @@ from apps.gym.resources.own_verifier import ROW_FIELD
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import Readable
-from apps.gym.tasks.task_rows import read_marks
+from apps.gym.tasks.task_rows import MAX_TAGS, read_marks
 from apps.tasks.file_tasks import FileTask, FileTasks, fields_needed
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejected_rows import Rejects
@@ -54,6 +54,7 @@ class Loader:
         self._first_new = base.task_count if base else 0
         self._hash = hashlib.sha256()
         self.content_hash = ""
+        self.final_newline = True
         self.metrics = DatasetMetrics()
         self._chunk: list[FileTask] = []
         self._last_sign = time.monotonic()
@@ -90,7 +91,7 @@ class Loader:
             "those."
             for field, number in sorted(self._lacking.items())
         ]
-        return " ".join(filter(None, [*lacking, self.tasks.left_out]))
+        return " ".join(filter(None, [*lacking, self.tasks.remarks]))
 
     def load(self) -> None:
         """Load all rows.
@@ -115,6 +116,9 @@ class Loader:
             copy_rest(base=self._base_version, version=self._version, after_chunk=self._check_and_report)
             self.content_hash, self.metrics = measure_rows(version=self._version, after_chunk=self._check_and_report)
         else:
+            self.final_newline = self.tasks.final_newline
+            if self._accepted and self.final_newline:
+                self._hash.update(b"\n")
             self.content_hash = self._hash.hexdigest()
 
     @property
@@ -161,6 +165,13 @@ class Loader:
                 message = "the previous version has several tasks with this id, so none can be replaced"
                 self._reject(candidate, "ambiguous_id", message)
                 continue
+            marks = carry_marks(
+                candidate.task, before, row_marks=row_marks.get(candidate.key), chosen=self._choose(candidate)
+            )
+            if len(marks.tags) > MAX_TAGS:
+                message = f"has {len(marks.tags)} tags with those that users added, more than {MAX_TAGS}. Remove some"
+                self._reject(candidate, "too_many", message)
+                continue
             change = "new" if before is None else "unchanged" if before.copies[candidate.row_hash] else "updated"
             index = self._accepted
             if self._upserts:
@@ -169,9 +180,6 @@ class Loader:
                 self.counts[change] += 1
             else:
                 self.counts.update(self._seen.count_later(candidate.key, candidate.row_hash, before))
-            marks = carry_marks(
-                candidate.task, before, row_marks=row_marks.get(candidate.key), chosen=self._choose(candidate)
-            )
             fields = self._accept(candidate, marks)
             # Unchanged rows of a merge are copied later, unless the chosen split moves them.
             is_of_rest = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
@@ -229,8 +237,7 @@ class Loader:
         """Count an accepted row, and return its column values."""
         task = candidate.task
         text = task.row_json.encode()
-        self._hash.update(text)
-        self._hash.update(b"\n")
+        self._hash.update(b"\n" + text if self._accepted else text)
         self.metrics.add(task.row, size=len(text), split=marks.split, tags=marks.tags)
         self._accepted += 1
         if not (self._verifies_here and ROW_FIELD in task.row):

@@ -12,12 +12,12 @@ const RESULT = '<div class="result" id="e2">42</div>';
 // What the server sends: the parts of a rollout's page from some event on.
 function news(mark, cards = "", { settled = false, chip = "running", outline = "" } = {}) {
   return `<div id="rollout-live" data-mark="${mark}" data-settled="${settled}">
-    <nav id="rollout-attempts"></nav><div id="rollout-facts"><span class="chip">${chip}</span></div><p id="rollout-note"></p>
+    <nav id="rollout-attempts"></nav><section id="rollout-figures"></section><div id="rollout-facts"><span class="chip">${chip}</span></div><p id="rollout-note"></p>
     <div id="rollout-trace">${cards}</div><ol id="rollout-outline">${outline}</ol></div>`;
 }
 
 const PAGE = `<h1><span id="rollout-chip"></span></h1>
-  <nav id="rollout-attempts"></nav><div id="rollout-facts"></div><p id="rollout-note"></p>
+  <nav id="rollout-attempts"></nav><section id="rollout-figures"></section><div id="rollout-facts"></div><p id="rollout-note"></p>
   <div data-follow="/live/1/" data-poll="/rollouts/1/" data-mark="running-1-1">
     <div id="rollout-trace"><section class="chunk" id="chunk-0" data-last="0">${card(0)}</section></div><ol id="rollout-outline"></ol></div>
   <div id="follow"><a href="#" hidden></a><button aria-pressed="false">Follow</button></div>`;

@@ -37,7 +37,7 @@ function followRollout(place) {
     mark = news.dataset.mark;
     settled = news.dataset.settled === "true";
     if (has.attempt !== had.attempt) leaveAttempt();
-    for (const id of ["rollout-attempts", "rollout-facts", "rollout-note"]) replace(id, news.querySelector(`#${id}`));
+    for (const id of ["rollout-attempts", "rollout-facts", "rollout-figures", "rollout-note"]) replace(id, news.querySelector(`#${id}`));
     const known = has.attempt === had.attempt ? had.next : 0;
     const added = [...news.querySelectorAll("#rollout-trace > .attempt-line, #rollout-trace .event")]
       .filter((fresh) => merge(fresh, known));

@@ -9,9 +9,10 @@ let timer = null;
 
 // { id, keys, label, group, run, when }: `keys` is one key or a sequence ("g g"), as in `event.key`, with "Ctrl+" or
 // "Alt+" before it; Ctrl is Command on a Mac. `when` returns whether the command applies now; `whileTyping` enables it
-// in fields; `evenOff` keeps it active when shortcuts are switched off.
+// in fields; `evenOff` keeps it active when shortcuts are switched off. `signal` removes the command when it aborts.
 export function add(command) {
   if (commands.has(command.id)) throw new Error(`the command ${command.id} is there already`);
+  command.signal?.addEventListener("abort", () => commands.delete(command.id));
   commands.set(command.id, { group: "Everywhere", when: () => true, ...command });
 }
 

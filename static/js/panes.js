@@ -1,6 +1,8 @@
 // Resizable panes of the trace page, by mouse or with arrow keys on the divider. Widths are stored in this browser;
 // panes that were never resized have the default width.
 
+import { onReader } from "./moving.js";
+
 function addDividers(reader) {
   const KEPT = "gymweb.panes";
   const STEP = 16;
@@ -92,5 +94,4 @@ function addDividers(reader) {
   }
 }
 
-const reader = document.getElementById("reader");
-if (reader) addDividers(reader);
+onReader(addDividers);

@@ -1,6 +1,7 @@
 // Keyboard navigation for reviewed rollouts: between differences or steps, hiding parts, and folding the answer bar.
 
 import * as keys from "./keys.js";
+import { addMarkdownSwitch, memory } from "./sides.js";
 
 const group = "Reading";
 const shown = document.querySelector(".work-shown");
@@ -10,11 +11,6 @@ const trace = shown?.querySelector(".trace");
 const table = shown?.querySelector("table.compare");
 const root = document.documentElement;
 const EDGE = 8;
-
-const memory = {
-  get(name) { try { return localStorage.getItem(name) ?? ""; } catch { return ""; } },
-  set(name, value) { try { localStorage.setItem(name, value); } catch { /* it holds for this page */ } },
-};
 
 // Height of the bar: paging and jumps end above it.
 const isBeside = () => Boolean(bar.closest(".beside")) && matchMedia("(min-width: 68rem)").matches;
@@ -127,10 +123,11 @@ function addSwitches() {
     box.append(button);
     keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `Show or hide: ${label}`, group, run: flip });
   }
+  addMarkdownSwitch(shown, box);
   if (box.childElementCount) shown.prepend(box);
 }
 
-// The answer bar, folded to its verdicts
+// The answer bar, folded to its verdicts unless the reviewer has opened it
 
 const folder = document.getElementById("review-fold");
 const FOLDED = "work.folded";
@@ -138,15 +135,19 @@ const FOLDED = "work.folded";
 function fold(isFolded) {
   bar.classList.toggle("folded", isFolded && !isBeside());
   folder.setAttribute("aria-expanded", String(!isFolded));
-  folder.firstChild.textContent = isFolded ? "Unfold " : "Fold ";
-  memory.set(FOLDED, isFolded ? "yes" : "");
+}
+
+function flip() {
+  const isFolded = !bar.classList.contains("folded");
+  fold(isFolded);
+  memory.set(FOLDED, isFolded ? "yes" : "no");
 }
 
 if (shown && bar) {
   addSwitches();
   folder.hidden = false;
-  if (memory.get(FOLDED)) fold(true);
-  folder.addEventListener("click", () => fold(!bar.classList.contains("folded")));
+  fold(memory.get(FOLDED) !== "no");
+  folder.addEventListener("click", flip);
   new ResizeObserver(measure).observe(bar);
   addEventListener("resize", measure);
   const what = trace ? "step" : "difference";
@@ -162,6 +163,6 @@ if (shown && bar) {
     keys.add({ id: "reading.expand", keys: "o", label: "Expand or collapse", group, run: () => toggleFolds(shown) });
     keys.add({ id: "reading.divergence", keys: "d", label: "First difference", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
   }
-  keys.add({ id: "reading.fold", keys: "f", label: "Collapse or expand the answer bar", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
+  keys.add({ id: "reading.fold", keys: "f", label: "Show or hide reasons, note and confidence", group, run: flip, when: () => !isBeside() });
 }
 export const unfold = () => folder && fold(false);

@@ -1,8 +1,10 @@
 // Prepares the cards of a trace when they come near: formatted, raw or JSON text; copying; truncated texts.
 
-import { element, reveal, show, showJson } from "./forms.js";
+import { element, reveal } from "./code.js";
+import { show, showJson } from "./forms.js";
+import { onReader } from "./moving.js";
 
-function prepareCards(reader) {
+function prepareCards(reader, signal) {
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
   const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
@@ -148,7 +150,7 @@ function prepareCards(reader) {
     showAs(card, names[(names.indexOf(card.dataset.view) + 1) % names.length]);
   }
 
-  document.addEventListener("trace:cycle", (event) => cycle(event.detail));
+  document.addEventListener("trace:cycle", (event) => cycle(event.detail), { signal });
 
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) {
@@ -158,12 +160,11 @@ function prepareCards(reader) {
   }, { rootMargin: "400px" });
   const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event, .alone")) near.observe(card); };
 
-  document.addEventListener("trace:added", (event) => watch(event.detail));
+  document.addEventListener("trace:added", (event) => watch(event.detail), { signal });
   // Parts that were hidden when the card became visible.
-  document.addEventListener("trace:shown", (event) => watch(event.detail));
+  document.addEventListener("trace:shown", (event) => watch(event.detail), { signal });
   watch(reader);
-  addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); });
+  addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); }, { signal });
 }
 
-const reader = document.getElementById("reader");
-if (reader) prepareCards(reader);
+onReader(prepareCards);

@@ -205,6 +205,7 @@ if (form) {
   const sent = unsent.find(form.dataset.review);
   const local = drafts.open(form.dataset.review, readServed());
   if (sent?.answer || local) write(sent?.answer ?? local);
+  if (form.elements.note.value) unfold();
   if (sent) hold(true);
   drafts.showAsides(document.getElementById("review-asides"), form.dataset.review, read, (draft) => { write(draft); changed(); });
   document.addEventListener("visibilitychange", () => { isDoubtful = true; });

@@ -3,6 +3,7 @@
 import { answerForm } from "./answering.js";
 import * as drafts from "./drafts.js";
 import * as keys from "./keys.js";
+import { addMarkdownSwitch } from "./sides.js";
 import { explainSession, post, warn } from "./unsent.js";
 
 const DRAFT_MS = 300;
@@ -16,6 +17,12 @@ const kept = form && `item-${form.dataset.item}.${document.body.dataset.user}`;
 let waits = false;
 let isChanged = false;
 let timer = null;
+
+const shown = document.querySelector(".work-shown");
+const box = document.createElement("div");
+box.className = "switches";
+addMarkdownSwitch(shown, box);
+if (box.childElementCount) shown.prepend(box);
 
 // The draft. If the adjudication changed since, neither replaces the other automatically.
 

@@ -2,9 +2,10 @@
 // this script.
 
 import * as keys from "./keys.js";
+import { onReader } from "./moving.js";
 import "./lanes.js";
 
-function openReader(reader) {
+function openReader(reader, signal) {
   const transcript = () => document.getElementById("rollout-trace");
   const outline = () => document.getElementById("rollout-outline");
   const cards = () => [...transcript().querySelectorAll(".event:not(.past)")].filter((each) => each.getClientRects().length);
@@ -154,7 +155,7 @@ function openReader(reader) {
     pinned = { target, until: Date.now() + PIN_MS };
   }
 
-  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, () => { pinned = null; }, { passive: true, capture: true });
+  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, () => { pinned = null; }, { passive: true, capture: true, signal });
   new ResizeObserver(() => {
     if (pinned && Date.now() < pinned.until) pinned.target.scrollIntoView({ block: "start" });
   }).observe(transcript());
@@ -176,9 +177,9 @@ function openReader(reader) {
     }
     const card = event.target.closest?.("#rollout-trace .event");
     if (card && !event.target.closest("a, button, summary")) choose(card);
-  });
-  addEventListener("hashchange", followHash);
-  addEventListener("popstate", followHash);
+  }, { signal });
+  addEventListener("hashchange", followHash, { signal });
+  addEventListener("popstate", followHash, { signal });
 
   // The selected step and the inspector
 
@@ -402,7 +403,7 @@ function openReader(reader) {
     const link = event.target.closest?.("a[data-comment]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (comment(link.dataset.comment)) event.preventDefault();
-  });
+  }, { signal });
 
   // Keys
 
@@ -461,9 +462,9 @@ function openReader(reader) {
     ["trace.inspector", "i", "Show or hide the inspector", () => document.querySelector("#inspector > summary").click()],
     ["trace.rollout-before", "[", "Previous rollout", () => click("main a[rel=prev]")],
     ["trace.rollout-after", "]", "Next rollout", () => click("main a[rel=next]")],
-  ]) keys.add({ id, keys: key, label, group, run });
+  ]) keys.add({ id, keys: key, label, group, run, signal });
   for (const each of bar.querySelectorAll("[data-part]")) {
-    keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Show or hide in the trace", run: () => flip(each.dataset.part) });
+    keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Show or hide in the trace", run: () => flip(each.dataset.part), signal });
   }
 
   function wrap() {
@@ -483,11 +484,13 @@ function openReader(reader) {
     if (card) goTo(seqOf(card));
   }
 
-  document.addEventListener("trace:added", sayHidden);
+  document.addEventListener("trace:added", sayHidden, { signal });
   sayHidden();
   watch();
   followHash();
+  const strip = document.querySelector(".trace-head .strip");
+  const chip = document.getElementById("rollout-chip");
+  if (strip && chip) strip.scrollLeft = chip.offsetLeft - strip.offsetLeft - strip.clientWidth / 2;
 }
 
-const reader = document.getElementById("reader");
-if (reader) openReader(reader);
+onReader(openReader);

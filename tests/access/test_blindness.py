@@ -249,7 +249,7 @@ def test_an_engineer_sees_it_and_the_walk_would_notice(house, ann):
     assert len(paths) > 15
 
 
-def test_what_an_annotator_sees_does_not_depend_on_what_is_hidden(house, ann):
+def test_pages_of_an_annotator_do_not_depend_on_hidden_values(house, ann):
     """Neither a count, nor an order, nor what is found: after everything hidden has changed it is all the same."""
     client, lead = Client(), Client()
     client.force_login(ann)
@@ -282,7 +282,7 @@ def test_what_an_annotator_sees_does_not_depend_on_what_is_hidden(house, ann):
     assert [path for path in paths if before[path] != after[path]] == []
 
 
-def test_what_is_asked_for_by_a_hidden_filter_finds_nothing_whatever_it_is(house, ann):
+def test_a_filter_by_a_hidden_value_finds_nothing(house, ann):
     client = Client()
     client.force_login(ann)
     asked = {"collection": ONE, "rollout": ONE, "task": house.first.task_id, "task_number": 1}
@@ -360,7 +360,7 @@ def showing_queue(house, **shows) -> Queue:
     return create_queue(queue=queue, items=fill_from_sets([[house.first.pk]], kind="rubric"), user=house.lead)
 
 
-def test_a_queue_that_shows_more_tells_nothing_of_what_another_hides(house, client):
+def test_a_queue_that_shows_more_does_not_reveal_what_another_hides(house, client):
     other = showing_queue(house, **dict.fromkeys(["shows_expected", "shows_reward", "shows_model", "reveals"], True))
     ann = annotator()
     client.force_login(ann)
@@ -390,7 +390,7 @@ def test_a_queue_that_shows_more_tells_nothing_of_what_another_hides(house, clie
     assert client.get(f"/api/v1/reviews/{number}/").json()["revealed"][0]["reward"] == float(REWARD)
 
 
-def test_what_was_begun_in_a_closed_queue_stays_hidden_elsewhere_until_it_is_given_up(house, client):
+def test_items_begun_in_a_closed_queue_stay_hidden_until_given_up(house, client):
     """The queue may be opened again, and the review submitted then."""
     other, ann = showing_queue(house, shows_expected=True), annotator()
     client.force_login(ann)

@@ -13,7 +13,7 @@ from apps.accounts.permissions import (
     SESSION_ONLY,
     Permission,
     scopes_with,
-    scopes_worth_having,
+    useful_scopes,
 )
 from gymweb.asgi import application
 from tests.access.routes import METHODS, Route, every_route, every_socket
@@ -180,7 +180,7 @@ def test_every_permission_has_a_scope_or_needs_a_session():
 
 def test_a_page_offers_only_the_scopes_that_the_role_gets_something_from():
     # With the second a viewer's program saves views.
-    assert scopes_worth_having(Role.VIEWER) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
-    assert scopes_worth_having(Role.ANNOTATOR) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
-    assert scopes_worth_having(Role.ENGINEER) == list(Scope)
-    assert scopes_worth_having(Role.ADMIN) == list(Scope)
+    assert useful_scopes(Role.VIEWER) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
+    assert useful_scopes(Role.ANNOTATOR) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
+    assert useful_scopes(Role.ENGINEER) == list(Scope)
+    assert useful_scopes(Role.ADMIN) == list(Scope)

@@ -46,7 +46,7 @@ def seen(client: Client, path: str, method: str) -> str:
     return NO_METHOD if response.status_code == 405 else ADMITTED
 
 
-def test_the_walk_sees_the_whole_house():
+def test_the_walk_visits_every_route():
     paths = {route.path for route in ROUTES}
     assert {"/healthz", "/", "/sign-in/", "/api/v1/datasets/", "/api/v1/me/", "/api/schema/", "/api/docs/"} <= paths
     assert len(paths) == len(ROUTES)

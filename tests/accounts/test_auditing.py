@@ -134,7 +134,7 @@ def test_a_change_that_says_nothing_itself_is_logged_under_its_address(monkeypat
     assert (entry.user.username, entry.detail) == ("a-engineer", {"route": "dashboard:rollout_comment"})
 
 
-def test_what_is_refused_and_what_only_reads_is_no_entry():
+def test_refused_requests_and_reads_are_not_logged():
     session = session_of(Role.VIEWER)
     session.get("/")
     assert session.post("/datasets/new/").status_code == 403

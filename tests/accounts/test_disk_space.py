@@ -75,7 +75,7 @@ def test_errors_of_a_full_disk_are_told_from_others(tmp_path):
 
 @only_sqlite
 @pytest.mark.django_db
-def test_a_disk_below_its_reserve_is_named_with_what_is_free_and_needed(settings, monkeypatch):
+def test_a_disk_below_its_reserve_is_named_with_free_and_needed_space(settings, monkeypatch):
     settings.MIN_FREE_BYTES = None
     usage(monkeypatch, free=2 * GB)
     assert find_shortage() is None
@@ -126,7 +126,7 @@ def test_the_write_ahead_log_gives_its_space_back_while_a_disk_is_full(monkeypat
 
 @only_sqlite
 @pytest.mark.django_db(transaction=True)
-def test_a_log_that_another_connection_uses_stays_as_it_is(full_disk):
+def test_a_log_in_use_by_another_connection_is_not_truncated(full_disk):
     log = Path(f"{connection.settings_dict['NAME']}-wal")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TABLE filler AS SELECT 1")
@@ -138,7 +138,7 @@ def test_a_log_that_another_connection_uses_stays_as_it_is(full_disk):
 @pytest.mark.django_db(transaction=True)
 def test_what_the_database_refused_is_remembered_until_a_probe_succeeds(settings, monkeypatch):
     settings.MIN_FREE_BYTES = 0
-    monkeypatch.setattr(disk_space, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(disk_space, "MEASURE_SECONDS", 0)
     assert find_shortage() is None
     assert note_error(OperationalError("could not extend file: No space left on device"))
     shortage = find_shortage()
@@ -151,7 +151,7 @@ def test_what_the_database_refused_is_remembered_until_a_probe_succeeds(settings
 @pytest.mark.django_db(transaction=True)
 def test_a_server_that_is_away_since_its_disk_was_full_is_still_full(settings, monkeypatch):
     settings.MIN_FREE_BYTES = 0
-    monkeypatch.setattr(disk_space, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(disk_space, "MEASURE_SECONDS", 0)
     monkeypatch.setattr(disk_space, "PROBE_SECONDS", 0)
 
     def gone(*args, **kwargs):
@@ -212,7 +212,7 @@ def test_the_room_of_a_folder_that_is_not_there_is_unknown(tmp_path):
     assert free_folder_bytes(tmp_path / "gone") is None
 
 
-def test_a_job_whose_space_nobody_can_measure_tries_again_after_a_while(monkeypatch):
+def test_a_job_of_unknown_size_is_retried_later(monkeypatch):
     waits = SpaceWaits(lambda: None)
     waits.put(1, 500)
     assert waits.waiting() == [1]

@@ -12,7 +12,7 @@ from tests.factories import make_user
 pytestmark = pytest.mark.django_db
 
 
-def test_what_is_chosen_takes_the_place_of_all_that_was_chosen_before():
+def test_new_keys_replace_all_earlier_choices():
     user = make_user()
     remap_keys(user=user, keymap={"trace.next": "d", "theme": ""})
     remap_keys(user=user, keymap={"trace.next": "Ctrl+d"})
@@ -32,7 +32,7 @@ def test_what_is_chosen_takes_the_place_of_all_that_was_chosen_before():
         {f"c{number}": "d" for number in range(301)},
     ],
 )
-def test_what_is_no_keymap_changes_nothing(keymap):
+def test_an_invalid_keymap_changes_nothing(keymap):
     user = make_user(keymap={"theme": "x"})
     with pytest.raises(KeymapRefused):
         remap_keys(user=user, keymap=keymap)

@@ -70,7 +70,7 @@ def test_a_link_signs_in_once_and_its_token_is_not_stored():
     assert [redeem_sign_in_link(token), redeem_sign_in_link(token)] == [user, None]
 
 
-def test_an_expired_link_an_unknown_one_and_that_of_a_closed_account_sign_nobody_in():
+def test_expired_unknown_and_closed_account_links_are_refused():
     expired = create_sign_in_link(user=make_user())
     SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     closed = create_sign_in_link(user=make_user(is_active=False))
@@ -90,7 +90,7 @@ def fail_to_sign_in(request, *, times):
             sign_in_with_password(request=request, username=f"name{number}", password="wrong")
 
 
-def test_behind_a_proxy_that_is_not_believed_a_stranger_locks_nobody_out(rf, settings):
+def test_behind_an_untrusted_proxy_a_stranger_cannot_lock_users_out(rf, settings):
     settings.SECURE = True
     user = make_user(password="a long enough secret")
     fail_to_sign_in(rf.post("/"), times=sign_in_limits.TRIES_PER_ADDRESS)

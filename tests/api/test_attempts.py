@@ -23,7 +23,7 @@ def rollout():
     return rollout
 
 
-def test_every_attempt_says_what_became_of_it(viewer, rollout):
+def test_every_attempt_has_its_outcome(viewer, rollout):
     attempts = viewer.get(f"/api/v1/rollouts/{rollout.pk}/attempts/").json()
     told = [(each["attempt"], each["events"], each["outcome"], each["error_kind"]) for each in attempts]
     assert told == [(1, 2, "failed", "policy_error"), (2, 1, "cut_off", "worker_lost"), (3, 6, "completed", "")]

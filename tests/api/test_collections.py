@@ -93,7 +93,7 @@ def test_a_body_that_is_not_json_is_refused(engineer):
     assert engineer.post("/api/v1/collections/", "a=1", content_type="text/csv").status_code == 415
 
 
-def test_a_cancelled_collection_drops_what_is_queued(engineer):
+def test_a_cancelled_collection_drops_queued_rollouts(engineer):
     collection = post(engineer, "collections/", plan()).json()
     answer = engineer.post(f"/api/v1/collections/{collection['id']}/cancel/")
     assert (answer.status_code, answer.json()["state"], answer.json()["cancelled"]) == (200, "cancelled", 3)
@@ -290,7 +290,7 @@ def test_a_plan_names_its_version_and_a_clone_has_its_sources_unless_told_otherw
     assert post(engineer, "collections/", {**body, "version": 0}).status_code == 400
 
 
-def test_lists_leave_out_what_is_archived_unless_asked(engineer):
+def test_lists_leave_out_archived_collections_by_default(engineer):
     shown, hidden = make_collection(state="completed"), make_collection(state="completed")
     assert post(engineer, f"collections/{hidden.pk}/archive/", {}).json()["is_archived"] is True
 

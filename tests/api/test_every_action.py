@@ -60,6 +60,7 @@ OPERATIONS = {
     "collection_resume": "POST collections/{id}/resume/",
     "collection_retry": "POST collections/{id}/retry/",
     "collection_server_metrics": "POST collections/{id}/request_server_metrics/",
+    "dataset_check": "POST datasets/{slug}/versions/{number}/gold/",
     "dataset_create": "POST datasets/",
     "dataset_delete": "DELETE datasets/{slug}/",
     "dataset_edit": "PATCH datasets/{slug}/",

@@ -6,7 +6,8 @@ import pytest
 from django.utils import timezone
 
 from apps.rollouts.metrics.labels import FACETS
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, TraceEvent
+from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +68,25 @@ def test_two_collections_are_contrasted(viewer, collection):
     assert (found["interval"], found["permutation_p_value"]) == (None, 0.5)
 
 
+def test_failures_are_grouped_by_cause(viewer, collection):
+    rollout = collection.rollouts.filter(reward=0.0).first()
+    TraceEvent.objects.create(
+        rollout=rollout,
+        attempt=1,
+        seq=0,
+        kind="verification",
+        payload='{"type":"verification","reward":0,"explanation":"3 of 4"}',
+    )
+    mark_unindexed(collection.rollouts.all())
+    while index_next_rollouts():
+        pass
+    found = get(viewer, collection, "failures/").json()
+    (group,) = found["groups"]
+    assert (group["text"], group["rollouts"], group["versions"]) == ("N of N", 1, [{"label": "v1", "rollouts": 1}])
+    assert (group["examples"][0]["rollout"], group["examples"][0]["text"]) == (rollout.pk, "3 of 4")
+    assert (found["unsolved"], found["source"], found["waiting"]) == (3, "verifier", 0)
+
+
 @pytest.mark.parametrize(
     ("path", "pointer", "message"),
     [
@@ -76,11 +96,13 @@ def test_two_collections_are_contrasted(viewer, collection):
         ("profile/?limit=1001", "?limit", "from 1 to 1000"),
         ("profile/?after=-1", "?after", "from 0 to 9223372036854775807"),
         ("profile/?after=９", "?after", "from 0 to 9223372036854775807"),
+        ("failures/?by=judge", "?by", "verifier, tool, error"),
+        ("failures/?limit=101", "?limit", "from 1 to 100"),
         ("contrast/", "?with", "from 1 to 9223372036854775807"),
         ("contrast/?with=999999", "?with", "Collection 999999"),
     ],
 )
-def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message):
+def test_invalid_parameters_are_named(viewer, collection, path, pointer, message):
     answer = get(viewer, collection, path)
     [error] = answer.json()["errors"]
     assert (answer.status_code, error["pointer"], error["code"]) == (400, pointer, "invalid")
@@ -91,3 +113,14 @@ def test_an_unknown_parameter_is_refused_and_another_dataset_too(viewer, collect
     assert get(viewer, collection, "profile/?bucke=never").status_code == 400
     answer = get(viewer, collection, f"contrast/?with={make_collection().pk}")
     assert (answer.status_code, "Choose two collections of the same dataset" in answer.json()["detail"]) == (409, True)
+
+
+def test_a_matrix_compares_models(viewer, collection):
+    Collection.objects.filter(pk=collection.pk).update(state="completed", finished_at=timezone.now())
+    slug = collection.policy_model.slug
+    found = viewer.get("/api/v1/collections/matrix/", {"rows": "version", "baseline": f"{slug}@v1"}).json()
+    (row,) = found["rows"]
+    assert (row["name"], row["cells"][0]["value"], row["cells"][0]["tasks"]) == (f"{slug}@v1", 0.5, 3)
+    for query, pointer in (({"columns": "tag"}, "?dataset"), ({"k": "0"}, "?k"), ({"baseline": "x"}, "?baseline")):
+        answer = viewer.get("/api/v1/collections/matrix/", query)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)

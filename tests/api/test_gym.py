@@ -97,7 +97,7 @@ def test_a_page_of_another_site_cannot_make_a_browser_do_it():
     assert post(browser, "/gym/environments/sums/seed_session", ROW).status_code == 403
 
 
-def test_what_is_not_there_or_cannot_be_served_says_so():
+def test_missing_and_unservable_objects_are_explained():
     make_environment(slug="people", verifies=False)
     client = program()
     assert client.get("/gym/environments/none/").status_code == 404

@@ -40,7 +40,7 @@ def test_a_preview_stores_nothing_and_registering_does(engineer):
     ]
 
 
-def test_what_is_wrong_is_told_with_document_and_key(engineer, settings):
+def test_errors_name_document_and_key(engineer, settings):
     settings.OUTBOUND_ALLOW = []
     seen = engineer.post(f"{URL}preview/", {"text": ALL}, "application/json")
     [problem] = seen.json()["problems"]

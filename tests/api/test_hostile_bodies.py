@@ -45,7 +45,7 @@ def test_a_hostile_body_is_a_problem(engineer, url):
         assert (answer.status_code, answer.headers["Content-Type"]) == (400, "application/problem+json"), body[:80]
 
 
-def test_numbers_past_what_a_column_holds_are_refused(engineer):
+def test_numbers_beyond_a_column_are_refused(engineer):
     rollout = make_rollout(make_collection())
     for seq in [-1, 2**63, 10**30, 1.5, "x"]:
         body = {"rollout": rollout.pk, "text": "ok", "seq": seq}
@@ -67,7 +67,7 @@ def test_numbers_past_what_a_column_holds_are_refused(engineer):
         ("comments/", "text", lambda text: text, "/text"),
     ],
 )
-def test_text_that_no_database_stores_is_named_where_it_stands(engineer, url, field, wrap, pointer, text):
+def test_unstorable_text_is_named_with_its_place(engineer, url, field, wrap, pointer, text):
     answer = engineer.post(f"/api/v1/{url}", json.dumps({field: wrap(text)}), content_type="application/json")
     pointers = [error["pointer"] for error in answer.json()["errors"]]
     assert (answer.status_code, pointers.count(pointer)) == (400, 1)
@@ -99,7 +99,7 @@ def test_a_plan_dearer_than_anything_is_refused_and_not_broken_on(engineer):
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400])
-def test_a_whole_number_beyond_64_bits_is_named_where_it_stands(engineer, number):
+def test_an_integer_beyond_64_bits_is_named_with_its_place(engineer, number):
     body = {"sampling": {"stop": [1, number]}}
     answer = engineer.post("/api/v1/collections/estimate/", json.dumps(body), content_type="application/json")
     pointers = [error["pointer"] for error in answer.json()["errors"]]
@@ -107,7 +107,7 @@ def test_a_whole_number_beyond_64_bits_is_named_where_it_stands(engineer, number
 
 
 @pytest.mark.parametrize("body", ['{"slug":"a","name":"A","name":"B"}', '{"slug":"a","sampling":{"name":1,"name":2}}'])
-def test_a_name_that_stands_twice_in_an_object_is_refused(engineer, body):
+def test_a_duplicate_key_in_an_object_is_refused(engineer, body):
     refused = engineer.post("/api/v1/agents/", body, content_type="application/json")
     [error] = refused.json()["errors"]
     assert (refused.status_code, error["pointer"], error["code"]) == (400, "", "duplicate_key")

@@ -105,7 +105,7 @@ def test_no_field_takes_what_nothing_can_follow_count_with_or_store(admin, metho
 
 
 @pytest.mark.parametrize(("method", "path", "schema", "fields"), READERS, ids=lambda one: str(one)[:60])
-def test_no_field_breaks_on_what_is_only_large(admin, method, path, schema, fields):
+def test_large_values_break_no_field(admin, method, path, schema, fields):
     address, example = fill_in(path), REQUESTS.get(schema, {})
     broken = [
         (field, value, answer.status_code)

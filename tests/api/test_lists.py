@@ -85,7 +85,7 @@ def test_a_parameter_that_was_not_declared_is_refused(reader, noun):
         assert [error["code"] for error in problem["errors"]] == ["unknown"]
 
 
-def test_a_typing_error_is_answered_with_what_was_meant(viewer):
+def test_a_typing_error_gets_a_suggestion(viewer):
     [error] = viewer.get("/api/v1/rollouts/?colection=1").json()["errors"]
     assert (error["pointer"], error["code"]) == ("?colection", "unknown")
     assert "Did you mean “collection”" in error["message"]
@@ -202,7 +202,7 @@ def test_rows_and_lists_can_be_asked_for_in_part(reader, noun):
         assert ("“idd”" in error["message"], "Did you mean “id”" in error["message"]) == (True, True)
 
 
-def test_no_list_carries_what_may_be_megabytes(viewer):
+def test_lists_leave_out_large_fields(viewer):
     described = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
     pages = {name: part for name, part in described.items() if name.startswith("Paginated")}
     heavy = {"row", "events", "trace", "items", "metrics", "snapshot", "manifest", "calls", "segments"}

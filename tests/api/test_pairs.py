@@ -14,7 +14,7 @@ def collection():
     return make_groups([(1.0, "4"), (0.0, "5"), (0.5, "6")], [(1.0, "4"), (0.0, "5")], [(1.0, "4")])
 
 
-def test_what_a_rule_would_make_is_counted_and_nothing_is_stored(engineer, collection):
+def test_pairs_of_a_rule_are_counted_without_storing(engineer, collection):
     asked = {"collection": collection.pk, "mode": "all", "limit": 3}
     found = post(engineer, "pair-sets/count/", asked).json()
     counts = found["counts"]

@@ -63,7 +63,7 @@ def test_trace_is_no_way_to_the_trace_of_a_rollout():
     assert [client.trace(one).status_code for one in (path, "/api/v1/rollouts/")] == [405, 405]
 
 
-def test_me_says_who_and_what_may_be_done(viewer):
+def test_me_returns_the_user_and_its_permissions(viewer):
     answer = viewer.get("/api/v1/me/").json()
     assert (answer["role"], answer["permissions"]) == (
         "viewer",
@@ -98,7 +98,7 @@ def test_a_host_that_is_not_ours_is_a_problem(client):
         ("post", "agents/", {"data": b"{", "content_type": "application/json"}, (400, "parse-error")),
     ],
 )
-def test_what_cannot_be_spoken_is_a_problem(engineer, method, address, given, expected):
+def test_refused_requests_are_problem_documents(engineer, method, address, given, expected):
     response = getattr(engineer, method)(f"/api/v1/{address}", **given)
     assert (response.status_code, problem_of(response)) == expected
 

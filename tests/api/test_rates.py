@@ -82,7 +82,7 @@ def test_served_environments_and_what_leads_nowhere_are_not_counted():
     assert statuses(client, 5) == [200] * 5
 
 
-def test_what_is_over_the_rate_does_nothing():
+def test_requests_over_the_rate_have_no_effect():
     client = program()
     statuses(client, 5)
     body = {"slug": "late", "name": "Late"}

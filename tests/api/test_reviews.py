@@ -57,7 +57,7 @@ def test_a_queue_is_made_of_a_collection_of_rollouts_or_of_items(engineer):
         ({"kind": "pairwise", "filter": "rewrd:>1"}, "/filter"),
     ],
 )
-def test_what_makes_no_queue_is_refused_where_it_stands(engineer, body, pointer):
+def test_an_invalid_queue_is_refused_by_field(engineer, body, pointer):
     _, ids = make_group()
     make_user(Role.VIEWER, username="viewer")
     given = {**body, **({"rollouts": ids} if body.get("rollouts") else {})}
@@ -163,7 +163,7 @@ def read(reply) -> str:
     return async_to_sync(gather)().decode()
 
 
-def test_reviews_and_items_are_asked_for_by_what_was_said(engineer):
+def test_reviews_and_items_are_filtered_by_answers(engineer):
     queue = make_queue(pairs=2, order="newest", overlap=2)
     ann = annotator(username="ann")
     said = judge(queue, ann, "a_much", confidence=1)
@@ -215,7 +215,7 @@ def test_reviews_that_pass_are_written_as_a_file(engineer, reviewer):
     assert entries[1].detail["filters"] == {"format": "csv", "status": "skipped"}
 
 
-def test_verdicts_that_stand_are_told_of_a_collection(engineer):
+def test_a_collection_has_its_current_verdicts(engineer):
     queue = make_queue(pairs=1)
     review = judge(queue, annotator(), "a_much")
     collection = queue.items.get().entries.first().rollout.collection_id

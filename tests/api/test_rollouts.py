@@ -10,7 +10,7 @@ from tests.factories import make_collection, make_rollout
 pytestmark = pytest.mark.django_db
 
 
-def test_a_trace_is_given_in_order_as_it_was_recorded(viewer):
+def test_a_trace_has_its_events_in_recorded_order(viewer):
     rollout = make_rollout(make_collection())
     answer = viewer.get(f"/api/v1/rollouts/{rollout.pk}/trace/")
     events = answer.json()["events"]

@@ -55,7 +55,7 @@ def test_a_view_is_not_renamed_to_another_of_ones_own(viewer):
     assert sorted(view.name for view in SavedView.objects.all()) == ["Also mine", "Mine"]
 
 
-def test_others_see_what_is_shared_and_change_nothing(viewer):
+def test_other_users_read_shared_views_but_cannot_change_them(viewer):
     other = make_user()
     shared = SavedView.objects.create(user=other, name="Theirs", query="reward:1", is_shared=True)
     SavedView.objects.create(user=other, name="Hidden", query="reward:0")

@@ -140,7 +140,7 @@ def test_the_oldest_queued_rollout_is_that_of_a_running_collection():
     assert round(samples("gymweb_queue_oldest_seconds")[()], -1) == 7200.0
 
 
-def test_workers_that_live_show_seats_and_leases_and_those_that_ended_lately_their_counts():
+def test_live_workers_show_seats_and_recently_ended_ones_their_counts():
     long_ago = timezone.now() - timedelta(minutes=16)
     memory = {"used": 300, "limit": 500, "waiting": 4}
     alive = make_worker(trouble="The database is slow.", group="gpu", meters={**meters().read(), "memory": memory})

@@ -62,7 +62,7 @@ def test_a_new_address_asks_for_the_key_again(engineer):
     assert stored_key(PolicyModel.objects.get()) == "sk-new-1"
 
 
-def test_what_a_model_needs_is_asked_for_by_field(engineer):
+def test_missing_fields_of_a_model_are_named(engineer):
     assert pointers(send(engineer, "POST", "policy-models/", {})) == ["/name", "/slug"]
     private = {**MODEL, "base_url": "http://127.0.0.1:1/v1"}
     assert pointers(send(engineer, "POST", "policy-models/", private)) == ["/base_url"]
@@ -142,7 +142,7 @@ def test_an_annotator_changes_nothing():
     assert {answer.status_code for answer in refused} == {403}
 
 
-def test_a_field_that_does_not_exist_is_refused_with_what_was_meant(engineer):
+def test_an_unknown_field_is_refused_with_a_suggestion(engineer):
     answer = send(engineer, "POST", "agents/", {"slug": "a", "name": "A", "max_step": 3})
     [error] = answer.json()["errors"]
     assert (error["pointer"], error["code"]) == ("/max_step", "unknown")
@@ -150,7 +150,7 @@ def test_a_field_that_does_not_exist_is_refused_with_what_was_meant(engineer):
 
 
 @pytest.mark.parametrize("noun", ["agents", "environments", "policy-models"])
-def test_what_was_read_can_be_sent_back_with_a_change(engineer, noun):
+def test_a_read_object_can_be_sent_back_with_a_change(engineer, noun):
     row = {"agents": make_agent, "environments": make_environment, "policy-models": make_policy_model}[noun]()
     shown = engineer.get(f"/api/v1/{noun}/{row.slug}/").json()
     answer = send(engineer, "PUT", f"{noun}/{row.slug}/", {**shown, "name": "Changed"})
@@ -175,7 +175,7 @@ def test_all_that_is_wrong_with_a_body_is_said_at_once(engineer):
     ]
 
 
-def test_sampling_that_no_endpoint_takes_is_refused_wherever_it_is_given(engineer):
+def test_invalid_sampling_is_refused_everywhere(engineer):
     hot = {"sampling": {"temperature": "hot"}}
     make_agent(slug="careful")
     dataset, policy_model = make_collection().dataset, make_policy_model()
@@ -330,7 +330,7 @@ def test_a_word_that_addresses_of_pages_use_is_no_slug(engineer, noun, slug):
     assert taken.status_code == 201
 
 
-def test_every_word_that_stands_where_a_slug_does_is_reserved():
+def test_every_word_in_the_place_of_a_slug_is_reserved():
     routes = [str(one.pattern) for one in urls_setup.urlpatterns]
     nouns = {route.partition("<slug:slug>")[0] for route in routes if "<slug:slug>" in route}
     words = {route.removeprefix(noun).split("/")[0] for noun in nouns for route in routes if route.startswith(noun)}

@@ -47,7 +47,7 @@ def test_a_collection_is_paused_and_resumed(engineer):
 
 
 @pytest.mark.parametrize(("state", "action"), [("completed", "pause"), ("cancelled", "resume"), ("cancelled", "retry")])
-def test_what_has_ended_cannot_be_steered(engineer, state, action):
+def test_a_finished_collection_cannot_be_steered(engineer, state, action):
     collection = make_collection(total=1, state=state)
     failed(collection)
     refused = steer(engineer, collection, action)
@@ -117,11 +117,11 @@ def test_infinite_money_is_no_limit(engineer):
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/max_cost")
 
 
-def test_the_limits_of_an_ended_collection_stand(engineer):
+def test_the_limits_of_a_finished_collection_are_fixed(engineer):
     assert patch(engineer, make_collection(state="completed"), {"priority": 1}).status_code == 409
 
 
-def test_all_failed_rollouts_are_retried_or_those_of_a_kind(engineer):
+def test_all_failed_rollouts_or_one_kind_are_retried(engineer):
     collection = make_collection(total=3, failed=3, state="completed")
     failed(collection), failed(collection), failed(collection, "timed_out")
     one = steer(engineer, collection, "retry", {"error_kinds": ["timed_out"]})

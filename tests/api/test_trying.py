@@ -42,7 +42,7 @@ def test_the_reply_is_a_trace(engineer):
         ({"prompt": "1?", "tol": []}, "/tol"),
     ],
 )
-def test_what_is_wrong_is_named(engineer, body, pointer):
+def test_errors_are_named(engineer, body, pointer):
     answer = send(engineer, **body)
     assert (answer.status_code, [error["pointer"] for error in answer.json()["errors"]]) == (400, [pointer])
 

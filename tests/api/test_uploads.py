@@ -211,6 +211,14 @@ def test_the_fields_own_files_upload_without_a_rejected_row(engineer, dataset, p
     answer = upload(engineer, content)
     shown = answer.json()
     assert (answer.status_code, shown["rejected"], shown["accepted"]) == (201, 0, len(content.splitlines()))
+    client = AsyncClient()
+    client.force_login(make_user(Role.VIEWER))
+
+    async def read() -> bytes:
+        rows = await client.get(f"/api/v1/datasets/sums/versions/{shown['version']}/rows/")
+        return b"".join([chunk async for chunk in rows.streaming_content])
+
+    assert async_to_sync(read)() == content
 
 
 def test_fields_of_the_form_are_choices_as_parameters_of_the_address_are(engineer, dataset):

@@ -40,7 +40,7 @@ def test_a_verifier_is_tried_on_the_items_of_an_attempt(engineer):
     assert attempt(engineer, verifier={"type": "tool_calls"}, row=row, output=[call]).json()["reward"] == 1.0
 
 
-def test_what_a_rollout_would_end_with_is_an_error_and_no_reward(engineer):
+def test_a_failing_verifier_gives_an_error_and_no_reward(engineer):
     given = attempt(engineer, verifier={"type": "numeric"}, reply="42").json()
     assert (given["reward"], given["error"]) == (
         None,
@@ -95,7 +95,7 @@ def test_a_verifier_that_hangs_is_stopped_while_it_is_tried(engineer):
         ({"verifier": {"type": "numeric"}, "output": ["x"]}, "output", "dictionary"),
     ],
 )
-def test_what_cannot_be_tried_says_why(engineer, body, field, told):
+def test_an_impossible_trial_gives_the_reason(engineer, body, field, told):
     reply = attempt(engineer, **body)
     assert reply.status_code == 400
     [problem] = reply.json()["errors"]

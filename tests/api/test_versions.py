@@ -161,7 +161,7 @@ def test_a_choice_that_cannot_be_is_named_and_stores_nothing(engineer, query, po
         ("split_ratios=a:0.5,a:0.5", "split a is repeated"),
     ],
 )
-def test_what_is_wrong_with_a_split_is_said(engineer, query, told):
+def test_an_invalid_split_is_explained(engineer, query, told):
     answer = engineer.post(f"{UPLOADS}?{query}", lines(row(1)), content_type="application/x-ndjson")
     assert (answer.status_code, told in answer.json()["errors"][0]["message"]) == (400, True)
 
@@ -243,7 +243,7 @@ def test_all_rows_of_a_version_are_streamed(engineer):
     assert [json.loads(line) for line in content.splitlines()] == [row(n) for n in range(3)]
 
 
-def test_a_dataset_carries_its_newest_version_and_all_stand_in_pages_at_an_address_of_their_own(engineer, viewer):
+def test_a_dataset_has_its_latest_version_and_a_paged_list_of_all(engineer, viewer):
     for number in range(1, 6):
         load(engineer, row(number), query=f"&note=n{number}")
     sums = Dataset.objects.get(slug="sums")
@@ -280,7 +280,7 @@ def test_the_versions_of_many_datasets_take_one_query(viewer, django_assert_num_
     }
 
 
-def test_the_tag_of_a_version_is_the_hash_of_what_is_sent_and_saves_sending_it_again(engineer):
+def test_the_etag_of_a_version_is_its_hash_and_gives_304(engineer):
     load(engineer, *[row(n) for n in range(3)])
     load(engineer, row(2, "5"), row(7), query="&mode=upsert")
     client = AsyncClient()

@@ -48,7 +48,7 @@ def test_workers_are_filtered_by_group(viewer):
     assert [row["id"] for row in viewer.get("/api/v1/workers/?group=gpu").json()["results"]] == [near.pk]
 
 
-def test_what_a_worker_runs_is_a_filter_of_the_rollouts(viewer):
+def test_rollouts_are_filtered_by_worker(viewer):
     worker, other, collection = make_worker(), make_worker(), make_collection()
     runs = {"status": "running", "reward": None, "stop_reason": "", "trace": [], "finished_at": None}
     mine = make_rollout(collection, lease=worker.pk, **runs)

@@ -64,7 +64,7 @@ def test_calls_are_measured():
     assert min(figures[name] for name in measured) > 0
 
 
-def test_a_benchmark_that_nobody_knows_is_said_to_be_none():
+def test_an_unknown_benchmark_is_refused():
     done = subprocess.run(
         [sys.executable, "scripts/bench.py", "engine.mysql"], cwd=ROOT, capture_output=True, text=True, check=False
     )

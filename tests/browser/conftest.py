@@ -38,6 +38,7 @@ NO_PAGES = {
     "audit_export",
     "collection_adjust",
     "collection_changes_file",
+    "collection_matrix_file",
     "collection_figure",
     "export_download",
     "export_file",

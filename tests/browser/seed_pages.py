@@ -133,6 +133,7 @@ def main() -> None:
     for name, query in (
         ("collection_compare", f"a={collection.pk}&b={later.pk}"),
         ("collection_changes", f"a={collection.pk}&b={later.pk}"),
+        ("collection_matrix", "baseline=scripted"),
         ("rollout_compare", "r=" + ",".join(map(str, same))),
         ("find", "q=demo"),
     ):
@@ -166,6 +167,7 @@ PAGES_OF_COLLECTIONS = (
     "collection_results",
     "collection_breakdown",
     "collection_tasks",
+    "collection_failures",
     "collection_delete",
 )
 PAGES_OF_ROLLOUTS = ("rollout_detail", "rollout_find")

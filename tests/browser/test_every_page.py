@@ -68,7 +68,7 @@ def settle(page: Page) -> None:
         pytest.fail(f"{page.url} waits for ever")
 
 
-def test_every_page_is_for_everybody_in_both_themes_and_fits_every_screen(site, looked_at, pages):
+def test_every_page_is_accessible_in_both_themes_and_on_every_screen(site, looked_at, pages):
     page, wrong = looked_at
     zoom = page.context.new_cdp_session(page)
     found: dict[str, Any] = {}

@@ -132,7 +132,7 @@ def test_who_follows_sees_the_newest_until_they_scroll_up(site, tab):
     until_ended(tab)
 
 
-def test_what_was_opened_stays_open_and_a_result_joins_its_call(site, tab):
+def test_open_parts_stay_open_and_a_result_joins_its_call(site, tab):
     begin(site, tab)
     tab.wait_for_selector("#e2")
     tab.evaluate(
@@ -186,7 +186,7 @@ def test_an_attempt_that_failed_stays_above_the_next_one_and_says_why(site, tab)
     assert len(ids) == len(set(ids))
 
 
-def test_an_attempt_line_that_comes_twice_stands_once(site, tab):
+def test_a_repeated_attempt_line_is_shown_once(site, tab):
     def connect(line: WebSocketRoute) -> None:
         def repeat(message: str | bytes) -> None:
             line.send(message)

@@ -55,7 +55,7 @@ def test_pages_recover_when_the_server_was_started_again(chromium: Browser, tmp_
             context.close()
 
 
-def test_who_signs_in_wrongly_is_told_and_what_was_typed_stays(chromium, site):
+def test_a_failed_sign_in_keeps_the_typed_name(chromium, site):
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{site.base}/collections/?q=1")

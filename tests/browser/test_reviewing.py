@@ -63,7 +63,7 @@ def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(
     pressed: list[str] = []
     for number in range(PAIRS):
         # The next page, and its keys.
-        expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{number} done"))
+        expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{number + 1} of "))
         form = page.locator("[data-listens] #review-form")
         expect(form).to_be_visible()
         key = keys[number % len(keys)]
@@ -120,7 +120,7 @@ def test_enter_submits_after_the_skip_menu_was_closed_with_escape(
     expect(skip.get_by_role("textbox")).to_be_hidden()
     page.keyboard.press("b")
     page.keyboard.press("Enter")
-    expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{before + 1} done"))
+    expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{before + 2} of "))
 
 
 def test_a_draft_comes_back_and_the_last_submission_is_undone_by_a_key(
@@ -146,9 +146,7 @@ def test_a_draft_comes_back_and_the_last_submission_is_undone_by_a_key(
     assert (last["choice"], last["note"]) == ("b", "Longer, and wrong.")
 
 
-def test_what_was_written_without_a_connection_is_there_after_a_reload(
-    page: Page, site: Site, queues: dict[str, int]
-) -> None:
+def test_a_draft_written_offline_survives_a_reload(page: Page, site: Site, queues: dict[str, int]) -> None:
     wire = Wire(page, "**/api/v1/reviews/**")
     begin(page, site, queues["rubric"])
     wire.cut()
@@ -162,7 +160,7 @@ def test_what_was_written_without_a_connection_is_there_after_a_reload(
     expect(form.locator("[name=score-right][value=true]")).to_be_checked()
     expect(form.locator("[name=score-clear]")).to_have_value("4")
     page.keyboard.press("Control+Enter")
-    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    expect(page.locator("#review-mine")).to_contain_text("2 of ")
     assert [row["scores"] for row in said(site, queues["rubric"])] == [{"right": True, "clear": 4}]
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
     review = str(form.get_attribute("data-review"))
@@ -174,7 +172,7 @@ def test_what_was_written_without_a_connection_is_there_after_a_reload(
     assert [row["skip_reason"] for row in rows] == ["too long"]
 
 
-def test_what_was_cleared_stays_cleared_and_of_two_drafts_neither_replaces_the_other(
+def test_cleared_drafts_stay_cleared_and_two_drafts_coexist(
     page: Page, chromium: Browser, site: Site, queues: dict[str, int]
 ) -> None:
     wire = Wire(page, "**/api/v1/reviews/**")
@@ -214,18 +212,20 @@ def test_what_was_cleared_stays_cleared_and_of_two_drafts_neither_replaces_the_o
     expect(page.locator("#review-asides")).to_be_hidden()
 
 
-def test_a_draft_that_waited_in_a_browser_does_not_beat_what_was_written_elsewhere_since(
+def test_a_newer_draft_beats_one_that_waited_in_a_browser(
     page: Page, chromium: Browser, site: Site, queues: dict[str, int]
 ) -> None:
     wire = Wire(page, "**/api/v1/reviews/**")
     begin(page, site, queues["ranking"])
     note = page.locator("[data-listens] [name=note]")
     wire.cut()
+    page.keyboard.press("n")
     note.fill("From the laptop.")
     expect(page.locator("#review-saved")).to_have_text("draft stored in this browser")
     elsewhere = chromium.new_context(storage_state={**page.context.storage_state(), "origins": []})
     desk = elsewhere.new_page()
     begin(desk, site, queues["ranking"])
+    desk.keyboard.press("n")
     desk.locator("[name=note]").fill("New, from the desk.")
     expect(desk.locator("#review-saved")).to_have_text("draft kept")
     elsewhere.close()
@@ -266,9 +266,7 @@ def test_a_skip_and_its_undo_wait_in_the_browser_for_a_lost_connection(
     assert [row["id"] for row in site.api("GET", path)["results"]] == skipped
 
 
-def test_what_is_missing_is_named_and_marked_where_it_is_missing(
-    page: Page, site: Site, queues: dict[str, int]
-) -> None:
+def test_missing_answers_are_named_and_marked(page: Page, site: Site, queues: dict[str, int]) -> None:
     begin(page, site, queues["rubric"])
     page.get_by_text("Instructions").click()
     expect(page.locator("details .markdown em")).to_have_text("rather")
@@ -292,9 +290,7 @@ def sign_in_here(page: Page, username: str) -> None:
     expect(page).to_have_url(re.compile("/review/$"))
 
 
-def test_who_was_signed_out_signs_in_again_and_goes_on_and_nobody_else_sends_or_loses_it(
-    page: Page, site: Site, queues: dict[str, int]
-) -> None:
+def test_a_reviewer_continues_after_signing_in_again(page: Page, site: Site, queues: dict[str, int]) -> None:
     queue = queues["few"]
     work = f"{site.base}/queues/{queue}/review/"
     begin(page, site, queue)
@@ -321,14 +317,12 @@ def test_who_was_signed_out_signs_in_again_and_goes_on_and_nobody_else_sends_or_
     other.context.clear_cookies()
     page.locator("#review-lost a").click()
     sign_in_here(page, "ann")
-    expect(page.locator("#review-mine")).to_have_text(re.compile("^1 done"))
+    expect(page.locator("#review-mine")).to_have_text(re.compile("^2 of "))
     assert [(row["choice"], row["note"]) for row in said(site, queue)] == [("b", "Typed at once.")]
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
 
 
-def test_what_a_closed_queue_or_a_broken_server_does_not_take_is_said_and_kept(
-    page: Page, site: Site, queues: dict[str, int]
-) -> None:
+def test_an_answer_that_is_not_accepted_is_kept_with_the_reason(page: Page, site: Site, queues: dict[str, int]) -> None:
     queue = queues["few"]
     wire = Wire(page, "**/submit/")
     begin(page, site, queue)
@@ -338,10 +332,11 @@ def test_what_a_closed_queue_or_a_broken_server_does_not_take_is_said_and_kept(
     expect(page.locator("#review-lost")).to_contain_text("Server error (500)")
     wire.mend()
     page.get_by_role("button", name="Send now").click()
-    expect(page.locator("#review-mine")).to_have_text(re.compile("^2 done"))
+    expect(page.locator("#review-mine")).to_have_text(re.compile("^3 of "))
     form = page.locator("[data-listens] #review-form")
     expect(form).to_be_visible()
     page.keyboard.press("x")
+    page.keyboard.press("n")
     page.locator("[name=note]").fill("After some thought.")
     site.api("POST", f"queues/{queue}/close/")
     form.locator("button[type=submit]").click()
@@ -370,7 +365,7 @@ def test_a_ranking_by_drag_in_a_browser_that_stores_nothing(page: Page, site: Si
     page.mouse.up()
     expect(page.locator(".rank-of").first).to_have_text(re.compile("B"))
     page.keyboard.press("Enter")
-    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    expect(page.locator("#review-mine")).to_contain_text("2 of ")
     assert [row["ranks"] for row in said(site, queues["ranking"])] == [[2, 1]]
 
 
@@ -380,11 +375,11 @@ def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str
     page.keyboard.press("1")
     page.keyboard.press("1")
     page.keyboard.press("Enter")
-    expect(page.locator("#review-mine")).to_contain_text("2 done")
+    expect(page.locator("#review-mine")).to_contain_text("3 of ")
     assert [row["ranks"] for row in said(site, queues["ranking"])][1:] == [[1, 1]]
 
 
-def test_what_is_judged_is_read_by_keys_which_answer_nothing(page: Page, site: Site, queues: dict[str, int]) -> None:
+def test_reading_keys_never_answer(page: Page, site: Site, queues: dict[str, int]) -> None:
     page.set_viewport_size({"width": 360, "height": 640})
     begin(page, site, queues["ranking"])
     bar, chosen = page.locator("#review-form"), page.locator(".work-shown tr.chosen")
@@ -406,10 +401,62 @@ def test_what_is_judged_is_read_by_keys_which_answer_nothing(page: Page, site: S
     page.keyboard.press("v")
     page.keyboard.press("2")
     assert bar.locator("[data-rank]").evaluate_all("all => all.map((each) => each.value)") == ["", ""]
+    expect(bar.locator("[name=note]")).to_be_hidden()
     page.keyboard.press("f")
-    expect(bar.locator(".last-words")).to_be_hidden()
+    expect(bar.locator("[name=note]")).to_be_visible()
+    page.keyboard.press("f")
     page.keyboard.press("n")
     expect(bar.locator("[name=note]")).to_be_focused()
+
+
+BOXES = """names => Object.fromEntries(names.map((name) => {
+  const { top, bottom, height } = document.querySelector(name).getBoundingClientRect();
+  return [name, { top, bottom, height }];
+}))"""
+
+
+def test_both_attempts_are_above_the_fold_in_markdown_over_a_strip_of_verdicts(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    begin(page, site, queues["keys: pairwise"])
+    page.keyboard.press("2")
+    answers = [f".last-words [data-rollout={side}]" for side in "AB"]
+    seen = page.evaluate(BOXES, [*answers, "#divergence .step", "#review-form", ".page-head"])
+    strip, height = seen["#review-form"], 900
+    assert strip["height"] <= 96
+    assert (strip["bottom"], seen[".page-head"]["bottom"] < 96) == (height, True)
+    assert all(seen[name]["bottom"] < strip["top"] for name in [*answers, "#divergence .step"])
+    reply = page.locator("#divergence .step.reply").first
+    expect(reply.locator(".markdown")).to_be_visible()
+    expect(reply.locator("ins, del")).to_have_count(1)
+    page.keyboard.press("m")
+    expect(reply.locator(".markdown")).to_be_hidden()
+    expect(reply.locator("ins, del")).to_be_visible()
+    page.keyboard.press("m")
+    # A task that was closed stays closed on the next item.
+    page.locator("#review-task > summary").click()
+    page.reload()
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    expect(page.locator("#review-task .prompt-items")).to_be_hidden()
+    page.locator("#review-task > summary").click()
+
+
+def test_a_narrow_screen_shows_one_side_or_the_task(page: Page, site: Site, queues: dict[str, int]) -> None:
+    page.set_viewport_size({"width": 360, "height": 780})
+    begin(page, site, queues["keys: pairwise"])
+    first, second = (page.locator(f"#divergence td[data-rollout={side}] .step.reply") for side in "AB")
+    task = page.locator("#review-task")
+    for side, visible in (("B", second), ("A", first), ("Task", task)):
+        page.get_by_role("radio", name=side, exact=True).check()
+        for each in (first, second, task):
+            expect(each).to_be_visible(visible=each is visible)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_rollout_with_a_rubric_is_read_beside_its_form(page: Page, site: Site, queues: dict[str, int]) -> None:
+    begin(page, site, queues["keys: rubric"])
+    expect(page.locator(".work-shown .event.model_call")).to_have_count(2)
+    expect(page.locator(".work-shown")).to_contain_text("I checked it: the sum is")
 
 
 def test_pairs_are_counted_previewed_built_and_decided_by_keys(

@@ -1,6 +1,7 @@
 """The page of a trace, by mouse and keyboard, and what it makes of texts that mean harm."""
 
 import json
+import statistics
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site
 from tests.browser.payloads import PAYLOADS
+from tests.deadlines import wait_until
 from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
@@ -65,6 +67,19 @@ def test_texts_are_shown_in_their_form_raw_and_as_json(site, own_host, rollouts)
     expect(tab.locator("#inspected")).to_contain_text("Tokens in")
 
 
+@pytest.mark.parametrize("name", ["readable", "long"])
+def test_the_transcript_has_most_of_the_window(site, own_host, rollouts, name):
+    tab = own_host
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.goto(address(site, rollouts[name]))
+    head, verdict, first = (
+        tab.locator(each).first.bounding_box() for each in (".trace-head", ".verdict", "#rollout-trace .event")
+    )
+    assert verdict["y"] + verdict["height"] - head["y"] <= 96
+    assert first["y"] < 160
+    assert tab.locator("#rollout-trace").bounding_box()["width"] >= 0.6 * 1440
+
+
 def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host, rollouts):
     tab = own_host
     tab.goto(address(site, rollouts["long"], "#e300"))
@@ -74,7 +89,7 @@ def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host,
     tab.keyboard.press("/")
     tab.keyboard.type("NEEDLE")
     tab.keyboard.press("Enter")
-    expect(tab.locator("#found")).to_contain_text("1 place in 1 step")
+    expect(tab.locator("#found")).to_contain_text("1 match in 1 step")
     tab.keyboard.press("Enter")
     expect(tab.locator("#e362")).to_be_in_viewport()
     tab.keyboard.press("N")
@@ -90,9 +105,7 @@ def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host,
     expect(tab.locator("#e401")).to_be_in_viewport()
 
 
-def test_what_is_found_in_a_part_that_is_switched_off_is_shown_in_its_card_until_the_reader_goes_on(
-    site, own_host, rollouts
-):
+def test_a_match_in_a_hidden_part_is_shown_until_the_reader_moves_on(site, own_host, rollouts):
     tab = own_host
     off = "?hide=reasoning,arguments,results,environment"
     tab.goto(address(site, rollouts["readable"], off))
@@ -335,3 +348,42 @@ def test_a_match_in_a_captured_request_leads_to_the_card_that_shows_it(site, own
     tab.locator("#find").press("Enter")
     tab.locator("#found a").click()
     expect(tab.locator("#e3.chosen .result")).to_be_in_viewport()
+
+
+_MOVE = """() => new Promise((done) => {
+  const [before, began] = [document.querySelector("h1").textContent, performance.now()];
+  const watch = new MutationObserver(() => {
+    const title = document.querySelector("h1");
+    if (!title || title.textContent === before || !document.querySelector("#rollout-trace .event")) return;
+    watch.disconnect();
+    requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began)));
+  });
+  watch.observe(document.getElementById("content"), { childList: true });
+  document.dispatchEvent(new KeyboardEvent("keydown", { key: "]" }));
+})"""
+
+
+def test_the_next_trace_is_shown_without_a_new_page(site, own_host):
+    collection = site.plan(repeats=8, limit=1)
+    wait_until(lambda: site.api("GET", f"collections/{collection['id']}/")["state"] == "completed")
+    (first, *_, last) = sorted(
+        each["id"] for each in site.api("GET", f"rollouts/?collection={collection['id']}")["results"]
+    )
+    tab = own_host
+    tab.goto(address(site, first))
+    tab.evaluate("window.kept = true")
+    took = []
+    for _ in range(first, last):
+        tab.wait_for_timeout(700)
+        took.append(tab.evaluate(_MOVE))
+    assert statistics.median(took) <= 150, took
+    expect(tab).to_have_url(address(site, last))
+    expect(tab.locator("h1")).to_have_text(f"Rollout #{last}")
+    # The new page has the keys and the inspector, once each.
+    tab.keyboard.press("j")
+    tab.keyboard.press("j")
+    assert chosen(tab) == "e1"
+    expect(tab.locator("#inspected")).to_contain_text("Step #1")
+    tab.go_back()
+    expect(tab.locator("h1")).to_have_text(f"Rollout #{last - 1}")
+    assert tab.evaluate("window.kept")

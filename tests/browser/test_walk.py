@@ -193,14 +193,14 @@ def review(page: Page, hands: Hands, collection: str) -> None:
     else:
         page.locator("#rollout-trace .event.model_call").first.click(position={"x": 60, "y": 8})
         expect(page.locator("#inspected")).to_contain_text("Tokens in")
-    hands.press(page.get_by_role("link", name="compare…"))
+    hands.press(page.locator(".trace-head").get_by_role("link", name="Compare", exact=True))
     page.wait_for_url("**/tasks/**")
     boxes = page.locator(".tiles input")
     hands.press(boxes.nth(0))
     hands.press(boxes.nth(1))
     hands.press(page.get_by_role("button", name="Compare", exact=True))
     expect(page.locator("h1")).to_contain_text("2 rollouts of task")
-    expect(page.locator("table.outcomes")).to_be_visible()
+    expect(page.locator("table.outcomes").first).to_be_visible()
     page.goto(collection)
 
 

@@ -25,12 +25,14 @@ def verified(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def agent_server(site: Site, answer: Answer, *, captured: bool = True) -> AsyncIterator[str]:
-    """An agent server that asks its model once, under the prefix of the request, with a key of its own."""
+    """An agent server that asks its model once, with a key of its own. It finds the rollout's id as NeMo Gym does."""
 
     async def handle(request: web.Request) -> web.Response:
         body = await request.json()
         params = body.get("responses_create_params", body)
-        url = f"{site.base}/capture/ng-rollout/{request.match_info['id']}/training-token-capture/v1/responses"
+        rollout = request.match_info.get("id") or body["_ng_rollout_id"]
+        assert "_ng_attempt_index" not in body
+        url = f"{site.base}/ng-rollout/{rollout}/training-token-capture/v1/responses"
         asked = {"input": params["input"], "model": "policy_model"}
         if not captured:
             return web.json_response(answer(body, {"output": []}))
@@ -41,7 +43,7 @@ async def agent_server(site: Site, answer: Answer, *, captured: bool = True) -> 
 
     application = web.Application()
     application.router.add_post("/ng-rollout/{id}/v1/responses", handle)
-    application.router.add_post("/ng-rollout/{id}/run", handle)
+    application.router.add_post("/run", handle)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -73,13 +75,34 @@ async def test_an_agent_server_that_verifies_gives_the_reward(site: Site) -> Non
         row, events = await run_one(site, url, server_route="run")
     assert (row["status"], row["reward"]) == ("completed", 0.5)
     assert events[-1]["explanation"] == "half, by its own rule"
+    # The server repeats the key of the attempt in its reply.
+    assert "cs_" not in str(events)
+
+
+async def test_an_agent_server_that_skips_verification_gives_no_reward(site: Site) -> None:
+    def skipped(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "response": reply, "reward": 0.0, "verification_skipped": True}
+
+    async with agent_server(site, skipped) as url:
+        row, _ = await run_one(site, url, server_route="run")
+    assert (row["status"], row["error_kind"], row["reward"]) == ("failed", "agent_error", None)
 
 
 async def test_an_agent_server_with_another_model_fails_with_the_remedy(site: Site) -> None:
     async with agent_server(site, response, captured=False) as url:
         row, _ = await run_one(site, url)
     assert (row["status"], row["error_kind"]) == ("failed", "agent_error")
-    assert "/capture" in row["error_message"]
+    assert "host and port" in row["error_message"]
+
+
+async def test_an_agent_server_that_fails_is_quoted_without_the_key(site: Site) -> None:
+    def fail(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        raise web.HTTPInternalServerError(text=f"no rows in {body}")
+
+    async with agent_server(site, fail) as url:
+        row, _ = await run_one(site, url, server_route="run")
+    assert row["error_kind"] == "agent_error"
+    assert "'_ng_rollout_id': '(key)'" in row["error_message"]
 
 
 async def test_an_agent_server_that_is_away_fails_its_rollouts(site: Site) -> None:

@@ -107,6 +107,14 @@ async def test_the_output_is_the_answer_without_an_answer_file(site: Site) -> No
         assert (row["status"], row["reward"]) == ("completed", 0.0)
 
 
+async def test_a_command_without_its_answer_file_fails(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        for text in ("print('4')", "open('answer.txt', 'w').close()"):
+            row = await run_one(gym, site, script(text, answer_file="answer.txt"))
+            assert (row["status"], row["error_kind"], row["reward"]) == ("failed", "agent_error", None)
+            assert "answer.txt" in row["error_message"]
+
+
 async def test_a_command_reaches_neither_the_network_nor_files_of_the_installation(site: Site) -> None:
     var = Path(site.environment["GYMWEB_VAR"])
     secret = var / "secret.txt"

@@ -4,8 +4,10 @@ They are left out by name where they are not installed: see scripts/fetch_comman
 """
 
 import json
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,14 +17,17 @@ from gymweb_client import AsyncGymWeb
 
 from apps.gym.boxes.command_presets import PRESETS
 from apps.gym.capture.capture_server import WIRES
+from apps.gym.traces.canonical_items import item_digest, message_texts
+from apps.gym.traces.items import call_arguments
 from scripts.fetch_command_agents import cache_folder
-from tests.capture.test_command_agents import run_one, trace
+from tests.capture.test_command_agents import rollouts, run_one, trace
 from tests.clients.site import Site
 from tests.gym.sandbox.needing import needs_sandbox
 from tests.rollouts.work import serve_chat
 
 pytestmark = [pytest.mark.slow, needs_sandbox]
 WIRE_PATHS = {"claude-code": "v1/messages", "codex": "v1/responses"}
+SESSIONS = {"claude-code": '"$HOME"/.claude/projects/*/*.jsonl', "codex": ".codex/sessions/*/*/*/*.jsonl"}
 CALLS = {
     "claude-code": ("Write", {"file_path": "/work/answer.txt", "content": "4"}),
     "codex": ("exec_command", {"cmd": "printf 4 > answer.txt"}),
@@ -47,27 +52,50 @@ def presets() -> list[Any]:
     ]
 
 
+def call_tool(tool: str, arguments: Any, call_id: str) -> dict[str, Any]:
+    """The delta of a reply that calls a tool."""
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"index": 0, "id": call_id, "type": "function", "function": function}]}
+
+
+def solve(name: str) -> Callable[[list[Any]], dict[str, Any]]:
+    """Write the file, then end."""
+
+    def reply(messages: list[Any]) -> dict[str, Any]:
+        is_done = any(one["role"] == "tool" for one in messages)
+        return {"content": "The file is written."} if is_done else call_tool(*CALLS[name], "call_1")
+
+    return reply
+
+
+def delegate(messages: list[Any]) -> dict[str, Any]:
+    """Start a subagent, which calls a tool, and write the file meanwhile."""
+    done = sum(one["role"] == "tool" for one in messages)
+    if any("SUBTASK-7" in json.dumps(one) for one in messages if one["role"] == "user"):
+        seven = {"command": "echo seven", "description": "Say seven"}
+        return {"content": "Seven."} if done else call_tool("Bash", seven, "call_sub")
+    task = {"description": "Count", "prompt": "SUBTASK-7: count to seven", "subagent_type": "general-purpose"}
+    told = [call_tool("Agent", task, "call_1"), call_tool(*CALLS["claude-code"], "call_2")]
+    return told[done] if done < len(told) else {"content": "The file is written."}
+
+
 @asynccontextmanager
-async def scripted_model(name: str, asked: list[Any]) -> AsyncIterator[str]:
-    """A model that calls one tool, then ends. `asked` gets each request."""
-    tool, arguments = CALLS[name]
-    call = {"index": 0, "id": "call_1", "type": "function"}
-    call["function"] = {"name": tool, "arguments": json.dumps(arguments)}
+async def scripted_model(reply: Callable[[list[Any]], dict[str, Any]], asked: list[Any]) -> AsyncIterator[str]:
+    """A model that streams the delta that `reply` gives for the messages. `asked` gets each request."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         asked.append(body)
-        is_done = any(one["role"] == "tool" for one in body["messages"])
-        delta = {"content": "The file is written."} if is_done else {"tool_calls": [call]}
+        delta = reply(body["messages"])
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        ends = {"index": 0, "delta": {}, "finish_reason": "stop" if is_done else "tool_calls"}
+        ends = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if "tool_calls" in delta else "stop"}
         for chunk in (
             {"choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]},
             {"choices": [ends]},
             {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 5}},
         ):
-            line = json.dumps({"id": "c", "model": "scripted", "object": "chat.completion.chunk", **chunk})
+            line = json.dumps({"id": f"c{len(asked)}", "model": "scripted", "object": "chat.completion.chunk", **chunk})
             await response.write(f"data: {line}\n\n".encode())
         await response.write(b"data: [DONE]\n\n")
         return response
@@ -79,20 +107,84 @@ async def scripted_model(name: str, asked: list[Any]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("name", presets())
-async def test_a_preset_solves_a_file_task_with_two_calls(agents_site: Site, name: str) -> None:
-    asked: list[Any] = []
+def agent_of(name: str) -> dict[str, Any]:
+    """The agent of a preset. It keeps its session file as an artifact."""
     settings = msgspec.to_builtins(PRESETS[name].spec)
-    settings |= {"mounts": [str(cache_folder())], "answer_file": "answer.txt"}
-    agent = {"kind": "command", "command_settings": settings}
-    async with AsyncGymWeb(agents_site.base, agents_site.key) as gym, scripted_model(name, asked) as url:
-        row = await run_one(gym, agents_site, agent, model={"base_url": url})
+    keep = f'"$@" && cat {SESSIONS[name]} > session.jsonl'
+    settings |= {
+        "command": ["sh", "-c", keep, "sh", *settings["command"]],
+        "mounts": [str(cache_folder())],
+        "answer_file": "answer.txt",
+        "artifacts": ["session.jsonl"],
+    }
+    return {"kind": "command", "command_settings": settings}
+
+
+def events_of(events: list[Any], kind: str) -> list[Any]:
+    return [event["event"] for event in events if event["kind"] == kind]
+
+
+def told(call: dict[str, Any]) -> Any:
+    """What a reply says, which tools it calls and what it cost."""
+    texts = [text for item in call["items"] for text in message_texts(item)]
+    calls = [(item["name"], call_arguments(item)) for item in call["items"] if item["type"] == "function_call"]
+    return texts, calls, call["finish_reason"], call["usage"]["input_tokens"], call["usage"]["output_tokens"]
+
+
+def request_of(name: str, items: list[Any]) -> Any:
+    """The items of a first request, without what the agent does not write to its session file."""
+    first, *rest = items
+    if name == "codex":  # It writes all instructions of the model, and sends those for its tools.
+        return "".join(message_texts(first))[:1000], [item_digest(item) for item in rest]
+    texts = [text for text in message_texts(first) if not text.startswith("x-anthropic-billing-header")]
+    return texts, [item_digest(item) for item in rest]
+
+
+async def import_session(gym: AsyncGymWeb, session: str, folder: Path) -> list[Any]:
+    """The trace of an imported session file."""
+    path, name = folder / "session.jsonl", f"session-{uuid.uuid4().hex[:8]}"
+    path.write_text(session)
+    await gym.request("POST", "datasets/", {"slug": name, "name": name, "environment": "exact_match"})
+    collection = (await gym.import_rollouts(name, [path], agent="default"))["collection"]["id"]
+    (row,) = await rollouts(gym, collection)
+    return await trace(gym, row["id"])
+
+
+@pytest.mark.parametrize("name", presets())
+async def test_a_preset_solves_a_file_task_with_two_calls(agents_site: Site, name: str, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    async with AsyncGymWeb(agents_site.base, agents_site.key) as gym, scripted_model(solve(name), asked) as url:
+        row = await run_one(gym, agents_site, agent_of(name), model={"base_url": url})
         assert (row["status"], row["reward"], row["turns"]) == ("completed", 1.0, 2), row["error_message"]
         events = await trace(gym, row["id"])
-    calls = [event["event"] for event in events if event["kind"] == "model_call"]
+        (end,) = events_of(events, "agent_end")
+        stored = await import_session(gym, end["artifacts"]["session.jsonl"], tmp_path)
+    calls = events_of(events, "model_call")
     assert [call.get("parent", 0) for call in calls] == [0, 1]
     outputs = [item for item in calls[1]["items_in"] if item.get("type") == "function_call_output"]
     assert [item["call_id"] for item in outputs] == [
         item["call_id"] for item in calls[0]["items"] if item["type"] == "function_call"
     ]
     assert len(asked) == 2
+    # The session file of the agent tells the same.
+    imported = events_of(stored, "model_call")
+    assert [told(call) for call in imported] == [told(call) for call in calls]
+    results = [(each["call_id"], each["output"]) for each in events_of(stored, "tool_result")]
+    assert results == [(item["call_id"], item["output"]) for item in outputs]
+    (prompt,) = events_of(stored, "prompt")
+    assert request_of(name, prompt["items"]) == request_of(name, calls[0]["items_in"])
+    (session,) = events_of(stored, "session")
+    assert session.get("tools", []) == ([] if name == "codex" else calls[0]["tools_in"])
+
+
+@pytest.mark.parametrize("name", [one for one in presets() if one.values == ("claude-code",)])
+async def test_a_subagent_of_claude_code_is_a_lineage(agents_site: Site, name: str, tmp_path: Path) -> None:
+    async with AsyncGymWeb(agents_site.base, agents_site.key) as gym, scripted_model(delegate, []) as url:
+        row = await run_one(gym, agents_site, agent_of(name), model={"base_url": url})
+        assert (row["status"], row["reward"]) == ("completed", 1.0), row["error_message"]
+        calls = events_of(await trace(gym, row["id"]), "model_call")
+    roots = [
+        (call["root_reason"], call["lineage"], call.get("spawned_by", 0)) for call in calls if "parent" not in call
+    ]
+    assert roots == [("first", 1, 0), ("subagent", 2, 1)]
+    assert sum(call["lineage"] == 2 for call in calls) == 2

@@ -160,7 +160,7 @@ async def test_calls_past_the_limit_end_the_attempt_with_its_reason(site: Site) 
         assert (row["status"], row["stop_reason"], row["turns"]) == ("completed", "max_steps", 2)
 
 
-async def test_keys_are_checked_wherever_they_are_given(site: Site) -> None:
+async def test_secrets_are_checked_in_every_place(site: Site) -> None:
     async with AsyncGymWeb(site.base, site.key) as gym, aiohttp.ClientSession() as session:
         collection = await plan(gym, site, tasks=2)
         one, two = await take(gym, collection), await take(gym, collection)
@@ -380,7 +380,7 @@ async def test_the_tools_of_the_environment_are_called_over_mcp(site: Site) -> N
         assert (row["status"], row["tool_calls"], row["tool_errors"]) == ("completed", 2, 1)
 
 
-async def test_the_client_finishes_attempts_and_fails_those_that_raise(site: Site) -> None:
+async def test_the_client_finishes_attempts_and_fails_on_exceptions(site: Site) -> None:
     async with AsyncGymWeb(site.base, site.key) as gym:
         collection = await plan(gym, site, tasks=2, max_attempts=1)
         solved = await gym.attempt(collection, wait_seconds=20)

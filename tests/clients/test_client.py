@@ -94,7 +94,7 @@ def test_what_the_server_refuses_says_where(gym: GymWeb) -> None:
         gym.collection(999_999)
 
 
-def test_what_is_no_file_and_no_answer_of_the_api_is_said_to_be_so(gym: GymWeb, tmp_path: Path) -> None:
+def test_a_missing_file_and_a_foreign_answer_are_explained(gym: GymWeb, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.jsonl"):
         gym.upload("any", tmp_path / "missing.jsonl")
     gym.upload("lines", ROWS, environment="calculator")
@@ -219,7 +219,7 @@ def test_a_stream_without_its_last_line_broke_off() -> None:
     asyncio.run(read())
 
 
-def test_a_stream_that_somebody_else_cancelled_is_no_success(site: Site, gym: GymWeb) -> None:
+def test_a_stream_cancelled_elsewhere_is_not_a_success(site: Site, gym: GymWeb) -> None:
     endpoint = {"base_url": site.model, "model_name": "mock"}
     asked = {"rows": ROWS, "environment": "exact_match", "endpoint": endpoint, "repeats": 1000}
     with gym.stream(**asked) as stream:

@@ -13,6 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -292,3 +293,24 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_a_gate_has_exit_codes_and_a_report(signed_in: CommandLine) -> None:
+    signed_in.gymweb("models", "create", "good", "--name", "Good", "--provider", "scripted")
+    signed_in.gymweb("models", "create", "bad", "--name", "Bad", "--provider", "scripted", "--mistake-rate", "1")
+    (signed_in.folder / "more.jsonl").write_text(
+        "".join(json.dumps(make_row(f"What is {n} + 2?", str(n + 2))) + "\n" for n in range(8))
+    )
+    signed_in.gymweb("upload", "more.jsonl", "--dataset", "gated", "--environment", "exact_match")
+    made = [
+        json.loads(signed_in.gymweb("collect", "--dataset", "gated", "--model", model, "--json")[0])["id"]
+        for model in ("good", "bad")
+    ]
+    good, bad = map(str, made)
+    reports = {}
+    for code, baseline, candidate in ((0, good, good), (0, bad, good), (1, good, bad), (2, good, "999999")):
+        words = ["gate", "--baseline", baseline, "--candidate", candidate, "--max-drop", "0.02", "--junit", "gate.xml"]
+        signed_in.gymweb(*words, code=code)
+        suite = ElementTree.parse(signed_in.folder / "gate.xml").getroot()
+        reports[code] = (suite.get("tests"), suite.get("failures"), suite.get("errors"))
+    assert reports == {0: ("1", "0", "0"), 1: ("1", "1", "0"), 2: ("1", "0", "1")}

@@ -37,7 +37,7 @@ def options_of(*names: str) -> set[str]:
     return {option for parameter in find_command(*names).params for option in parameter.opts}
 
 
-def test_the_operations_are_those_of_the_schema(schema: Any) -> None:
+def test_operations_equal_the_schema(schema: Any) -> None:
     assert OPERATIONS_PATH.read_text() == render(read_operations(schema, operations_used()))
 
 
@@ -133,7 +133,7 @@ def test_values_come_from_files(tmp_path: Path) -> None:
         (SECRET, "NO_SUCH_VARIABLE", "not set"),
     ],
 )
-def test_what_a_field_does_not_take_is_refused_with_the_reason(field: dict[str, Any], text: str, problem: str) -> None:
+def test_an_invalid_value_is_refused_with_the_reason(field: dict[str, Any], text: str, problem: str) -> None:
     with pytest.raises(Exception, match=problem):
         read(field, text)
 

@@ -152,7 +152,7 @@ def slow_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield opened
 
 
-def test_a_client_that_goes_away_cancels_what_is_left(slow_site: Site) -> None:
+def test_a_disconnected_client_cancels_the_remaining_rollouts(slow_site: Site) -> None:
     with open_stream(slow_site, ask(slow_site, repeats=50)) as answer:
         collection = json.loads(answer.readline())["collection"]
     wait_until(lambda: slow_site.counts(collection)["state"] == "cancelled")

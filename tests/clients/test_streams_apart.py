@@ -44,7 +44,7 @@ def test_a_stream_that_waits_gives_signs_of_life(apart: Site) -> None:
     assert (json.loads(last)["reason"], json.loads(last)["cancelled"]) == ("time", 2)
 
 
-def test_any_web_process_streams_what_a_worker_elsewhere_runs(apart: Site) -> None:
+def test_any_web_process_streams_the_rollouts_of_other_workers(apart: Site) -> None:
     key = {"Idempotency-Key": "anywhere"}
     with second_web_process(apart) as other:
         elsewhere = Site(other, apart.model, apart.key, apart.viewer_key, apart.environment)

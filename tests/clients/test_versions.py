@@ -12,4 +12,11 @@ def read_version(path: Path) -> str:
 
 def test_client_and_server_have_the_same_version():
     assert read_version(ROOT / "clients/python/pyproject.toml") == read_version(ROOT / "pyproject.toml")
-    assert f"({read_version(ROOT / 'pyproject.toml')})" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_changelog_begins_with_this_version():
+    version = read_version(ROOT / "pyproject.toml")
+    headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    # A development version has the heading [Unreleased] and its number in parentheses.
+    wanted = f"## [Unreleased] ({version})" if ".dev" in version else f"## [{version}] - "
+    assert headings[0].startswith(wanted)

@@ -173,7 +173,7 @@ def test_a_key_without_a_scope_and_one_beyond_the_role_are_refused(browser: Clie
     assert ApiKey.objects.count() == 0
 
 
-def test_the_list_says_what_a_key_may_and_from_where_it_was_used_last(browser: Client, owner: User):
+def test_the_list_shows_scopes_and_last_use_of_keys(browser: Client, owner: User):
     _, token = create_api_key(user=owner, name="cluster", scopes=["rollouts:read", "annotate"])
     assert find_api_key(token, address="192.0.2.7") is not None
     page = read(browser.get("/account/").text)

@@ -53,7 +53,7 @@ def test_hostile_text_stays_text(admin_pages: Client):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_shown_can_be_downloaded(admin_pages: Client):
+def test_the_shown_entries_can_be_downloaded(admin_pages: Client):
     record(user=None, action="agent.create", target="careful")
     record(user=None, action="dataset.create", target="sums")
     page = read(admin_pages.get(f"{PAGE}?noun=agent").text)

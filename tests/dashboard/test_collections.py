@@ -29,12 +29,12 @@ def detail(collection: Collection, query: str = "") -> str:
     return reverse("dashboard:collection_detail", args=[collection.pk]) + query
 
 
-def test_the_list_shows_what_was_planned_and_how_far_it_is():
+def test_the_list_shows_plans_and_progress():
     user = make_user(username="ada")
     collection = make_collection(name="First try", total=10, completed=4, failed=1, rewarded=4, reward_sum=3.0)
     Collection.objects.filter(pk=collection.pk).update(created_by=user)
     page = squeezed(signed_in(Role.VIEWER).get(reverse("dashboard:collection_list")).text)
-    assert 'value="5" aria-label="5 of 10 rollouts ended"' in page
+    assert 'value="5" aria-label="5 of 10 rollouts finished"' in page
     for part in ["First try", "0.750", str(collection.version), collection.agent.name, "ada", "1 failed"]:
         assert part in page
     assert reverse("dashboard:collection_create") not in page
@@ -346,13 +346,13 @@ def test_a_collection_without_a_worker_says_so_instead_of_guessing_an_end():
     assert "waiting for a worker" in signed_in().get(detail(make_collection(total=4, completed=1))).text
 
 
-def test_cancelling_what_has_ended_says_that_it_had_ended():
+def test_cancelling_a_finished_collection_is_explained():
     collection = make_collection(state="completed")
     done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
     assert "already ended" in done.text
 
 
-def test_cancelling_drops_what_is_queued():
+def test_cancelling_drops_queued_rollouts():
     collection = make_collection(total=1)
     make_rollout(collection, status="queued", reward=None, stop_reason="", trace=[])
     done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)

@@ -45,7 +45,7 @@ def compared(*rollouts: Rollout, **query: object) -> str:
 
 def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
     page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
-    assert "Steps 1 to 2 are equal in all" in page
+    assert "Steps 1 to 2 are the same in all" in page
     assert '<a href="#divergence">Diverges at step 3</a>' in page
     assert "<strong>Diverges at</strong> step 3, result <code>run</code>" in page
 
@@ -66,14 +66,17 @@ def test_what_colours_words_in_a_terminal_is_not_compared_unless_nothing_else_di
     assert line("\x1b[31mbad\x1b[0m", "\x1b[32mbad\x1b[0m") == ["\x1b[31mbad\x1b[0m", "\x1b[32mbad\x1b[0m"]
 
 
-def test_outcomes_stand_beside_each_other_with_best_and_worst():
+def test_outcomes_are_side_by_side_with_best_and_worst():
     good, bad = two()
-    outcomes = {each.name: each for each in signed_in().get(compared(good, bad)).context["comparison"].outcomes}
+    comparison = signed_in().get(compared(good, bad)).context["comparison"]
+    outcomes = {each.name: each for each in [*comparison.outcomes, *comparison.facts]}
     assert outcomes["Reward"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
     assert outcomes["exact"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
     assert outcomes["Turns"].cells == [(2, None, ""), (3, 1.0, "")]
-    # Nobody has an answer or a version here.
-    assert {"Answer, normalised", "Version"} & set(outcomes) == set()
+    assert outcomes["Final answer"].values == ["It is 4.", "It is 5."]
+    assert outcomes["Why"].values == ["compared", "compared"]
+    # No rollout has a version here.
+    assert "Version" not in outcomes
 
 
 def test_the_first_is_what_the_others_are_compared_with():
@@ -105,7 +108,7 @@ def test_a_step_links_to_its_place_in_the_trace():
     assert f'href="/rollouts/{bad.pk}/#e2"' in page
 
 
-def test_a_long_step_says_how_much_of_it_is_hidden(monkeypatch):
+def test_a_long_step_shows_how_much_is_hidden(monkeypatch):
     monkeypatch.setattr(side_by_side, "SHOWN", 10)
     collection = make_collection()
     made = [make_rollout(collection, trace=trace("2+2", "4", letter * 1_015, 1.0)) for letter in "ab"]
@@ -137,7 +140,7 @@ def test_texts_that_part_late_are_shown_from_shortly_before():
         (["x" * 3_799, "x" * 3_799 + "y"], 0),
     ],
 )
-def test_what_is_shown_begins_where_texts_part_if_it_would_be_the_same(texts, start):
+def test_the_excerpt_begins_where_the_texts_differ(texts, start):
     assert side_by_side.find_start(texts) == start
 
 
@@ -151,7 +154,7 @@ def test_of_endless_traces_the_beginnings_are_compared_and_the_rest_is_counted(m
     assert [(rollout.pk, left) for rollout, left in comparison.left_out] == [(good.pk, 2), (bad.pk, 2)]
 
 
-def test_more_than_can_be_compared_by_words_stands_whole(monkeypatch):
+def test_texts_too_long_for_a_word_diff_are_shown_whole(monkeypatch):
     monkeypatch.setattr(side_by_side, "COMPARED", 1)
     page = signed_in().get(compared(*two())).text
     assert ("<del>" in page, "It is 5." in page) == (False, True)
@@ -230,7 +233,7 @@ def test_comparing_takes_a_query_for_each_trace_and_as_many_for_long_ones():
     assert one == three
 
 
-def test_a_verdict_is_given_where_one_compares_and_stands_whatever_the_order():
+def test_a_verdict_on_the_comparison_page_ignores_the_order():
     good, bad = two()
     client, judge = signed_in(), reverse("dashboard:rollouts_judge")
     chosen = f"{good.pk},{bad.pk}"
@@ -269,7 +272,7 @@ def test_three_are_ranked_where_one_compares_and_a_sequence_goes_on():
     assert done["Location"].endswith("&at=2")
 
 
-def test_a_group_that_is_compared_goes_to_a_queue_as_it_stands_or_is_flagged():
+def test_a_compared_group_can_be_queued_or_flagged():
     rollouts = [*two(), make_rollout(Collection.objects.get(), reward=0.5)]
     ids, client = [each.pk for each in rollouts], signed_in()
     sent = client.post(reverse("dashboard:selected_queue"), {"r": ids, "kind": "ranking", "size": "3", "per_task": "3"})

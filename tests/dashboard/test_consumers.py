@@ -48,7 +48,7 @@ def talk(line: WebsocketCommunicator, then: Callable[[], Awaitable[object]] | No
     return async_to_sync(conversation)()
 
 
-def test_a_reader_hears_on_connecting_whether_the_page_is_up_to_date():
+def test_a_new_connection_learns_whether_the_page_is_current():
     collection = make_collection(total=4, completed=1)
     page = signed_in().get(f"/collections/{collection.pk}/").text
     line = socket(collection, session())
@@ -89,7 +89,7 @@ def test_many_announcements_become_few_messages_and_the_last_one_is_true():
     assert messages < 50
 
 
-def test_whoever_is_not_signed_in_is_refused():
+def test_anonymous_connections_are_refused():
     collection = make_collection()
     assert async_to_sync(socket(collection).connect)(timeout=DEADLINE)[0] is False
     assert async_to_sync(socket(collection, "stolen").connect)(timeout=DEADLINE)[0] is False
@@ -123,7 +123,7 @@ def test_a_collection_that_is_not_there_hangs_up():
     assert talk(line, lambda: line.receive_output(timeout=DEADLINE)) == {"type": "websocket.close", "code": 4404}
 
 
-def test_what_a_page_says_is_ignored():
+def test_messages_from_pages_are_ignored():
     line = socket(make_collection(), session())
 
     async def chatter() -> bool:
@@ -157,7 +157,7 @@ def say(rollout: Rollout, seq: int, text: str, attempt: int = 1) -> None:
     TraceEvent.objects.create(rollout=rollout, attempt=attempt, seq=seq, kind="model_call", payload=encode_event(event))
 
 
-def test_a_page_that_has_everything_hears_of_new_events_alone():
+def test_a_current_page_gets_only_new_events():
     rollout = running()
     line = trace_socket(rollout, "running-1-1", session())
 
@@ -207,7 +207,7 @@ def test_the_end_of_a_rollout_is_told():
     assert 'data-settled="true"' in talk(line, end)
 
 
-def test_strangers_hear_nothing_of_a_trace_and_one_that_is_gone_hangs_up():
+def test_users_without_access_get_no_events_and_a_deleted_trace_disconnects():
     rollout = running()
     assert async_to_sync(trace_socket(rollout, "running-1-1").connect)(timeout=DEADLINE)[0] is False
     line = trace_socket(rollout, "running-1-1", session())

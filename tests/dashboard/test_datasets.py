@@ -58,7 +58,7 @@ def test_without_datasets_the_page_says_what_to_do(pages: Client, viewer_pages: 
     assert "Create a dataset" not in viewer_pages.get("/datasets/").text
 
 
-def test_tasks_are_paged_by_key_and_each_appears_once(pages: Client):
+def test_tasks_are_paged_by_key_without_duplicates(pages: Client):
     dataset = make_dataset([make_row(f"Question {n}") for n in range(PAGE_ROWS + 5)])
     first = pages.get(f"/datasets/{dataset.slug}/")
     assert [task.index for task in first.context["page"].rows] == list(range(PAGE_ROWS))

@@ -144,7 +144,7 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert "No rows." in none.text
 
 
-def test_options_and_splits_of_the_form_are_those_of_the_export():
+def test_options_and_splits_of_the_form_reach_the_export():
     collection = make_collection(state="completed")
     order = {
         "format": "trl_sft",
@@ -169,7 +169,7 @@ def test_a_written_export_shows_its_manifest_and_stops_polling(tmp_path):
     assert "Manifest" in page.text
 
 
-def test_the_page_of_an_export_counts_what_was_left_out_and_why(tmp_path):
+def test_the_page_of_an_export_counts_dropped_rows_by_reason(tmp_path):
     export = queued_export()
     make_rollout(export.collection, reward=None, status="failed", error_kind="policy_error", stop_reason="")
     make_rollout(export.collection, reward=None)
@@ -215,7 +215,7 @@ async def collect(answer) -> bytes:
     return b"".join([chunk async for chunk in answer.streaming_content])
 
 
-def test_what_is_not_written_cannot_be_downloaded(tmp_path):
+def test_an_unwritten_export_cannot_be_downloaded(tmp_path):
     client, queued = signed_in(), queued_export()
     assert client.get(url(queued, "export_download")).status_code == 404
     export = written_export(tmp_path)
@@ -252,7 +252,7 @@ def test_an_export_is_deleted_and_a_file_that_was_written_elsewhere_stays(tmp_pa
     assert (Export.objects.count(), (tmp_path / "rows.jsonl").exists()) == (0, True)
 
 
-def test_what_is_saved_from_the_page_is_the_folder_that_the_trainer_loads(tmp_path):
+def test_the_download_is_the_folder_that_the_trainer_loads(tmp_path):
     export, client = write_export(export=queued_export(), path=tmp_path / "made"), signed_in()
     page = client.get(url(export)).text
     files = sorted(one.name for one in (tmp_path / "made").iterdir())
@@ -319,11 +319,11 @@ def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkey
     for number in range(9):
         make_rollout(collection, reward=1.0, trace=make_trace(str(number), 1.0))
     ticks = itertools.count()
-    monkeypatch.setattr("apps.exports.export_preview.SECONDS", 6.0)
+    monkeypatch.setattr("apps.exports.export_preview.SECONDS", 7.0)
     monkeypatch.setattr("apps.exports.export_preview.time.monotonic", lambda: float(next(ticks)))
     preview = preview_rows(prepare_export(ExportOrder(format="trl_kto", collection=collection)), limit=2)
     assert (preview.considered, preview.written_from, len(preview.rows)) == (5, 5, 2)
-    assert (preview.dropped, preview.stopped_after) == ({}, 6.0)
+    assert (preview.dropped, preview.stopped_after) == ({}, 7.0)
 
 
 def test_a_preview_ends_in_time_and_says_so(monkeypatch):

@@ -5,8 +5,10 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
+from apps.gym.traces.events import Verification
 from apps.rollouts.metrics.page_figures import scatter_rewards
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.models import Collection, FailureCause, Rollout
+from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_dataset, make_rollout
 
@@ -213,3 +215,41 @@ def test_a_sample_of_many_rewards_is_of_this_collection_alone():
     assert {each.rollout for each in sample} <= mine
     assert scatter_rewards(collection, most=20) == sample
     assert len(scatter_rewards(collection, most=60)) == 60
+
+
+def test_failures_lead_to_rollouts_queues_and_exports():
+    collection = make_collection(total=1, completed=1, rewarded=1, solve_threshold=0.5)
+    collection.version.tasks.update(tags_text='\nodd "tag"\n')
+    rollout = make_rollout(collection, reward=0.25)
+    mark_unindexed([rollout.pk])
+    while index_next_rollouts():
+        pass
+    cause = FailureCause.objects.get(text="compared").pk
+    page = signed_in().get(at(collection, "failures")).text
+    assert f"q=cause:{cause}" in page
+    assert f"filter=cause:{cause}" in page
+    assert f"q=-cause:{cause}" in page
+    assert f"cause%3A{cause}+tag%3A%22odd+%5C%22tag%5C%22%22" in page
+    assert reverse("dashboard:rollout_detail", args=[rollout.pk]) in page
+    # A viewer can neither review nor export.
+    page = signed_in(Role.VIEWER).get(at(collection, "failures")).text
+    assert (f"q=cause:{cause}" in page, f"filter=cause:{cause}" in page, "q=-cause" in page) == (True, False, False)
+
+
+def test_failures_of_a_collection_without_rollouts_are_empty():
+    page = signed_in().get(at(make_collection(), "failures") + "?by=tool&offset=99999999999999999999")
+    assert (page.status_code, 'data-testid="cause"' in page.text) == (200, False)
+
+
+def test_the_page_of_failures_sends_a_constant_number_of_queries():
+    collection = make_collection()
+    texts = iter("abc")
+
+    def add() -> None:
+        trace = [Verification(reward=0.0, explanation=next(texts))]
+        mark_unindexed([make_rollout(collection, reward=0.0, trace=trace).pk])
+        while index_next_rollouts():
+            pass
+
+    one, three = queries_with_one_and_three(lambda: at(collection, "failures"), add)
+    assert one == three

@@ -21,7 +21,7 @@ def labels(user: User, text: str) -> dict[str, list[str]]:
     return {group.label: [hit.label for hit in group.hits] for group in find_everything(user, text)}
 
 
-def test_no_letters_show_what_somebody_may_do_and_see(engineer: User, admin: User):
+def test_an_empty_search_lists_permitted_actions_and_pages(engineer: User, admin: User):
     assert "New collection" in labels(engineer, "")["Actions"]
     assert "Invite a user" not in labels(engineer, "")["Actions"]
     assert "Invite a user" in labels(admin, "")["Actions"]
@@ -69,7 +69,7 @@ def test_a_number_names_a_rollout_a_collection_and_a_task(engineer: User):
         assert labels(engineer, odd).get("By number", []) == []
 
 
-def test_what_is_found_is_bounded_and_says_that_there_is_more(engineer: User):
+def test_results_are_limited_and_show_that_there_are_more(engineer: User):
     for number in range(8):
         make_agent(slug=f"agent-many-{number}", name=f"Many {number}")
     (agents,) = [group for group in find_everything(engineer, "many") if group.label == "Agents"]
@@ -98,12 +98,12 @@ def test_the_palette_gets_options_and_a_browser_without_scripts_a_page(pages: Cl
     assert 'href="/find/" data-palette' in pages.get("/").text
 
 
-def test_what_has_a_hostile_name_is_text(pages: Client):
+def test_a_hostile_name_is_shown_as_text(pages: Client):
     make_agent(name="<img src=x onerror=ran()>")
     assert "&lt;img src=x onerror=ran()&gt;" in pages.get("/find/?q=onerror", headers=HTMX).text
 
 
-def test_nobody_is_led_to_a_setting_by_the_tabs_that_they_may_not_open(viewer_pages: Client, admin_pages: Client):
+def test_tabs_show_only_permitted_settings(viewer_pages: Client, admin_pages: Client):
     def tabs(client: Client) -> list[str]:
         nav = re.search(r'<nav class="tabs settings-tabs".*?</nav>', client.get("/account/").text, re.S)
         assert nav is not None

@@ -33,7 +33,7 @@ def rows():
     return [model.objects.count() for model in (Environment, Agent, PolicyModel, Dataset, AuditEntry)]
 
 
-def test_what_is_pasted_is_shown_first_and_registered_when_it_is_confirmed():
+def test_a_pasted_configuration_is_previewed_then_registered():
     client, before = signed_in(), rows()
     assert f'href="{URL}"' in client.get("/environments/").text
     shown = client.post(URL, {"text": ALL})
@@ -70,7 +70,7 @@ def test_files_go_into_the_text_so_that_they_can_be_confirmed():
     assert Environment.objects.filter(slug="lab").exists()
 
 
-def test_what_is_refused_stands_there_with_its_reason_and_nothing_is_registered():
+def test_refused_entries_have_a_reason_and_nothing_is_registered():
     client, before = signed_in(), rows()
     text = LAB.replace(", host: 0.0.0.0, port: 8123", "")
     shown = client.post(URL, {"text": text})
@@ -85,7 +85,7 @@ def test_what_is_refused_stands_there_with_its_reason_and_nothing_is_registered(
     assert "http://127.0.0.1:9001" in mended.text
 
 
-def test_what_was_changed_after_the_preview_is_shown_again():
+def test_a_change_after_the_preview_is_previewed_again():
     client, before = signed_in(), rows()
     shown = client.post(URL, {"text": LAB})
     other = client.post(URL, {"text": LAB.replace("8123", "8124"), "previewed": previewed(shown), "register": "1"})

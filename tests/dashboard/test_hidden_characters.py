@@ -8,7 +8,7 @@ from django.utils.html import escape
 
 from apps.dashboard.templatetags.gymweb_format import revealed
 
-SCRIPT = Path(__file__).resolve().parents[2] / "static" / "js" / "forms.js"
+SCRIPT = Path(__file__).resolve().parents[2] / "static" / "js" / "code.js"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_home_follows_what_goes_on_and_rests_when_nothing_does(pages: Client):
     assert "every 5s" not in pages.get("/").text
 
 
-def test_a_result_stands_beside_the_one_before_it_of_the_same_dataset_and_agent(pages: Client):
+def test_a_result_is_compared_with_the_previous_one_of_dataset_and_agent(pages: Client):
     dataset, agent = make_dataset([make_row(str(number)) for number in range(10)]), make_agent()
     made = []
     for solved in (1, 9):
@@ -197,7 +197,7 @@ def test_the_activity_menu_takes_one_query(pages: Client):
     assert len([each for each in queries if "UNION ALL" in each["sql"]]) == 1
 
 
-def test_what_waits_for_ones_judgement_stands_on_the_overview_and_one_press_leads_to_it(pages: Client, engineer):
+def test_the_overview_lists_waiting_reviews_with_a_link(pages: Client, engineer):
     queue = make_queue(name="Sums, by hand", pairs=3)
     page = pages.get("/").text
     assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, False)]

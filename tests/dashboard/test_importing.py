@@ -38,7 +38,7 @@ def test_files_become_a_collection_whose_page_opens(fields):
     assert Collection.objects.count() == 1
 
 
-def test_bad_lines_stand_in_the_form(fields):
+def test_invalid_lines_are_listed_in_the_form(fields):
     refused = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(), b"{oops")]})
     assert (refused.status_code, "1 line was rejected" in refused.text) == (422, True)
     assert '<td>rollouts.jsonl</td><td class="num">2</td><td>not JSON' in refused.text
@@ -46,7 +46,7 @@ def test_bad_lines_stand_in_the_form(fields):
     assert Collection.objects.count() == 0
 
 
-def test_good_lines_are_imported_and_the_page_says_what_was_left_out(fields):
+def test_valid_lines_are_imported_and_skipped_ones_are_counted(fields):
     made = signed_in().post(
         URL, {**fields, "on_error": "skip", "rollout_files": [file(stored_row(), b"{oops")]}, follow=True
     )

@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_says_why(pages: Client, change: dict[str, str], 
     assert PolicyModel.objects.filter(slug="qwen").count() == 0
 
 
-def test_a_scripted_model_is_labelled_wherever_it_stands(pages: Client):
+def test_a_scripted_model_is_labelled_everywhere(pages: Client):
     make_policy_model(slug="script")
     for address in ("/models/", "/models/script/"):
         assert "scripted, no LLM" in pages.get(address).text
@@ -197,7 +197,7 @@ def test_azure_is_a_deployment_with_an_api_version(pages: Client):
     assert "a bearer token" in page
 
 
-def test_what_a_provider_does_not_use_is_dropped_instead_of_being_an_error_out_of_sight(pages: Client):
+def test_fields_that_a_provider_does_not_use_are_dropped(pages: Client):
     stray = {"provider": "openai", "api_version": "x" * 40, "more_base_urls": "nonsense", "mistake_rate": "many"}
     assert pages.post(reverse("dashboard:model_create"), {**GIVEN, **stray}).status_code == 302
     row = PolicyModel.objects.get(slug="qwen")

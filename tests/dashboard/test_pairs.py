@@ -117,7 +117,7 @@ def test_counts_come_before_anything_is_made_without_javascript_too():
     assert PairSet.objects.count() == 0
 
 
-def test_counts_say_what_is_wrong_with_the_rule():
+def test_counts_explain_an_invalid_rule():
     data = builder(mixed_collection(), max_length_ratio="0.5", count="1")
     answer = signed_in().post(reverse("dashboard:pair_set_create"), data, headers={"HX-Request": "true"})
     assert answer.status_code == 422

@@ -56,7 +56,7 @@ def test_the_last_admin_cannot_be_demoted(admin_pages: Client, admin: User):
     assert admin.role == Role.ADMIN
 
 
-def test_a_new_link_for_somebody_else_is_shown_once(admin_pages: Client):
+def test_a_new_link_for_another_user_is_shown_once(admin_pages: Client):
     person = make_user(Role.VIEWER, username="paul")
     reply = admin_pages.post(reverse("dashboard:person_link", args=[person.pk]))
     assert reply.status_code == 201

@@ -59,7 +59,7 @@ def test_the_table_shows_what_failed_and_everything(collection):
     assert client.get(url, {"show": "nonsense"}).text.count('<th scope="row">') == 2
 
 
-def test_what_was_not_verified_says_why():
+def test_unverified_rollouts_have_a_reason():
     row = stored_row()
     del row["expected_answer"]
     client = signed_in()
@@ -79,7 +79,7 @@ def test_a_poll_ends_when_the_worker_is_done(collection):
     assert client.get(url, headers={"HX-Request": "true"}).status_code == 286
 
 
-def test_a_refusal_stands_in_the_form(collection):
+def test_a_refusal_is_shown_in_the_form(collection):
     client = signed_in()
     none = client.post(CREATE, {"collection": collection.pk, "min_reward": "7"})
     assert (none.status_code, "No rollout of this" in none.text) == (422, True)

@@ -41,7 +41,7 @@ def queue():
     return made
 
 
-def test_every_item_tells_how_far_it_is_and_what_was_said(pages, queue):
+def test_every_item_shows_progress_and_answers(pages, queue):
     html = pages.get(f"/queues/{queue.pk}/items/").text
     waits, taken, disputed = rows_of(html)
     assert (faults(html), re.findall(r"style=|\son\w+=", html)) == ([], [])
@@ -111,7 +111,7 @@ def test_reviews_are_filtered_by_the_address(pages, queue, query, who):
     assert [row.split()[0] for row in rows_of(pages.get(f"/reviews/?{given}").text)] == who
 
 
-def test_what_was_scored_outside_of_queues_and_what_settles_an_item_are_among_them(pages, queue):
+def test_scores_outside_queues_and_adjudications_are_included(pages, queue):
     item = queue.items.order_by("-pk")[0]
     adjudicate_item(item=item, user=make_user(username="zoe"), answer=Answer(choice="b"), token="t")
     rollout = item.entries.all()[0].rollout

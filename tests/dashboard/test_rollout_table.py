@@ -128,7 +128,7 @@ def test_a_version_of_the_policy_model_is_found_within_collections():
         assert shown(client, q=q) == [made[place].pk for place in wanted], q
 
 
-def test_what_is_not_understood_is_marked_in_the_line_and_shows_nothing():
+def test_an_invalid_filter_is_marked_and_shows_no_rows():
     make_rollout(make_collection())
     page = signed_in(Role.VIEWER).get(LIST, {"q": "status:failed rewrd:1"})
     assert page.context["page"].rows == []
@@ -329,7 +329,7 @@ def test_counts_take_as_many_queries_for_three_rows_as_for_one():
     assert one == three
 
 
-def test_a_search_says_what_is_not_indexed_yet():
+def test_a_search_counts_unindexed_rollouts():
     rollout = make_rollout(make_collection())
     mark_unindexed([rollout.pk])
     client = signed_in(Role.VIEWER)
@@ -390,7 +390,7 @@ def test_a_view_is_saved_shown_to_others_where_shared_and_deleted_by_its_owner_a
     assert list(SavedView.objects.values_list("name", flat=True)) == ["Cut short"]
 
 
-def test_a_glance_shows_the_beginning_of_the_trace_and_the_way_to_all_of_it():
+def test_a_preview_shows_the_beginning_and_links_to_the_trace():
     rollout = make_rollout(make_collection(), flagged=True)
     client = signed_in(Role.VIEWER)
     address = reverse("dashboard:rollout_peek", args=[rollout.pk])
@@ -419,7 +419,7 @@ def test_a_glance_at_a_long_trace_brings_the_rest_part_by_part():
     assert client.get(address, {"from": "999"}, headers={"HX-Request": "true"}).status_code == 404
 
 
-def test_what_is_marked_is_compared_verified_again_and_deleted():
+def test_selected_rollouts_are_compared_reverified_and_deleted():
     collection = make_collection(state="completed", finished_at=timezone.now())
     one, two = make_rollout(collection), make_rollout(collection, flagged=True)
     other = make_rollout(make_collection(state="completed", finished_at=timezone.now()))
@@ -451,7 +451,7 @@ def test_a_viewer_marks_to_compare_and_nothing_else():
     assert client.post(reverse("dashboard:selected_delete"), {"r": rollout.pk}).status_code == 403
 
 
-def test_what_is_marked_and_what_passes_leads_to_an_export_filled_in(settings, tmp_path):
+def test_selected_and_matching_rollouts_prefill_an_export(settings, tmp_path):
     settings.EXPORTS_DIR = tmp_path
     collection, client = make_collection(state="completed"), signed_in()
     rollouts = [make_rollout(collection, reward=reward) for reward in (0.9, 0.8, 0.1)]

@@ -64,7 +64,7 @@ def test_the_result_follows_its_call_in_the_page():
     assert page.index("Call <code>calculator") < page.index('class="result') < page.index('id="e4"')
 
 
-def test_hostile_text_is_escaped_wherever_a_model_or_tool_can_write():
+def test_hostile_text_of_models_and_tools_is_escaped():
     items = [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": HOSTILE}]},
         {"type": "function_call", "call_id": "c", "name": HOSTILE, "arguments": HOSTILE},
@@ -97,11 +97,13 @@ def test_a_failed_rollout_says_what_failed():
         trace=[],
     )
     page = signed_in().get(url(rollout)).text
-    assert "<h2>policy_error</h2>" in page
-    assert "429 from the endpoint" in page
+    verdict = page.partition('<div class="verdict"')[2].partition("</div>")[0]
+    assert "policy_error" in verdict
+    assert "429 from the endpoint" in verdict
+    assert '<pre class="said">429 from the endpoint</pre>' in page
 
 
-def test_the_banner_of_a_failed_rollout_quotes_the_error_and_links_to_its_event():
+def test_the_verdict_of_a_failed_rollout_quotes_the_error_and_links_to_its_event():
     rollout = make_rollout(
         make_collection(),
         status="failed",
@@ -115,10 +117,10 @@ def test_the_banner_of_a_failed_rollout_quotes_the_error_and_links_to_its_event(
         ],
     )
     page = signed_in().get(url(rollout)).text
-    banner = page.partition('<div class="card failure"')[2].partition("</div>")[0]
-    assert '<a href="#e1">step #1</a>' in banner
-    assert "<h2>policy_error</h2>" in banner
-    assert "429 from the endpoint</pre>" in banner
+    verdict = page.partition('<div class="verdict"')[2].partition("</div>")[0]
+    assert '<a href="#e1">step #1</a>' in verdict
+    assert "policy_error" in verdict
+    assert "429 from the endpoint" in verdict
 
 
 def test_the_group_is_one_step_away():
@@ -316,7 +318,7 @@ def test_filters_hold_in_the_order_of_rewards_too(query, found):
     assert [row.status if row.status == "failed" else row.reward for row in page.rows] == found
 
 
-def test_the_list_has_the_rollouts_of_a_model_or_a_dataset_wherever_they_lie_among_others():
+def test_the_list_finds_scattered_rollouts_of_a_model_or_dataset():
     mine, other = make_collection(), make_collection()
     rollouts = [make_rollout(collection, trace=[]) for collection in (other, mine, other, mine, other)]
     second = make_collection(dataset=mine.dataset, policy_model=other.policy_model)

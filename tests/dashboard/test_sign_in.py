@@ -224,7 +224,7 @@ def test_an_unknown_theme_is_not_kept(client: Client):
         ("http://testserver/\\evil.example/", "/rollouts/7/"),
     ],
 )
-def test_what_was_sent_after_the_session_had_ended_leads_back_to_its_page(client: Client, sent_from: str, back: str):
+def test_a_form_sent_after_the_session_ended_leads_back_to_its_page(client: Client, sent_from: str, back: str):
     make_user(username="ada", password=PASSWORD)
     gate = client.post("/rollouts/7/comments/", {"text": "Wrong sign."}, headers={"Referer": sent_from})
     assert gate.status_code == 302
@@ -235,7 +235,7 @@ def test_what_was_sent_after_the_session_had_ended_leads_back_to_its_page(client
     assert client.post(gate["Location"], signing)["Location"] == back
 
 
-def test_an_address_that_takes_only_what_is_sent_leads_to_the_page_above_it(client: Client):
+def test_a_post_only_url_leads_to_its_parent_page(client: Client):
     make_user(username="ada", password=PASSWORD)
     signing = {"username": "ada", "password": PASSWORD}
     for wanted, back in (("/rollouts/7/comments/", "/rollouts/7/"), ("/rollouts/?q=a", "/rollouts/?q=a")):

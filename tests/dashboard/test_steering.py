@@ -145,7 +145,7 @@ def test_an_emptied_limit_is_none():
         ("rollout_timeout", "", "This field is required."),
     ],
 )
-def test_a_limit_that_cannot_be_comes_back_as_it_was_typed(field, value, complaint):
+def test_an_invalid_limit_is_shown_as_typed(field, value, complaint):
     collection = make_collection(total=4)
     answer = steer(collection, "adjust", **limits(**{field: value}))
     assert answer.status_code == 422
@@ -156,7 +156,7 @@ def test_a_limit_that_cannot_be_comes_back_as_it_was_typed(field, value, complai
     assert (collection.rollout_timeout, collection.max_attempts, collection.max_cost) == (1800.0, 2, None)
 
 
-def test_limits_of_what_has_ended_are_refused():
+def test_limits_of_a_finished_collection_are_refused():
     answer = steer(make_collection(state="completed"), "adjust", **limits())
     assert answer.status_code == 422
 
@@ -180,7 +180,7 @@ def test_failed_rollouts_are_retried_from_the_error_table():
     assert "Unknown error kind." in steer(collection, "retry", error_kind="bad_luck").text
 
 
-def test_what_is_retried_of_a_paused_collection_waits():
+def test_retried_rollouts_of_a_paused_collection_wait():
     collection = make_collection(total=1, failed=1, state="paused", pause_reason="asked")
     fail(collection, "timed_out")
     assert "until the collection is resumed" in steer(collection, "retry").text
@@ -193,7 +193,7 @@ def test_the_limits_stay_after_the_end_only_while_failures_can_be_retried(failed
     assert (f'data-state="{state}"' in page, 'id="limits"' in page) == (True, failed == 1)
 
 
-def test_what_a_cancelled_collection_failed_is_not_retried():
+def test_failures_of_a_cancelled_collection_are_not_retried():
     collection = make_collection(total=1, failed=1, state="cancelled")
     fail(collection, "timed_out")
     assert shown_actions(signed_in().get(detail(collection)).text, collection) == []

@@ -33,7 +33,7 @@ def shown(*events: TraceUnion) -> Trace:
     )
 
 
-def test_a_result_stands_below_its_call_and_not_by_itself():
+def test_a_result_is_shown_below_its_call():
     trace = shown(*make_trace())
     assert [card.kind for card in trace.cards] == ["session", "prompt", "model_call", "model_call", "verification"]
     (block,) = trace.cards[2].blocks
@@ -98,7 +98,7 @@ def test_arguments_that_are_an_object_already_are_indented():
         ('{"a":"\\u4f60, [x]: \\n"}', '{\n  "a": "你, [x]: \\n"\n}'),
     ],
 )
-def test_json_of_a_tool_is_in_the_page_as_it_was_written(written, indented):
+def test_json_of_a_tool_is_unchanged_in_the_page(written, indented):
     result = ToolResult(call_id="call_1", name="add", output=written)
     (card,) = shown(ModelCall(seen=0, items=[call(arguments=written)]), result).cards
     (block,) = card.blocks
@@ -111,7 +111,7 @@ def test_json_that_is_cut_is_laid_out_as_far_as_it_goes():
     assert indent_text('{"a": [1.0, "\\ud800", "b') == '{\n  "a": [\n    1.0,\n    "\\ud800","b'
 
 
-def test_reasoning_stands_apart_from_text():
+def test_reasoning_is_separate_from_text():
     reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "think"}]}
     (card,) = shown(ModelCall(seen=0, items=[reasoning, message("assistant", "say")])).cards
     assert [(block.kind, block.body.text) for block in card.blocks] == [("reasoning", "think"), ("text", "say")]

@@ -180,7 +180,7 @@ def test_every_kind_of_step_has_a_page(seq):
     assert (page.status_code, faults(page.text)) == (200, [])
 
 
-def test_a_text_comes_exactly_as_it_is_stored_and_runs_nowhere():
+def test_a_text_is_served_exactly_and_never_executed():
     arguments = '{"n":  1,\n "text": "é"}'
     rollout = make_rollout(make_collection(), trace=[ModelCall(seen=0, items=[call(1, arguments)])])
     text = signed_in(Role.VIEWER).get(address("text", rollout, 0, "0", download=1))
@@ -225,14 +225,14 @@ def test_a_picture_of_the_trace_comes_from_our_own_address():
         {"role": "user", "content": ["x"]},
     ],
 )
-def test_what_is_no_picture_is_never_served_as_one(item):
+def test_only_pictures_are_served_as_pictures(item):
     rollout = make_rollout(make_collection(), trace=[EnvironmentTurn(items=[item])])
     client = signed_in()
     assert client.get(address("image", rollout, 0, "0.0")).status_code == 404
     assert 'src="https://elsewhere' not in client.get(address("detail", rollout)).text
 
 
-def test_words_are_found_wherever_they_stand_and_counted():
+def test_words_are_found_in_all_parts_and_counted():
     trace = [
         Prompt(items=[message("user", "Where is the Needle?")]),
         ModelCall(seen=1, items=[call(1, '{"needle": "needle\\u0041"}')]),
@@ -241,7 +241,7 @@ def test_words_are_found_wherever_they_stand_and_counted():
     ]
     rollout = make_rollout(make_collection(), trace=trace)
     found = squeezed(signed_in(Role.VIEWER).get(address("find", rollout, q="needle"), headers=HTMX).text)
-    assert "<strong>5</strong> places in 4" in found
+    assert "<strong>5</strong> matches in 4" in found
     assert "&lt;b&gt;<mark>NEEDLE</mark>&lt;/b&gt;" in found
     # Each leads to the very text, which its card may have switched off.
     parts = {hit.part for hit in find_words(rollout, rollout.attempt, "needle").hits if hit.seq == 2}
@@ -255,7 +255,7 @@ def test_words_are_found_wherever_they_stand_and_counted():
 def test_of_many_places_the_first_are_listed_and_the_others_counted():
     rollout = make_rollout(make_collection(), trace=[ErrorRaised(kind="policy_error", message="ab " * 1_000)])
     found = squeezed(signed_in().get(address("find", rollout, q="ab"), headers=HTMX).text)
-    assert "<strong>1000</strong> places in 1" in found
+    assert "<strong>1000</strong> matches in 1" in found
     assert "first 200 are listed" in found
     assert "800 more" in found
     assert found.count("<mark>") == 200
@@ -271,7 +271,7 @@ def test_of_many_places_the_first_are_listed_and_the_others_counted():
         ("hide=nonsense,system&only=x", "", {"system"}, False),
     ],
 )
-def test_what_is_noise_stands_in_the_address_or_is_remembered(rf, query, cookie, hidden, only):
+def test_hidden_parts_are_in_the_address_or_remembered(rf, query, cookie, hidden, only):
     request = rf.get(f"/?{query}")
     request.COOKIES["trace_view"] = cookie
     noise = TraceView.read(request)
@@ -287,7 +287,7 @@ def test_the_page_hides_what_the_address_says_without_a_script():
 
 
 @pytest.mark.parametrize("sort", ["", "id", "reward", "-reward"])
-def test_neighbours_are_those_of_the_list_in_its_order(sort):
+def test_neighbours_follow_the_order_of_the_list(sort):
     collection = make_collection()
     for reward in (0.5, None, 1.0, 0.5, None, 0.0):
         given = {} if reward is not None else {"status": "cancelled", "stop_reason": ""}

@@ -34,7 +34,7 @@ def test_a_call_of_a_tool_is_shown_as_one_that_was_not_run(pages):
     assert "Not run" in page
 
 
-def test_all_that_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(pages):
+def test_all_errors_are_beside_their_fields_and_input_is_kept(pages):
     given = {"prompt": "1?", "system": "Be brief.", "tools": '[{"name": "a b"}]', "sampling": '{"temperature": 9}'}
     reply = pages.post(URL, given, headers=HTMX)
     assert reply.status_code == 422

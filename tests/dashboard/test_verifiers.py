@@ -72,7 +72,7 @@ def test_a_verifier_that_cannot_be_says_why_beside_the_parameter(pages: Client, 
     assert not Environment.objects.filter(slug="sums").exists()
 
 
-def test_choosing_a_verifier_shows_its_parameters_and_keeps_what_was_typed(pages: Client):
+def test_choosing_a_verifier_shows_its_parameters_and_keeps_input(pages: Client):
     reply = post(pages, verifier_type="regex", choose_verifier="yes", judge_settings='{"tries": 5}')
     assert reply.status_code == 200
     shown = [field.label for field in reply.context["verifier"].parameters()]
@@ -102,7 +102,7 @@ def test_a_judge_is_asked_for_where_a_verifier_may_need_one(pages: Client):
     assert Environment.objects.get(slug="sums").judge_model == model
 
 
-def test_editing_shows_the_parameters_as_they_are_and_an_empty_choice_takes_the_verifier_away(pages: Client):
+def test_editing_shows_stored_parameters_and_an_empty_choice_removes_the_verifier(pages: Client):
     environment = make_environment(verifier={"type": "contains", "wanted": ["a", "b"], "case_sensitive": True})
     url = reverse("dashboard:environment_edit", args=[environment.slug])
     page = pages.get(url).text
@@ -114,7 +114,7 @@ def test_editing_shows_the_parameters_as_they_are_and_an_empty_choice_takes_the_
 
 
 @pytest.mark.parametrize("kind", VERIFIERS)
-def test_a_form_that_is_left_as_it_is_says_only_which_verifier(kind: str):
+def test_an_untouched_form_stores_only_the_verifier_type(kind: str):
     form = VerifierForm(fixed=kind)
     typed = {bound.html_name: bound.value() for bound in form.parameters() if bound.value() not in (None, False)}
     bound = VerifierForm({name: str(value) for name, value in typed.items()}, fixed=kind)

@@ -9,7 +9,7 @@ from apps.accounts.permissions import SCOPE_PERMISSIONS, Permission
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "operate" / "access.md").read_text()
 
 
-def test_every_scope_is_described_as_it_is():
+def test_every_scope_is_described_correctly():
     rows = re.findall(r"^\| `([a-z:]+)` \| [^|]+ \| ([a-z_, ]+) \|$", DOCUMENT, re.MULTILINE)
     described = {scope: listed.split(", ") for scope, listed in rows}
     assert described == {

@@ -53,7 +53,7 @@ def test_every_command_shown_is_one_that_its_parser_takes(document: Path) -> Non
     assert [fault for command in shown_commands(document) if (fault := fault_of(command))] == []
 
 
-def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:
+def test_the_check_finds_commands_and_their_errors() -> None:
     assert sum(len(shown_commands(document)) for document in DOCUMENTS) > 30
     assert "unrecognized arguments" in fault_of("vllm_serve MODEL_DIR -- --seed 3")
     assert fault_of('vllm_serve MODEL_DIR --arguments="--seed 3"  # a comment') == ""

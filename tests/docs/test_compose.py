@@ -33,7 +33,7 @@ def substitute(text: str) -> str:
     return VARIABLE.sub(replace, text)
 
 
-def test_the_services_are_those_of_the_design():
+def test_the_services_match_the_design():
     assert set(SERVICES) == {"migrate", "web", "worker", "postgres", "redis"}
     assert set(OURS) == {"migrate", "web", "worker"}
     assert {key for service in SERVICES.values() for key in service} <= {
@@ -75,7 +75,7 @@ def test_every_setting_passed_is_one_that_is_read():
     assert len(named) >= 9
 
 
-def test_what_is_passed_is_what_gymweb_understands_and_leaves_no_objection_behind_a_proxy(tmp_path):
+def test_the_environment_variables_are_known_and_pass_the_checks(tmp_path):
     environment = {name: substitute(value) for name, value in OURS["web"]["environment"].items()}
     environment["GYMWEB_SECURE"] = "1"
     code = """
@@ -147,7 +147,7 @@ def test_our_processes_have_no_rights_and_write_nowhere_else():
     assert "GYMWEB_VAR=/var/lib/gymweb" in DOCKERFILE
 
 
-def test_the_image_holds_what_is_needed_and_no_more():
+def test_the_image_contains_only_needed_files():
     copied = {
         source
         for line in DOCKERFILE.splitlines()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from gymweb_client.cli.app import build_app
 from typer.main import get_command
 
@@ -47,9 +48,22 @@ def test_every_command_shown_is_one_that_its_parser_takes(document: Path, monkey
     assert [fault for shown in shown_commands(document) if (fault := fault_of(shown))] == []
 
 
-def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:
+def test_the_check_finds_commands_and_their_errors() -> None:
     assert sum(len(shown_commands(document)) for document in DOCUMENTS) > 80
     assert "no-such-option" in fault_of("collect --no-such-option")
     assert "no command" in fault_of("collections stop 1")
     assert "at least 1" in fault_of("collections adjust 1 --concurrency 0")
     assert fault_of("collections adjust ID --concurrency 8  # a comment") == ""
+
+
+def test_the_example_workflow_runs_commands_that_the_parser_takes() -> None:
+    text = (ROOT / "examples" / "ci" / "gate.yml").read_text()
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    lines = [line for step in job["steps"] for line in step.get("run", "").splitlines()]
+    shown = [
+        re.sub(r"\$\{\{[^}]*\}\}|\"\$\w+\"", "1", match[1].partition(" | ")[0])
+        for line in lines
+        if (match := re.search(r"(?:^|\$\()gymweb (.+)", line))
+    ]
+    assert [words.split()[0] for words in shown] == ["collect", "gate"]
+    assert [fault for words in shown if (fault := fault_of(words))] == []

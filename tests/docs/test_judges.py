@@ -17,7 +17,7 @@ def test_every_setting_of_a_judge_is_explained():
 
 
 @pytest.mark.parametrize("name", ["tries", "max_characters"])
-def test_defaults_are_those_of_the_code(name):
+def test_documented_defaults_equal_the_code(name):
     (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |")]
     assert line.split("|")[-2].strip() == str(getattr(JudgeSettings(), name))
 

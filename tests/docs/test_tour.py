@@ -8,7 +8,7 @@ from scripts.take_screenshots import LARGEST, pictures
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_each_picture_stands_in_the_tour_once_with_words_for_it():
+def test_each_picture_is_in_the_tour_once_with_alt_text():
     taken = {
         each.name for each in pictures(collection=1, later=2, rollout=1, group=[1, 4], pair=1, pair_set=1, queue=1)
     }

@@ -33,6 +33,6 @@ def test_a_resource_server_gets_the_limits_of_its_row():
     assert isinstance(connect_environment(environment, OUTBOUND), UnverifiedServer)
 
 
-def test_a_built_in_that_is_gone_is_a_fault_of_the_environment():
+def test_a_missing_built_in_is_an_environment_error():
     with pytest.raises(EnvironmentFault, match="unknown environment 'chess'"):
         connect_environment(Environment(slug="old", adapter="builtin", builtin="chess"), OUTBOUND)

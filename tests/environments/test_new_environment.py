@@ -32,7 +32,7 @@ def run(line, environment):
 
 
 @pytest.mark.slow
-def test_the_chapter_is_typed_as_it_stands_and_a_collection_has_the_rewards_that_it_names(tmp_path):
+def test_the_documented_environment_earns_the_documented_rewards(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
     var = tmp_path / "var"
     environment = {**kept, "HOME": str(tmp_path), "GYMWEB_VAR": str(var), "PYTHONDONTWRITEBYTECODE": "1"}

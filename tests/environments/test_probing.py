@@ -48,7 +48,7 @@ def test_a_built_in_is_healthy():
     assert checked.health_message.endswith("tools: calculator")
 
 
-def test_a_built_in_that_is_gone_is_unhealthy():
+def test_a_missing_built_in_is_unhealthy():
     checked = probe_environment(environment=make_environment(builtin="chess"))
     assert checked.health == Health.UNHEALTHY
     assert ("'chess'" in checked.health_message, "GYMWEB_ENVIRONMENTS" in checked.health_message) == (True, True)
@@ -66,7 +66,7 @@ class Garbled(BaseHTTPRequestHandler):
         return None
 
 
-def test_what_a_server_says_is_stored_without_control_characters(settings):
+def test_messages_of_servers_are_stored_without_control_characters(settings):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     with HTTPServer(("127.0.0.1", 0), Garbled) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

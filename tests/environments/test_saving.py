@@ -71,7 +71,7 @@ def test_a_private_address_is_saved_where_the_operator_allows_it(settings):
         "https://lab.example.org/\x7f",
     ],
 )
-def test_what_is_no_address_of_a_server_is_refused_at_its_field(base_url):
+def test_an_invalid_server_address_is_refused_at_its_field(base_url):
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=http_environment(base_url=base_url), user=None)
     assert list(caught.value.message_dict) == ["base_url"]
@@ -204,7 +204,7 @@ def test_a_judge_of_a_worker_group_wants_an_environment_of_that_group():
     assert save_environment(environment=Environment(**given, worker_group="gpu"), user=None).judge_model == judge
 
 
-def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monkeypatch):
+def test_a_name_that_resolves_to_a_private_address_is_refused_on_saving(monkeypatch):
     monkeypatch.setattr(lookups, "look_up", lambda host, port: ["169.254.10.10"])
     with pytest.raises(ValidationError) as refused:
         save_environment(environment=http_environment(base_url="http://inner.example:9000"), user=None)

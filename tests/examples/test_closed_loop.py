@@ -13,7 +13,7 @@ def expressions(rows: list[dict]) -> set[str]:
     return {one[0] for one in found if one}
 
 
-def test_no_question_is_asked_twice_and_no_expression_stands_on_both_sides() -> None:
+def test_questions_are_unique_and_splits_share_no_expression() -> None:
     train = distinct_rows(500, seed=101, held_out=False)
     held_out = distinct_rows(500, seed=102, held_out=True)
     assert len({question_of(row) for row in [*train, *held_out]}) == 1000

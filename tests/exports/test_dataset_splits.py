@@ -93,7 +93,7 @@ def test_rollouts_that_are_named_are_taken_whatever_their_split():
         (("easy", "hard", "hard"), {}, r"called train: hard \(2\), easy \(1\)"),
     ],
 )
-def test_a_split_that_is_not_there_is_refused_with_those_that_are(splits, filters, says):
+def test_an_unknown_split_is_refused_with_the_known_ones(splits, filters, says):
     with pytest.raises(ExportRefused, match=says):
         prepare_export(ExportOrder(format="trl_sft", collection=attempted(*splits), filters=filters))
 

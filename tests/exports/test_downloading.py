@@ -128,7 +128,7 @@ def test_an_empty_file_is_sent_as_nothing(path):
     assert (get(path).status_code, body(get(path)), get(path, range="bytes=0-").status_code) == (200, b"", 416)
 
 
-def test_a_file_that_is_gone_is_not_found(path):
+def test_a_deleted_file_is_not_found(path):
     path.unlink()
     with pytest.raises(Http404):
         get(path)

@@ -112,7 +112,7 @@ def test_scored_rollouts_are_all_that_have_a_reward(collection):
     assert export.manifest["counts"]["dropped"] == {"failed": 1, "no_reward": 1}
 
 
-def test_preference_pairs_are_those_of_the_pair_set(collection):
+def test_preference_pairs_equal_the_pair_set(collection):
     pair_set = build_pairs(PairOrder(collection=collection))
     export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set)))
     (row,) = read(export)
@@ -209,7 +209,7 @@ def test_the_export_keeps_the_filters_that_were_applied(collection, format, filt
         ({"format": "trl_sft", "filters": {"min_reward": float("nan")}}, "finite number"),
     ],
 )
-def test_what_makes_no_file_is_refused(collection, fields, why):
+def test_an_export_without_rows_is_refused(collection, fields, why):
     with pytest.raises(ExportRefused, match=why):
         queue_export(ExportOrder(collection=collection, **fields))
     assert not Export.objects.exists()
@@ -229,7 +229,7 @@ def test_who_asked_for_an_export_is_in_the_audit_log(collection):
     assert AuditEntry.objects.filter(user=user, action="export.create", target=str(export)).count() == 1
 
 
-def test_a_worker_writes_what_is_queued_oldest_first(collection):
+def test_a_worker_writes_queued_exports_oldest_first(collection):
     first, second = (queue_export(ExportOrder(format="trl_sft", collection=collection)) for _ in range(2))
     assert write_queued_export() is True
     assert [Export.objects.get(pk=one.pk).state for one in (first, second)] == ["ready", "queued"]
@@ -358,7 +358,7 @@ def test_a_failed_export_says_why_and_leaves_no_file(collection, tmp_path):
     assert export.message.startswith(("NotADirectoryError", "FileExistsError"))
 
 
-def test_a_failure_midway_leaves_an_earlier_file_as_it_was(collection, tmp_path):
+def test_a_failure_midway_keeps_the_earlier_file(collection, tmp_path):
     export = write_export(
         export=queue_export(ExportOrder(format="trl_sft", collection=collection)), path=tmp_path / "a.jsonl"
     )
@@ -401,7 +401,7 @@ def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_
     assert [row["rollout_id"] for row in read(export)] == sorted(row["rollout_id"] for row in read(export))
 
 
-def test_an_export_says_how_much_of_it_is_written(monkeypatch):
+def test_an_export_shows_its_progress(monkeypatch):
     collection = make_collection(dataset=make_dataset([make_row(name) for name in "abcd"]))
     for task in collection.version.tasks.all():
         make_rollout(collection, task=task)

@@ -195,7 +195,7 @@ def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection,
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
-def test_an_export_waits_while_the_disk_is_full_and_nothing_of_it_stays(collection, monkeypatch, gzipped):
+def test_an_export_waits_while_the_disk_is_full_and_leaves_no_file(collection, monkeypatch, gzipped):
     full = functools.partial(JsonLinesFile, Path("/dev/full"), split="train", gzipped=gzipped)
     monkeypatch.setattr("apps.exports.export_folders.ExportFolder._open", lambda *_: full())
     written = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection)))
@@ -203,9 +203,7 @@ def test_an_export_waits_while_the_disk_is_full_and_nothing_of_it_stays(collecti
     assert list(default_path(written).parent.iterdir()) == []
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_one_and_with_the_export(
-    collection, tmp_path, django_capture_on_commit_callbacks
-):
+def test_files_of_a_killed_writer_are_removed(collection, tmp_path, django_capture_on_commit_callbacks):
     export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     folder = default_path(export).parent
 

@@ -82,7 +82,7 @@ def test_pairs_are_refused_where_one_of_their_rollouts_is_flagged(collection):
     assert write_export(export=export).rows == 1
 
 
-def test_the_page_tells_what_was_redacted_and_resolves_it(collection, client):
+def test_the_page_shows_redactions_and_resolves_flags(collection, client):
     flagged = Rollout.objects.get(flagged=True)
     client.force_login(make_user())
     page = client.get(f"/rollouts/{flagged.pk}/").content.decode()

@@ -97,7 +97,7 @@ def test_what_an_agent_observed_goes_with_the_token_ids_where_a_credential_was_t
     assert "AbCdEf" not in json.dumps(redacted)
 
 
-def test_what_the_verifier_here_said_stands_beside_the_reward_and_comes_back_as_what_it_said(tmp_path):
+def test_verifier_results_are_exported_and_imported_again(tmp_path):
     task = {"responses_create_params": {"input": "2 + 2?"}, "expected_answer": "4", "value": 7, "score": 1}
     environment = make_environment()
     dataset = make_dataset(rows=[task], environment=environment)
@@ -192,7 +192,7 @@ OLD_REWARDS = {"mcqa", "string_match"}
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_resource_server_gives_what_went_out_the_reward_of_what_came_in(name, tmp_path):
+def test_a_resource_server_gives_exported_rows_the_same_reward(name, tmp_path):
     collection = imported(shared_files(name))
     rows = exported(collection, tmp_path / "out.jsonl")
     tasks = [rollout.task.row for rollout in collection.rollouts.order_by("pk")]
@@ -214,7 +214,7 @@ def test_a_resource_server_gives_what_went_out_the_reward_of_what_came_in(name, 
         assert [reward for _, reward in verified] == [row["reward"] for row in rows]
 
 
-def test_an_input_says_nothing_of_the_attempt_nor_of_what_a_verifier_said(tmp_path):
+def test_an_input_row_has_no_results(tmp_path):
     row = exported(imported(shared_files("example_tool_call_multireward")), tmp_path / "out.jsonl")[0]
     asked = input_row(row)
     said = {"correctness", "format", "predicted_calls", "schema_valid"}

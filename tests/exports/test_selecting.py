@@ -117,7 +117,7 @@ def test_tasks_are_prompts_with_what_attempts_at_them_got(collection):
     }
 
 
-def test_no_task_stands_in_two_files_and_the_split_is_that_of_every_export():
+def test_a_task_is_in_one_file_and_all_exports_share_the_split():
     made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(60)]), repeats=2)
     for task in made.version.tasks.all():
         make_rollout(made, task=task)
@@ -152,7 +152,7 @@ def questions_in(written, split):
     return {one["input"][0]["content"] for one in asked}
 
 
-def test_what_a_model_is_shown_is_on_one_side_whatever_its_id_its_place_and_its_dataset():
+def test_equal_prompts_are_on_one_side_of_the_split():
     asked = [f"What is {number} + 2?" for number in range(40)]
     sides = {"validation_share": 0.3, "split_seed": 1}
     first = export(attempted([*asked, *asked], ids=[f"id-{number}" for number in range(80)]), "trl_grpo", **sides)
@@ -162,7 +162,7 @@ def test_what_a_model_is_shown_is_on_one_side_whatever_its_id_its_place_and_its_
     assert questions_in(moved, "validation") - {"a row that came in between"} == held
 
 
-def test_pairs_over_datasets_say_each_its_own_task_and_stand_where_it_stands():
+def test_pairs_of_several_datasets_name_their_own_task():
     asked = [f"What is {number} + 2?" for number in range(30)]
     first, second = attempted(asked), attempted(list(reversed(asked)))
     pair_set = build_pairs(PairOrder(collection=first, further=[second]))
@@ -198,7 +198,7 @@ def test_the_best_of_a_task_is_the_best_that_can_be_written():
 
 
 @pytest.mark.parametrize("per_task", [1, 2, None])
-def test_a_repetition_of_what_could_not_be_written_takes_its_place(per_task):
+def test_a_dropped_row_is_replaced_by_its_next_repeat(per_task):
     made = make_collection(repeats=4)
     captured = with_tokens(make_trace("4", 1.0), ([1, 2], [3]), ([1, 2, 3, 4], [5]))
     _, first, _ = (make_rollout(made, trace=trace) for trace in (make_trace("4", 1.0), captured, captured))
@@ -256,7 +256,7 @@ def test_the_reward_that_a_person_set_counts_in_every_format_unless_the_verifier
 
 
 @pytest.mark.parametrize("counting", ["override", "verifier"])
-def test_rows_of_all_attempts_say_what_a_person_set_and_what_the_verifier_gave(counting):
+def test_rows_have_override_and_verifier_reward(counting):
     made = make_collection(repeats=2)
     one, other = (make_rollout(made, reward=reward, trace=make_trace("4", reward)) for reward in (1.0, 0.5))
     override_reward(rollout=one, reward=0.39, reason="Half of it.", author=make_user())
@@ -304,7 +304,7 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
         ({"filters": {"splits": "train"}}, "splits: Expected `array`, got `str`"),
         ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "no filter min_reward.* drop_zero"),
         ({"validation_share": 0.9}, "between 0 and 0.5"),
-        ({"format": "verl_sft", "encoding": "jsonl"}, "verl SFT is available as parquet only"),
+        ({"format": "verl_sft", "encoding": "jsonl"}, "Choose one of: parquet"),
         ({"format": "nemo_rl_dpo"}, "needs a pair set"),
     ],
 )
@@ -313,7 +313,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(collection, order,
         queue_export(ExportOrder(**{"format": "trl_sft", "collection": collection, **order}))
 
 
-def test_a_filter_of_the_table_and_numbers_select_and_stand_in_the_manifest(collection):
+def test_filters_and_numbers_select_and_are_in_the_manifest(collection):
     written = export(collection, filters={"q": " reward:0.5..0.9,1 -tool:search "}, options={})
     assert places(written) == [(0, 1.0), (0, 1.0), (1, 1.0), (1, 0.8), (1, 1.0)]
     assert written.manifest["counts"]["dropped"] == {"not_selected": 4}
@@ -340,7 +340,7 @@ def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collecti
     elsewhere = make_rollout(make_collection())
     for filters, says in (
         ({"q": "rewrd:1"}, "q: at character 1"),
-        ({"rollouts": [elsewhere.pk]}, f"1 of the 1 rollouts, such as #{elsewhere.pk}, belong to other collections"),
+        ({"rollouts": [elsewhere.pk]}, "belong to other collections"),
         ({"rollouts": [0]}, "rollouts must be a list of rollout numbers"),
         ({"rollouts": ["1"]}, r"rollouts\[0\]: Expected `int`, got `str`"),
     ):
@@ -351,7 +351,7 @@ def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collecti
         queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "text:four"}))
 
 
-def test_only_flags_of_what_is_selected_refuse_an_export(collection):
+def test_only_flags_of_selected_rollouts_refuse_an_export(collection):
     first, second = collection.rollouts.filter(reward=1.0).order_by("pk")[:2]
     collection.rollouts.filter(pk=first.pk).update(flagged=True)
     with pytest.raises(ExportRefused, match="1 rollout had redacted credentials"):
@@ -370,7 +370,7 @@ def test_only_flags_of_what_is_selected_refuse_an_export(collection):
         ("trl_grpo", {"opening": "task"}, False),
     ],
 )
-def test_prompts_for_rl_are_those_that_solve_rates_were_got_with_or_the_tasks_own(format, options, opened):
+def test_prompts_for_rl_are_those_of_the_attempts_or_the_tasks(format, options, opened):
     agent = make_agent(system_prompt="Be brief.", examples=[message("user", "1 + 1?"), message("assistant", "2")])
     made = make_collection(
         agent=agent, dataset=make_dataset([{**make_row("a"), "hint": "Count."}, make_row("b")]),

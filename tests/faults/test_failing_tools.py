@@ -29,9 +29,7 @@ OUTCOMES = {
 UNBROKEN = {"GYMWEB_BREAKER_FAILURES": 1_000_000}
 
 
-def test_each_fault_of_a_tool_server_ends_as_the_design_says_and_nobody_else_notices(
-    cluster: Installation, show
-) -> None:
+def test_each_fault_of_a_tool_server_has_its_designed_effect_only(cluster: Installation, show) -> None:
     times = size(3, 12)
     bystanders = size(200, 2_000)
     model = cluster.model("--latency-ms", 100)

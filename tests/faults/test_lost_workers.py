@@ -66,9 +66,7 @@ def sleep_past_the_lease(cluster: Installation, pid: int) -> None:
     wait_until(lambda: cluster.number(live) == 1, 10, lambda: f"it has a new identity; {cluster.tell()}")
 
 
-def test_the_one_rollout_that_kills_its_worker_every_time_fails_and_takes_nobody_along(
-    cluster: Installation, show
-) -> None:
+def test_only_the_rollout_that_kills_its_worker_fails(cluster: Installation, show) -> None:
     rollouts = size(32, 256)
     _, tools = cluster.tools("--tool-ms", size(120, 250), "--database", cluster.database_url)
     model = cluster.model("--latency-ms", size(80, 170))

@@ -10,7 +10,7 @@ import pytest
 from scripts import servers
 
 
-def test_postgres_comes_back_from_a_crash_with_what_was_committed(database: servers.Postgres) -> None:
+def test_postgres_keeps_committed_rows_after_a_crash(database: servers.Postgres) -> None:
     with psycopg.connect(database.url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
     doomed = psycopg.connect(database.url)
@@ -29,7 +29,7 @@ def test_postgres_comes_back_from_a_crash_with_what_was_committed(database: serv
     assert "database system was not properly shut down" in database.log.read_text()
 
 
-def test_the_cpu_of_postgres_counts_backends_that_have_gone(database: servers.Postgres) -> None:
+def test_the_cpu_of_postgres_counts_ended_backends(database: servers.Postgres) -> None:
     before = database.cpu_seconds()
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT sum(number) FROM generate_series(1, 2000000) AS number")
@@ -46,7 +46,7 @@ def test_redis_comes_back_empty_on_its_port(layer: servers.Redis) -> None:
     assert layer.cpu_seconds() >= 0.0
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "POSTGRES_FOLDERS", "/nowhere/*/bin")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(servers.ServerMissing, match="apt-get install postgresql"), servers.postgres():

@@ -26,7 +26,7 @@ def plan(cluster: Installation, rollouts: int) -> int:
 
 
 @pytest.mark.skipif(not FULL, reason="in the full form only: make test-faults")
-def test_a_table_that_is_locked_for_longer_than_a_lease_costs_nobody_its_lease(cluster: Installation, show) -> None:
+def test_a_table_locked_longer_than_a_lease_expires_no_lease(cluster: Installation, show) -> None:
     rollouts = 1_500
     collection = plan(cluster, rollouts)
     workers = [cluster.worker(32) for _ in range(2)]
@@ -42,7 +42,9 @@ def test_a_table_that_is_locked_for_longer_than_a_lease_costs_nobody_its_lease(c
     show(**figures, locked_s=2.5 * LEASE)
 
 
-def test_what_was_stored_without_an_answer_is_not_stored_twice(cluster: Installation, database: Postgres, show) -> None:
+def test_results_committed_without_an_answer_are_not_stored_twice(
+    cluster: Installation, database: Postgres, show
+) -> None:
     rollouts = size(300, 2_000)
     collection = plan(cluster, rollouts)
     port = free_port()

@@ -66,7 +66,7 @@ def test_two_are_aligned_as_well_one_way_as_the_other(one, other):
     assert same(align([one, other])) == same(align([other, one]))
 
 
-def test_a_step_that_only_one_made_stands_alone():
+def test_a_step_of_one_side_has_its_own_row():
     assert align([[call("a"), said("x")], [call("a"), call("b"), said("x")]]) == [
         (call("a"), call("a")),
         (None, call("b")),
@@ -74,7 +74,7 @@ def test_a_step_that_only_one_made_stands_alone():
     ]
 
 
-def test_steps_of_one_kind_that_differ_stand_beside_each_other():
+def test_differing_steps_of_one_kind_share_a_row():
     rows = align([[call("a"), said("x")], [call("b"), said("y")]])
     assert rows == [(call("a"), call("b")), (said("x"), said("y"))]
     assert count_common(rows) == 0
@@ -87,7 +87,7 @@ def test_calls_of_different_tools_are_not_aligned():
     ]
 
 
-def test_what_several_others_added_stands_in_one_row():
+def test_steps_added_by_several_sides_share_a_row():
     rows = align([[said("x")], [call("a"), said("x")], [call("b"), said("x")]])
     assert rows == [(None, call("a"), call("b")), (said("x"), said("x"), said("x"))]
 
@@ -136,14 +136,25 @@ def test_arguments_that_mean_the_same_are_the_same():
 
     assert one('{"a": 1, "b": 2}') == one('{"b":2,"a":1}')
     assert one("{") != one("[")
+    assert one('{"a": 1, "b": "x"}') != one('{"a": "1", "b": "x"}')
 
 
-def test_nobody_is_aligned_with_nobody():
+def test_texts_in_arguments_and_results_are_decoded():
+    arguments = '{"path": "a.py", "code": "x = 1\\nprint(x)", "lines": [1], "empty": "", "number": "1"}'
+    call = {"type": "function_call", "name": "f", "arguments": arguments}
+    events = [ModelCall(seen=0, items=[call]), ToolResult(call_id="c", name="f", output='{"stdout": "1\\n"}')]
+    assert [step.text for step in steps_of(list(enumerate(events)))] == [
+        'code:\nx = 1\nprint(x)\nempty: ""\nlines: [\n  1\n]\nnumber: "1"\npath: a.py',
+        "stdout:\n1\n",
+    ]
+
+
+def test_empty_sides_have_no_rows():
     assert align([]) == []
     assert align([[], []]) == []
 
 
-def test_what_is_nested_deeper_than_json_is_written_is_compared_as_it_stands():
+def test_deeply_nested_text_is_compared_as_text():
     for depth in (300, 1020):
         deep = "[" * depth + "]" * depth
         results = [ToolResult(call_id="c", name="run", output=each) for each in (deep, deep.replace("[]", "[1]"))]

@@ -70,7 +70,7 @@ def test_expressions_have_the_value_that_arithmetic_gives_them(expression, value
         ("-" * 400 + "1", "the expression is nested too deeply"),
     ],
 )
-def test_what_has_no_value_says_why(expression, reason):
+def test_an_expression_without_a_value_has_a_reason(expression, reason):
     with pytest.raises(CalculationError) as caught:
         evaluate(expression)
     assert str(caught.value) == reason

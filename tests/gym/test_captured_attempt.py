@@ -155,7 +155,7 @@ def test_a_finish_that_waits_for_a_call_is_refused_if_the_attempt_is_cancelled()
     run(work)
 
 
-def test_a_finish_waits_for_its_calls_and_names_those_that_nobody_received():
+def test_a_finish_waits_for_calls_and_names_unserved_ones():
     async def work():
         policy = Policy()
         policy.free.clear()

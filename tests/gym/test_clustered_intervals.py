@@ -9,7 +9,7 @@ from tests.interval_of import interval_of
 
 
 @pytest.mark.parametrize(("freedom", "table"), [(4, 2.7764), (5, 2.5706), (9, 2.2622), (30, 2.0423), (10**6, 1.9600)])
-def test_the_quantiles_are_those_of_the_table(freedom, table):
+def test_the_quantiles_equal_the_table(freedom, table):
     assert t_quantile(freedom) == pytest.approx(table, abs=1e-3)
 
 

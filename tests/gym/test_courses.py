@@ -103,7 +103,7 @@ def steps(events: list[TraceUnion]) -> list[tuple[bool, bytes]]:
     return [(step.acts, step.digest) for step in course_of(events).steps]
 
 
-def test_ids_and_thoughts_are_no_part_of_what_was_done():
+def test_ids_and_reasoning_do_not_count_as_actions():
     one = make(1, [("hm", "", '{"n": 1}', "sun")], "4")
     other = make(2, [("", "", '{"n":1}', "sun")], "4")
     assert steps(one) == steps(other)

@@ -74,7 +74,7 @@ def measure(rows: list[dict[str, object]]) -> DatasetMetrics:
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared example files are not here")
 @pytest.mark.parametrize("name", THEIRS)
-def test_the_figures_are_those_that_nemo_gym_has_for_its_own_files(name):
+def test_the_figures_equal_nemo_gyms_for_its_own_files(name):
     lines = (SHARED / f"{name}.example.jsonl").read_bytes().splitlines()
     metrics = DatasetMetrics()
     for line in lines:

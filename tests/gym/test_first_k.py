@@ -35,7 +35,7 @@ def test_partial_rewards_have_the_best_of_the_first_k():
     assert column(figures, "best") == [0.375, 0.625, 0.875]
 
 
-def test_negative_rewards_count_as_they_are():
+def test_negative_rewards_are_not_clipped():
     figures = figures_of([-1.0, -0.5])
     assert column(figures, "average") == [-1.0, -0.75]
     assert column(figures, "best") == [-1.0, -0.5]

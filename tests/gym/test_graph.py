@@ -103,7 +103,7 @@ def test_kept_drops_the_tail_of_the_parent():
     assert graph.request(2) == [TASK, said("a"), message("user", "x")]
 
 
-def test_tools_of_the_session_are_those_that_the_call_was_offered():
+def test_tools_of_the_session_are_the_offered_ones():
     recorder = Recorder()
     own = [{**TOOL, "name": "read"}]
     recorder.call([SYSTEM, TASK], [said("a")], tools=own)

@@ -259,7 +259,7 @@ def test_a_request_cancelled_after_its_reply_leaves_the_connection_to_the_next_r
     assert server.connections == 1
 
 
-def test_what_comes_without_a_request_ends_the_connection():
+def test_unrequested_bytes_close_the_connection():
     server = Server([HELLO, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"], HELLO)
 
     async def work(get):

@@ -50,7 +50,7 @@ def test_a_name_with_a_public_address_among_others_is_saved_since_only_that_is_c
     check("http://mixed.example/v1")
 
 
-def test_a_name_that_nobody_knows_is_saved_and_a_literal_address_is_checked_as_ever(names):
+def test_an_unresolvable_name_is_saved_and_a_literal_address_checked(names):
     check("http://unknown.example/v1")
     with pytest.raises(OutboundRefused):
         check("http://10.0.0.7/v1")

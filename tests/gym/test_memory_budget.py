@@ -47,7 +47,7 @@ async def begin(work) -> "asyncio.Task[Hold]":
     return task
 
 
-def test_a_reply_counts_while_it_is_referenced_and_what_the_rollout_keeps_of_it_until_its_end():
+def test_a_reply_counts_while_it_is_referenced():
     async def work():
         budget = MemoryBudget(100 * MIB)
         with budget.account() as account:

@@ -152,7 +152,7 @@ def test_few_shot_calls_in_the_prompt_are_split_where_the_other_side_speaks():
         ({"type": "function_call", "arguments": "{}"}, "malformed_item"),
     ],
 )
-def test_what_no_chat_template_takes_is_dropped_with_its_reason(item, reason):
+def test_conversations_that_templates_refuse_are_dropped_with_a_reason(item, reason):
     with pytest.raises(Dropped) as why:
         prompt_messages(trace(prompt=[message("user", "Hi"), item]))
     assert why.value.reason == reason
@@ -170,7 +170,7 @@ def test_a_trace_without_a_reply_is_dropped():
     assert why.value.reason == "no_assistant_turn"
 
 
-def test_parts_of_others_become_lines_and_a_refusal_is_what_was_said():
+def test_text_parts_become_lines_and_a_refusal_becomes_text():
     parts = [{"type": "output_text", "text": "a"}, "b", {"type": "refusal", "refusal": "No."}]
     assert flat_text(parts) == "a\nb\nNo."
 
@@ -195,7 +195,7 @@ def test_texts_of_a_turn_that_are_items_of_their_own_are_written_as_the_model_is
     assert [written] == chat_messages(items)
 
 
-def test_a_reasoning_summary_stands_in_for_hidden_reasoning():
+def test_a_summary_replaces_hidden_reasoning():
     hidden = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Looked it up."}]}
     assert completion_messages(trace(turn(hidden, said("22"))))[0]["reasoning_content"] == "Looked it up."
 
@@ -251,7 +251,7 @@ def test_a_number_that_no_float_holds_drops_the_row_unless_any_text_is_wanted(wa
     assert kept["tool_calls"][0]["function"]["arguments"] == '{"x": 1e400}'
 
 
-def test_nested_tools_stay_as_they_are():
+def test_nested_tools_are_unchanged():
     nested = nested_tools([WEATHER_TOOL])
     assert nested_tools(nested) == nested
 
@@ -263,7 +263,7 @@ def test_a_tool_that_is_no_function_drops_the_row(tool):
     assert why.value.reason == "tool_not_function"
 
 
-def test_the_tools_are_those_of_the_session_and_else_those_of_the_task():
+def test_the_tools_come_from_the_session_or_the_task():
     task = {"responses_create_params": {"tools": [{"name": "own"}]}}
     assert offered_tools([SessionOpened(environment="e", tools=[WEATHER_TOOL])], task) == [WEATHER_TOOL]
     assert offered_tools([SessionOpened(environment="e")], task) == [{"name": "own"}]

@@ -48,7 +48,7 @@ def test_an_undefined_pass_at_k_is_refused(size, solved, k):
         pass_at_k(size, solved, k)
 
 
-def test_pass_at_k_averages_over_groups_and_leaves_out_those_that_are_too_small():
+def test_pass_at_k_averages_over_groups_of_at_least_k():
     shapes = {(4, 2): 1, (4, 0): 1, (1, 1): 2}
     assert mean_pass_at_k(shapes) == {
         1: pytest.approx((0.5 + 0 + 1 + 1) / 4),

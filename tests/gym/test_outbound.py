@@ -232,7 +232,7 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_at_connect():
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "0x7f000001"])
-def test_a_number_in_another_base_is_refused_by_what_the_system_makes_of_it(host):
+def test_an_address_in_another_base_is_resolved_before_the_check(host):
     with pytest.raises(OutboundRefused):
         call(hello, host=host, policy=OutboundPolicy([]))
 
@@ -276,7 +276,7 @@ def test_an_allowed_name_covers_whatever_it_resolves_to_but_metadata():
         call(hello, host="inner.example", policy=policy, resolve=Names(inner_example=["169.254.169.254"]))
 
 
-def test_nobody_is_invited_to_allow_a_metadata_address():
+def test_metadata_addresses_are_never_suggested_for_the_allow_list():
     with pytest.raises(OutboundRefused) as metadata:
         OutboundPolicy().check_url("http://169.254.169.254/latest/meta-data/")
     with pytest.raises(OutboundRefused, match=r"add 10\.0\.0\.1:80 to GYMWEB_OUTBOUND_ALLOW"):

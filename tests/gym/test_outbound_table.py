@@ -107,7 +107,7 @@ def literal(address):
 
 @pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("port", ["", ":8000"])
-def test_an_address_of_the_table_is_refused_as_it_is_and_behind_a_name(name, port, connected):
+def test_a_forbidden_address_is_refused_literally_and_behind_a_name(name, port, connected):
     address = PRIVATE[name]
     for url, resolve in (
         (f"http://{literal(address)}{port}/", None),

@@ -246,12 +246,12 @@ def test_two_that_thought_differently_and_did_the_same_differ_only_where_thought
     assert sides(pair_group(group(1.0, 0.0), ways, Rule(same="completions")).pairs) == [(1, 2)]
 
 
-def test_what_was_done_twice_is_one_pair():
+def test_duplicate_actions_form_one_pair():
     ways = {1: make_course("p", "A"), 2: make_course("p", "B"), 3: make_course("p", "B", thoughts="hm")}
     assert sides(pair_group(group(1.0, 0.0, 0.0), ways, Rule(mode="all")).pairs) == [(1, 2)]
 
 
-def test_a_step_pair_stands_where_the_actions_part():
+def test_a_step_pair_begins_where_the_actions_differ():
     ways = {1: make_course("p", "AxBxC"), 2: make_course("p", "AxBxDxE")}
     pair = pair_group(group(1.0, 0.0), ways, Rule(level="step")).pairs[0]
     assert (pair.turn, pair.chosen, pair.rejected) == (2, 1, 2)
@@ -350,7 +350,7 @@ def test_two_of_whom_people_preferred_none_are_no_pair(found):
     assert sides(three) == [(1, 3)]
 
 
-def test_people_can_pair_what_has_no_reward():
+def test_reviewers_can_pair_rollouts_without_rewards():
     made = pair_group(group(None, None), different([1, 2]), Rule(), [Verdict(one=1, other=2, winner=1)]).pairs
     assert [(pair.chosen, pair.margin, pair.source) for pair in made] == [(1, None, "verdict")]
     assert pair_group(group(None, None), different([1, 2]), Rule()).outcome == "too_few_attempts"
@@ -393,7 +393,7 @@ def test_a_rule_that_means_nothing_is_refused_by_its_field(given, field):
     assert refusal.value.field == field
 
 
-def test_a_rule_nobody_knows_is_refused():
+def test_an_unknown_rule_is_refused():
     with pytest.raises(RuleRefused, match="unknown field `magic`"):
         read_rule({"magic": 1})
 

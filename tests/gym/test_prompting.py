@@ -20,7 +20,7 @@ ROW = {
 }
 
 
-def test_the_parts_replace_those_of_the_row_and_gaps_read_it():
+def test_template_parts_replace_the_rows_and_read_its_fields():
     asked = apply_prompt_template(PromptTemplate(system="In {hint.unit}.", user="Think. {prompt}"), ROW)
     assert asked["responses_create_params"] == {
         "input": [
@@ -38,7 +38,7 @@ def test_the_user_part_alone_leaves_system_messages_and_instructions():
     assert params["input"][1]["content"] == "Again: What is 2 + 2?"
 
 
-def test_an_empty_template_leaves_the_row_as_it_is():
+def test_an_empty_template_changes_nothing():
     assert apply_prompt_template(PromptTemplate(), ROW) is ROW
 
 
@@ -51,10 +51,10 @@ def test_a_text_prompt_becomes_the_gap():
 def test_a_row_that_lacks_a_gap_fails_for_good():
     with pytest.raises(EnvironmentFault, match="needs /topic, which this task lacks") as failed:
         ask_as_planned(PromptTemplate(user="{topic}"), ROW)
-    assert failed.value.passing is False
+    assert failed.value.transient is False
 
 
-def test_what_is_wrong_with_a_template_is_said_by_its_part():
+def test_errors_of_a_template_name_the_part():
     problems = find_template_problems(PromptTemplate(system="{", user="x" * 20_001))
     assert problems.keys() == {"system", "user"}
     assert "Single '{'" in problems["system"]

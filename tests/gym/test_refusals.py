@@ -66,6 +66,6 @@ def test_a_throttled_call_that_was_answered_200_waits():
 
 
 @pytest.mark.parametrize("body", [b"", b'{"error": {"code": 429', b'{"choices": [], "error": {"code": 429}}', b"[]"])
-def test_other_successful_replies_stay_as_they_are(body):
+def test_other_successful_replies_are_unchanged(body):
     whole = OutboundReply(200, {}, body, {})
     assert reveal_error(whole) is whole

@@ -107,7 +107,7 @@ def test_tools_and_their_choice_are_told_flat_however_a_task_wrote_them(params, 
     assert ([each.name for each in parsed.tools], chosen) == ([tool], choice)
 
 
-def test_citations_of_chat_are_those_of_a_response():
+def test_citations_of_chat_become_those_of_a_response():
     cited = {"start_index": 0, "end_index": 4, "title": "Weather", "url": "https://weather.example/"}
     said = {"content": "Warm.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
     given = assemble_response(trace(turn(*assistant_items(said, "r"))), ROW)
@@ -115,7 +115,7 @@ def test_citations_of_chat_are_those_of_a_response():
     assert [one.model_dump() for one in part.annotations] == [{"type": "url_citation", **cited}]
 
 
-def test_observations_stand_among_the_output_as_the_messages_of_a_user():
+def test_observations_are_user_messages_in_the_output():
     """The types have no place for them; the package's client, which is lenient, keeps them as they are."""
     observed = EnvironmentTurn(items=[message("user", "You see a door.")])
     given = assemble_response(trace(turn(said("I look.")), observed, turn(said("I open it."))), ROW)
@@ -123,7 +123,7 @@ def test_observations_stand_among_the_output_as_the_messages_of_a_user():
     assert [item.role for item in parsed.output] == ["assistant", "user", "assistant"]
 
 
-def test_what_is_whole_already_is_not_touched():
+def test_complete_objects_are_unchanged():
     items = assistant_items({"content": "4", "reasoning": "2 + 2"}, "r")
     output = assemble_response(trace(turn(*items)), ROW)["output"]
     assert [made is given for made, given in zip(output, items, strict=True)] == [True, True]

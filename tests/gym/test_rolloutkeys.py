@@ -19,7 +19,7 @@ def test_a_row_that_names_nothing_is_parted_by_the_names_that_public_servers_use
     "details",
     [{}, {"why": "equal"}, {"expected_answer": "4"}, {"expected_answer": "four", "value": None}, {"new": [1]}],
 )
-def test_what_was_put_together_comes_apart_as_it_was(details):
+def test_joined_keys_are_split_again(details):
     row, ours = with_details(TASK, {**details, "reward": 2, "_ng_x": 1, "responses_create_params": {}})
     row = {**row, **DONE, "gymweb": ours}
     assert {key: row[key] for key in details} == details
@@ -31,7 +31,7 @@ def test_a_server_that_repeats_the_expected_answer_takes_it_from_no_task():
     assert own_task(row) == TASK
 
 
-def test_no_row_names_what_was_asked_or_what_is_of_its_attempt_as_its_verifiers():
+def test_request_and_attempt_fields_are_not_verifier_fields():
     named = ["responses_create_params", "response", "reward", "_ng_task_index", 3, None]
     row = {**TASK, **DONE, "_gymweb_details": named, "gymweb": {"task": {"responses_create_params": {}}}}
     assert (own_task(row), verifier_details(row, TASK)) == (TASK, {})

@@ -66,5 +66,5 @@ def test_a_score_of_another_kind_is_refused(criterion, value):
     assert (clean, list(wrong)) == ({}, [criterion["key"]])
 
 
-def test_a_score_that_nobody_asked_for_is_refused():
+def test_an_unrequested_score_is_refused():
     assert list(check_scores([YES], {"right": True, "other": 1})[1]) == ["other"]

@@ -15,7 +15,7 @@ from apps.gym.wires.sampling_values import find_default_problems, find_sampling_
         {"top_k": "whatever the endpoint thinks of it", "tool_choice": "auto"},
     ],
 )
-def test_what_endpoints_take_and_what_is_theirs_to_judge_passes(sampling):
+def test_known_and_unknown_sampling_fields_pass(sampling):
     assert find_sampling_problems(sampling) == []
 
 
@@ -44,7 +44,7 @@ def test_all_keys_are_looked_at_and_long_values_are_cut():
 
 
 @pytest.mark.parametrize("key", ["messages", "model", "input", "tools", "n", "functions"])
-def test_what_a_rollout_sends_itself_is_no_sampling(key):
+def test_fields_of_the_request_are_not_sampling(key):
     [problem] = find_sampling_problems({key: []})
     assert f"{key} is set by the rollout" in problem
 

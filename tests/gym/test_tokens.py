@@ -55,7 +55,7 @@ def conversations(draw):
 
 
 @given(conversations())
-def test_every_turn_comes_back_as_it_was(turns):
+def test_every_turn_is_unpacked_unchanged(turns):
     stored, before = [], b""
     for turn in turns:
         capture = capture_tokens(*turn)
@@ -83,7 +83,7 @@ def test_exactly_what_two_prompts_share_is_stored_once(before, rest, data):
     assert len(packed) == HEADER_BYTES + 4 * (len(prompt) - shared) + 4 + 4
 
 
-def test_what_is_stored_grows_with_the_conversation_not_with_its_square():
+def test_storage_grows_linearly_with_the_conversation():
     before, prompt, size = b"", [], 0
     for turn in range(100):
         prompt = [*prompt, *range(20)]
@@ -124,12 +124,12 @@ GOOD = pack_tokens(captured([1, 2, 3], [4]), before=uint32(1, 2))
         (GOOD, uint32(1)),
     ],
 )
-def test_what_was_not_packed_here_is_refused_and_not_misread(stored, before):
+def test_foreign_bytes_are_refused(stored, before):
     with pytest.raises(TokensUnreadable):
         unpack_tokens(stored, before=before)
 
 
-def test_tokens_stand_beside_the_payload_and_never_in_it():
+def test_tokens_are_beside_the_payload_not_in_it():
     call = ModelCall(seen=1, items=[message("assistant", "4")])
     carrying = ModelCall(seen=1, items=[message("assistant", "4")], tokens=GOOD)
     assert encode_event(carrying) == encode_event(call)
@@ -151,7 +151,7 @@ class Speaker:
         return Reply(items=items, finish_reason="stop", tokens=capture, tokens_note="" if capture else "no_logprobs")
 
 
-def test_an_attempt_leaves_the_tokens_of_each_turn_after_those_of_the_turn_before():
+def test_tokens_of_each_turn_follow_the_previous_turn():
     turns = [captured([1, 2], [3]), None, captured([1, 2, 3, 4, 5], [6, 7]), captured([9, 2], [8])]
     task = {"responses_create_params": {"input": "1?"}, "expected_answer": "1"}
 

@@ -21,7 +21,7 @@ def problems(*tools):
     return refused.value.problems
 
 
-def test_flat_and_nested_tools_are_read_alike_and_what_was_given_stays_as_it_was():
+def test_flat_and_nested_tools_are_equal_and_input_is_unchanged():
     nested = {"type": "function", "function": {key: value for key, value in ADD.items() if key != "type"}}
     given = [nested]
     assert read_tools(given) == read_tools([ADD]) == [ADD]
@@ -64,7 +64,7 @@ def test_a_mistake_is_named_with_its_place(tool, problem):
     assert re.match(problem, found)
 
 
-def test_all_mistakes_come_at_once_and_a_name_stands_once():
+def test_all_mistakes_are_listed_with_each_name_once():
     empty, strict, repeated = problems(ADD, {**ADD, "name": "", "strict": 1}, ADD)
     assert (empty.startswith("/1/name "), strict.startswith("/1/strict ")) == (True, True)
     assert (repeated.startswith("/2/name: "), "another tool 'add'" in repeated) == (True, True)

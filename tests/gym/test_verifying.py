@@ -51,7 +51,7 @@ def verify(given, response, **options):
         ({"type": "instructions", "instructions": [{"id": "punctuation:no_comma"}]}, SHORT, False),
     ],
 )
-def test_what_may_take_long_leaves_the_loop(elsewhere, given, response, left):
+def test_slow_verifiers_run_outside_the_event_loop(elsewhere, given, response, left):
     verify(given, response)
     assert bool(elsewhere.came) == left
 
@@ -82,9 +82,9 @@ def test_a_verifier_that_breaks_is_a_verifier_error():
     broken = attempt({"type": "message", "role": "assistant", "content": [{"text": 3}]})
     with pytest.raises(VerifierError, match="Contains texts: TypeError") as wrong:
         verify({"type": "contains", "wanted": ["x"]}, broken)
-    assert not wrong.value.passing
+    assert not wrong.value.transient
 
 
-def test_without_a_judge_model_nobody_judges():
+def test_without_a_judge_model_verification_fails():
     with pytest.raises(JudgeError, match="no judge model is set"):
         verify({"type": "llm_judge"}, attempt(says("42")))

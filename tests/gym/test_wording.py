@@ -9,7 +9,7 @@ TEXTS = st.text(alphabet="ab .\n", max_size=40) | st.text(max_size=40)
 
 
 @given(TEXTS, TEXTS)
-def test_without_the_new_it_is_the_old_and_without_the_gone_the_new(old, new):
+def test_a_diff_restores_both_texts(old, new):
     parts = compare_words(old, new)
     assert "".join(part.text for part in parts if part.kind != "new") == old
     assert "".join(part.text for part in parts if part.kind != "removed") == new

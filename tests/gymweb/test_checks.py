@@ -84,7 +84,7 @@ def test_processes_that_start_together_generate_one_key(tmp_path):
 @pytest.mark.parametrize(
     "words", [["serve", "--port", "0"], ["serve", "--no-worker", "--port", "0"], ["rolloutworker"]]
 )
-def test_a_process_refuses_a_database_that_nobody_migrated_and_says_what_to_do(tmp_path, words):
+def test_an_unmigrated_database_is_refused_with_the_remedy(tmp_path, words):
     ended = subprocess.run(
         [sys.executable, "manage.py", *words],
         cwd=ROOT,

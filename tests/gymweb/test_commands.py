@@ -28,6 +28,6 @@ def test_a_command_is_a_text_or_words_and_may_have_an_environment():
         ('{"a": {"command": "x", "shell": true}}', "an object of strings"),
     ],
 )
-def test_what_is_no_command_stops_the_program_and_names_the_setting(text, told):
+def test_an_invalid_command_names_the_setting(text, told):
     with pytest.raises(ImproperlyConfigured, match=f"GYMWEB_MCP_COMMANDS.*{told}"):
         read_commands(text)

@@ -54,7 +54,7 @@ def start(var: Path) -> str:
     return ran.stdout
 
 
-def test_what_a_first_start_makes_is_for_its_owner_alone(tmp_path):
+def test_files_of_the_first_start_are_private(tmp_path):
     var = tmp_path / "srv" / "var"
     told = start(var)
     modes = {**dict.fromkeys(FILES, "0o600"), **dict.fromkeys(FOLDERS, "0o700")}
@@ -75,7 +75,7 @@ def test_what_an_earlier_gymweb_left_open_is_closed_at_the_next_start(tmp_path):
     assert {mode(var / name) for name in ("gymweb.sqlite3", "secret_key")} == {"0o600"}
 
 
-def test_a_folder_with_others_things_in_it_stays_as_open_as_it_is_and_gymwebs_own_are_closed(tmp_path):
+def test_a_shared_folder_keeps_its_mode_and_new_folders_are_private(tmp_path):
     var = tmp_path / "home"
     (var / "tmp").mkdir(parents=True)
     (var / "letters").mkdir()
@@ -91,7 +91,7 @@ def test_a_folder_with_others_things_in_it_stays_as_open_as_it_is_and_gymwebs_ow
     assert [mode(var), mode(var / "letters")] == ["0o700", "0o755"]
 
 
-def test_an_empty_folder_is_closed_and_a_mode_that_somebody_chose_stays(tmp_path):
+def test_an_empty_folder_becomes_private_and_a_chosen_mode_is_kept(tmp_path):
     empty, chosen = tmp_path / "empty", tmp_path / "chosen"
     empty.mkdir()
     (chosen / "uploads").mkdir(parents=True)
@@ -138,7 +138,7 @@ def test_a_check_says_who_else_may_read(tmp_path, settings, given, who):
 
 
 @pytest.mark.django_db
-def test_the_files_of_uploads_are_for_their_owner_alone_whoever_writes_them(tmp_path, settings):
+def test_uploaded_files_are_private(tmp_path, settings):
     settings.UPLOADS_DIR = tmp_path / "var" / "uploads"
     (tmp_path / "rows.jsonl").write_bytes(b"nonsense\n")
     with (tmp_path / "rows.jsonl").open("rb") as stream:

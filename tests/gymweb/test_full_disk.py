@@ -82,7 +82,7 @@ def test_people_see_a_banner_and_a_page_instead_of_an_error(person, full_disk):
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OperationalError("No space left on device")])
-def test_a_write_that_fails_for_want_of_space_is_a_507_wherever_it_fails(program, monkeypatch, error):
+def test_a_write_without_space_is_a_507_everywhere(program, monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 

@@ -49,7 +49,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_who_sends_slowly_holds_up_nobody_elses_upload_into_the_dataset(site):
+def test_a_slow_upload_does_not_block_others(site):
     served, key = site
     api = Api(served, key)
     head = (

@@ -98,7 +98,7 @@ def test_a_notification_reaches_every_worker_from_a_process_that_only_sends(up):
     assert within(ring, *workers, web) == [WAKE, WAKE, WAKE]
 
 
-def test_whoever_listens_while_redis_is_down_hears_once_it_is_up(down):
+def test_listeners_recover_when_redis_is_back(down):
     worker, web = connect(down), connect(down)
 
     async def come_up() -> object:
@@ -131,7 +131,7 @@ def test_a_listener_survives_a_restart_of_redis(up):
     assert within(restart, worker, web) == WAKE
 
 
-def test_what_was_noted_for_a_socket_that_could_not_be_opened_is_forgotten(down):
+def test_notes_of_an_unopened_socket_are_dropped(down):
     layer = connect(down)
 
     async def open_often() -> tuple[object, object]:
@@ -143,7 +143,7 @@ def test_what_was_noted_for_a_socket_that_could_not_be_opened_is_forgotten(down)
     assert within(open_often, layer) == ({}, {})
 
 
-def test_a_redis_that_hangs_holds_nobody_up(hung):
+def test_a_hanging_redis_blocks_no_caller(hung):
     layer = connect(hung)
 
     async def ask() -> None:

@@ -28,7 +28,7 @@ def sqlite_error(sql: str, path: str = ":memory:") -> Exception:
     return raised(OperationalError, caught.value)
 
 
-def test_what_passes_by_itself_is_told_from_what_is_wrong():
+def test_transient_errors_are_distinguished_from_bugs():
     errors = psycopg.errors
     for cause in (errors.AdminShutdown(), errors.CannotConnectNow(), errors.TooManyConnections(), errors.DiskFull()):
         assert is_outage(raised(OperationalError, cause)), cause

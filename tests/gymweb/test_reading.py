@@ -42,7 +42,7 @@ def test_a_number_is_digits_within_its_range(value):
     assert ("from 0 to 100" in said, "as 7.5." in said) == (True, True)
 
 
-def test_what_is_right_is_read():
+def test_valid_settings_are_read():
     assert [given(text).whole(NAME, default=7, least=0, most=100) for text in ("0", "100", " 42 ", "", "007")] == [
         *(0, 100, 42, 7, 7)
     ]
@@ -156,7 +156,7 @@ def test_no_setting_is_read_in_another_way():
     assert readers == {"text", "texts", "origins", "choice", "switch", "whole", "number", "database", "redis"}
 
 
-def test_no_file_can_be_the_folder_of_what_is_written(tmp_path):
+def test_a_file_cannot_be_the_data_folder(tmp_path):
     (tmp_path / "file").touch()
     ended = subprocess.run(
         [sys.executable, "manage.py", "check"],

@@ -72,7 +72,7 @@ class MemoryWatch:
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 256 * 1024, 256 * 1024 + 1, 3 * MB])
 @pytest.mark.parametrize("path", ["/uploads/", "/copied/uploads/"])
-def test_a_body_arrives_as_it_was_sent(connection, path, size):
+def test_a_body_arrives_unchanged(connection, path, size):
     body = os.urandom(size)
     connection.sendall(post_head(path, f"Content-Length: {size}") + body)
     status, _, reply = read_response(connection)
@@ -196,7 +196,7 @@ def send_whole(served, path: str, size: int) -> int:
         return read_response(connection)[0]
 
 
-def test_bodies_that_need_the_disk_leave_some_of_it_free(tmp_path):
+def test_spooled_bodies_keep_a_reserve_on_the_disk(tmp_path):
     with serving(tmp_path, "--no-worker", GYMWEB_MIN_FREE_BYTES=str(10**18)) as server:
         for head in (f"Content-Length: {17 * MB}", f"Content-Length: {MB}", "Transfer-Encoding: chunked"):
             with server.connect() as connection:

@@ -71,7 +71,7 @@ def test_no_other_address_takes_files(path):
     assert limit(path, authorization=[b"Bearer gw_a_b"]) == SMALL
 
 
-def test_a_body_that_nobody_closes_is_not_counted_for_ever(settings, tmp_path):
+def test_an_unclosed_body_is_not_counted_for_ever(settings, tmp_path):
     settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path)
     before = spool.size
     for close in (lambda body: body.close(), lambda body: body.detach().close(), lambda body: None):

@@ -7,7 +7,7 @@ import unicodedata
 from datetime import datetime
 from typing import Any
 
-from tests.nemo_gym.servers import Kind, Refused, Tool
+from tests.nemo_gym.servers import Kind, Tool
 
 Output = list[dict[str, Any]]
 State = dict[str, Any]
@@ -391,14 +391,3 @@ def workplace(recorded: dict[tuple[str, str], str]) -> Kind:
     return Kind(
         "workplace_assistant", verify=verify, anything=dispatch, needs_session=True, needs=needs, declares=needs
     )
-
-
-def refusing(action: str) -> Kind:
-    """A Gymnasium server that answers 400 until the reply holds `action`, as grl_sokoban does."""
-
-    def step(row: dict[str, Any], output: Output, state: State) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
-        if action not in texts(output):
-            raise Refused(400, "Unable to parse an action")
-        return None, 0.5, True, False, {}
-
-    return Kind("grl_sokoban", reset=lambda row, state: ("#@ #", {}), step=step)

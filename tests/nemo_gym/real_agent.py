@@ -1,9 +1,12 @@
-"""Start NeMo Gym's simple_agent, unmodified, between servers of ours:
-python real_agent.py CHECKOUT PORT ENVIRONMENT_NAME ENVIRONMENT_PORT MODEL_PORT.
+"""Start one of NeMo Gym's agents, unmodified, between servers of ours:
+python real_agent.py CHECKOUT PORT ENVIRONMENT_NAME ENVIRONMENT_PORT MODEL_PORT [AGENT OPTIONS].
+
+AGENT is a folder of responses_api_agents. OPTIONS are those of the whole configuration, as JSON.
 
 Its launcher would begin a Ray cluster first, which this agent does not use; that step alone is left out.
 """
 
+import json
 import os
 import runpy
 import sys
@@ -16,14 +19,16 @@ def block(kind: str, server: str, port: int, **more: object) -> dict[str, object
     return {kind: {server: {"entrypoint": "app.py", "host": "127.0.0.1", "port": port, **more}}}
 
 
-def configure(folder: Path, port: int, environment: str, environment_port: int, model_port: int) -> None:
+def configure(
+    folder: Path, port: int, environment: str, environment_port: int, model_port: int, options: dict[str, object]
+) -> None:
     """What NeMo Gym's launcher hands to its servers; our two are there already."""
     whole = {
         environment: block("resources_servers", environment, environment_port, domain="agent"),
         "policy_model": block("responses_api_models", "openai_model", model_port),
         "agent": block(
             "responses_api_agents",
-            "simple_agent",
+            folder.name,
             port,
             resources_server={"type": "resources_servers", "name": environment},
             model_server={"type": "responses_api_models", "name": "policy_model"},
@@ -35,6 +40,7 @@ def configure(folder: Path, port: int, environment: str, environment_port: int, 
         "profiling_results_dirpath": str(folder),
         "uvicorn_logging_show_200_ok": False,
         "uvicorn_timeout_worker_healthcheck": 30,
+        **options,
     }
     os.environ |= {"NEMO_GYM_CONFIG_DICT": yaml.safe_dump(whole), "NEMO_GYM_CONFIG_PATH": "agent"}
 
@@ -42,8 +48,9 @@ def configure(folder: Path, port: int, environment: str, environment_port: int, 
 if __name__ == "__main__":
     checkout, name = Path(sys.argv[1]).absolute(), sys.argv[3]
     own, environment_port, model_port = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[5])
-    agent = checkout / "responses_api_agents" / "simple_agent"
-    configure(agent, own, name, environment_port, model_port)
+    kind, options = sys.argv[6:] or ["simple_agent", "{}"]
+    agent = checkout / "responses_api_agents" / kind
+    configure(agent, own, name, environment_port, model_port, json.loads(options))
     sys.path[:0] = [str(agent), str(checkout)]
     os.chdir(checkout)
     import nemo_gym.server_utils

@@ -102,7 +102,7 @@ def test_arguments_that_the_server_refuses_are_read_by_the_model_and_the_attempt
     assert {verdict.stop_reason for verdict in verdicts(traces)} == {"answered"}
 
 
-def test_tools_that_a_row_declares_and_nobody_serves_are_not_found():
+def test_declared_tools_without_a_server_are_not_found():
     traces, _ = attempt_all(kinds.XLAM, solving.calls, own=True)
     outputs = {(event.output, event.error) for trace in traces for event in trace if isinstance(event, ToolResult)}
     assert outputs == {('{"detail": "Not Found"}', "http_404")}
@@ -121,7 +121,7 @@ def test_observations_are_user_messages_the_first_of_them_after_the_prompt():
     assert [path for path, _ in server.seen].count("/close") == 2
 
 
-def test_what_a_game_says_at_its_end_is_kept():
+def test_the_last_message_of_a_game_is_kept():
     traces, _ = attempt_all(kinds.blackjack("9TT6T"), solving.stands, own=True)
     verdict = verdicts(traces)[0]
     assert verdict.stop_reason == "environment_done"
@@ -140,7 +140,7 @@ def test_what_a_game_says_at_its_end_is_kept():
 
 
 @needs_shared
-def test_the_workplace_is_driven_with_what_was_recorded():
+def test_the_workplace_replays_recorded_calls():
     recorded, moves = _recorded("workplace_assistant.example_rollouts")
     rows = [
         {**row, "responses_create_params": rollout["responses_create_params"]}

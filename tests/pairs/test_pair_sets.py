@@ -95,7 +95,7 @@ def mixed() -> Collection:
     return collection
 
 
-def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
+def test_live_counts_equal_the_built_pairs(mixed):
     @settings(max_examples=40)
     @given(rules)
     def check(rule: Rule) -> None:
@@ -171,7 +171,7 @@ def provenance_of(export: Export) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in PROVENANCE}
 
 
-def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards():
+def test_reviewed_pairs_without_rewards_are_exported():
     collection = make_groups([(None, "4"), (None, "5")])
     one, other = collection.rollouts.order_by("id")
     judge(one, other)
@@ -315,7 +315,7 @@ def test_the_same_two_rollouts_at_another_turn_are_another_pair():
     assert (since_whole.kept, since_whole.added, since_whole.removed) == (0, 1, 1)
 
 
-def test_what_was_decided_holds_for_the_same_pairs_of_the_next_version_unless_it_is_forgotten():
+def test_decisions_carry_over_to_the_next_version():
     collection = make_groups([(1.0, "4"), (0.0, "5")], [(1.0, "4"), (0.0, "5")])
     first, user = build_pairs(PairOrder(collection=collection, name="sums")), make_user()
     pair = first.pairs.order_by("id").first()
@@ -483,7 +483,7 @@ def test_counting_stops_when_its_time_is_up_and_says_so(monkeypatch):
     assert (counts.whole, counts.considered, counts.total, counts.pairs) == (False, 2, 6, 1)
 
 
-def test_a_set_is_deleted_with_its_pairs_unless_files_were_made_of_it():
+def test_a_set_is_deleted_with_its_pairs_unless_exported():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     kept, gone = (build_pairs(PairOrder(collection=collection)) for _ in range(2))
     queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=kept))

@@ -71,7 +71,7 @@ def test_a_row_that_is_older_than_a_rule_is_refused_before_anything_is_sent(prov
     with pytest.raises(RequestRefused, match=re.escape(why)) as refusal:
         connect_policy(make_policy_model(**given), open_outbound())
     assert "save the model" in str(refusal.value)
-    assert ("s3cret" in str(refusal.value), refusal.value.passing) == (False, False)
+    assert ("s3cret" in str(refusal.value), refusal.value.transient) == (False, False)
 
 
 def test_such_a_row_says_why_in_its_health_and_where_it_is_tried():

@@ -277,7 +277,7 @@ def test_an_error_of_the_call_is_quoted_without_the_key(server):
     assert "400: tools are off for [API key]" in message_of(stored, "tool_call")
 
 
-def test_a_missing_model_is_named_with_those_that_are_there(server):
+def test_a_missing_model_is_named_with_the_available_ones(server):
     stored = check(server, model_name="nope")
     assert "no model 'nope'" in message_of(stored, "model")
     assert "it has: qwen3, llama" in message_of(stored, "model")
@@ -295,7 +295,7 @@ def test_a_missing_model_is_named_with_those_that_are_there(server):
         ((200, b'{"data": []}'), "no model 'qwen3'; it has: none"),
     ],
 )
-def test_what_is_wrong_is_said(server, answer, message):
+def test_errors_are_explained(server, answer, message):
     server.answers["/v1/models"] = answer
     health, told = probe(server)
     assert (health, message in told) == (Health.UNHEALTHY, True)

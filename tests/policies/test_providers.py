@@ -124,7 +124,7 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         ),
     ],
 )
-def test_what_a_provider_cannot_use_is_refused_by_field(fields, wrong):
+def test_fields_that_a_provider_cannot_use_are_refused(fields, wrong):
     with pytest.raises(ValidationError) as refusal:
         save(**fields)
     found = refusal.value.message_dict

@@ -157,7 +157,7 @@ def test_a_row_that_was_deleted_meanwhile_is_not_brought_back():
 @pytest.mark.parametrize(
     "name", ["Authorization", "api-key", "X-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token", "x-secret", "Cookie"]
 )
-def test_a_secret_is_no_value_of_a_header_but_the_key_may_stand_in_one(name):
+def test_a_secret_in_a_header_is_refused_except_the_key_placeholder(name):
     with pytest.raises(ValidationError) as wrong:
         saved(extra_headers={name: "s3cr3t-value"})
     assert list(wrong.value.message_dict) == ["extra_headers"]
@@ -179,7 +179,7 @@ def test_a_key_that_no_header_can_carry_is_refused(key):
     assert not PolicyModel.objects.exists()
 
 
-def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monkeypatch, settings):
+def test_a_name_that_resolves_to_a_private_address_is_refused_on_saving(monkeypatch, settings):
     monkeypatch.setattr(lookups, "look_up", lambda host, port: ["10.0.0.7"] if host == "inner.example" else [])
     for fields in (
         {"base_url": "http://inner.example:8000/v1"},
@@ -215,7 +215,7 @@ def test_a_credential_among_headers_and_in_the_body_is_refused_and_said_where_it
     assert "{api_key}" in message
 
 
-def test_what_is_no_credential_stays_among_headers_and_in_the_body():
+def test_harmless_headers_and_body_fields_are_kept():
     headers = {"Authorization": "Token {api_key}", "X-Team": "reinforcement"}
     body = {"max_tokens": 4096, "chat_template_kwargs": {"enable_thinking": True}, "token": "hello"}
     row = saved(extra_headers=headers, extra_body=body)

@@ -85,7 +85,7 @@ def attempt(model, **fields):
     return try_model(policy_model=model, user=None, **{"prompt": "1 + 1?", **fields})
 
 
-def test_the_reply_comes_back_as_a_trace_with_what_was_asked(server):
+def test_the_reply_is_a_trace_with_the_prompt(server):
     model = make_model(server, capture_tokens=True, input_price=2.0, output_price=8.0)
     trial = attempt(model, system="Be brief.", tools=[TOOL], sampling={"temperature": 0.2, "tool_choice": "required"})
     prompt, call = trial.events
@@ -116,7 +116,7 @@ def test_what_the_endpoint_refuses_is_the_end_of_the_trial_without_its_key(serve
     assert (trial.captured, trial.cost) == (None, 0.0)
 
 
-def test_nobody_waits_longer_than_the_time_limit(server, monkeypatch):
+def test_a_trial_ends_at_the_time_limit(server, monkeypatch):
     monkeypatch.setattr(model_trial, "TRY_SECONDS", 0.3)
     server.may_answer.clear()
     assert attempt(make_model(server)).events[-1].kind == "timed_out"
@@ -155,7 +155,7 @@ def test_what_cannot_be_asked_is_refused_by_field_and_not_sent(server, change, f
     assert (server.bodies, AuditEntry.objects.count()) == ([], 0)
 
 
-def test_a_trial_is_in_the_audit_log_without_what_was_said(server):
+def test_a_trial_is_in_the_audit_log_without_its_text(server):
     user = make_user()
     try_model(policy_model=make_model(server), prompt="a private question", user=user)
     entry = AuditEntry.objects.get()

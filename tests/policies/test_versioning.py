@@ -21,7 +21,7 @@ def make_model(**fields):
     return make_policy_model(**{**given, **fields})
 
 
-def test_new_weights_behind_the_same_endpoint_reach_what_is_under_way():
+def test_a_new_version_reaches_running_collections():
     model, in_use = make_model(), WeightsInUse()
     weights = in_use.of(model)
     PolicyModel.objects.filter(pk=model.pk).update(version="step-2")

@@ -55,7 +55,7 @@ def test_the_same_token_twice_says_it_once(lead):
     assert AuditEntry.objects.filter(action="review.undo").count() == 0
 
 
-def test_what_was_skipped_on_its_queues_page_can_be_said_and_what_was_settled_there_stays(lead):
+def test_a_skipped_item_can_be_answered_and_an_adjudicated_one_stays(lead):
     first, second = judged_blindly(annotator())
     save_own_verdict(rollout_ids=[first, second], user=lead, answer=Answer(choice="a"), token="one")
     queue = Queue.objects.get(created_by=lead)

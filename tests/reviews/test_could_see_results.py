@@ -32,7 +32,7 @@ def test_a_submission_records_whether_the_role_showed_results(role, could):
 
 
 @pytest.mark.django_db
-def test_what_was_seen_before_a_change_of_role_stays_seen():
+def test_a_change_of_role_does_not_unmark_earlier_reviews():
     queue, erika = make_queue(pairs=1), make_user(Role.ENGINEER)
     judge(queue, erika)
     undone = undo_review(queue=queue, user=erika)
@@ -126,11 +126,13 @@ def test_the_work_page_tells_an_engineer_and_no_annotator():
         user, client = make_user(role), Client()
         client.force_login(user)
         claim(queue_of, user)
-        told.append("are marked “could see results”" in client.get(f"/queues/{queue_of.pk}/review/").content.decode())
+        told.append(
+            "reviews are marked “could see results”" in client.get(f"/queues/{queue_of.pk}/review/").content.decode()
+        )
     assert told == [True, False, False]
 
 
-def test_a_database_of_before_keeps_its_reviews_as_they_are_and_marks_them(transactional_db):
+def test_the_migration_keeps_and_marks_earlier_reviews(transactional_db):
     queue = make_queue(pairs=6, overlap=3)
     ann, ben, erika = annotator(), annotator(), make_user(Role.ENGINEER)
     kept = {

@@ -17,7 +17,7 @@ ROUNDS = 12
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_submitted_while_its_queue_is_deleted_is_kept_or_refused(migrated):
+def test_a_review_submitted_during_deletion_is_kept_or_refused(migrated):
     """On SQLite one waits for the other anyway."""
     ended = set()
     for number in range(ROUNDS):
@@ -55,7 +55,7 @@ def test_what_is_submitted_while_its_queue_is_deleted_is_kept_or_refused(migrate
 
 
 @pytest.mark.django_db
-def test_whoever_comes_after_it_was_deleted_is_told_so():
+def test_reviews_after_the_deletion_are_refused():
     queue, ann = make_queue(pairs=1), annotator()
     review = claim(queue, ann)
     Queue.objects.get(pk=queue.pk).delete()

@@ -20,7 +20,7 @@ def rollout():
     return make_rollout(make_collection())
 
 
-def test_the_same_flag_by_the_same_person_stands_once_and_keeps_the_last_note(ann, rollout):
+def test_a_repeated_flag_is_stored_once_with_the_last_note(ann, rollout):
     first = raise_flag(rollout=rollout, kind="verifier_wrong", author=ann)
     again = raise_flag(rollout=rollout, kind="verifier_wrong", author=ann, note="It compares units as text.")
     assert (again.pk, again.note, Flag.objects.count()) == (first.pk, "It compares units as text.", 1)
@@ -54,6 +54,6 @@ def test_only_its_author_or_who_leads_withdraws_a_flag(ann, rollout):
         ({"kind": "unsafe", "note": "x" * 1_001}, "at most 1,000"),
     ],
 )
-def test_what_makes_no_sense_is_refused(ann, rollout, given, said):
+def test_invalid_input_is_refused(ann, rollout, given, said):
     with pytest.raises(FlagRefused, match=said):
         raise_flag(rollout=rollout, author=ann, **given)

@@ -58,7 +58,7 @@ def test_an_item_whose_lease_ran_out_goes_to_another_and_its_draft_stays():
 
 
 @pytest.mark.django_db
-def test_what_is_submitted_after_the_lease_is_not_lost():
+def test_a_review_after_the_lease_is_kept():
     queue, ann, ben = make_queue(pairs=1), annotator(), annotator()
     left = claim(queue, ann)
     expire(left)
@@ -89,7 +89,7 @@ def test_a_skipped_item_is_for_others_and_says_why():
 
 
 @pytest.mark.django_db
-def test_a_queue_for_named_people_or_that_is_closed_is_for_nobody_else():
+def test_restricted_and_closed_queues_refuse_other_reviewers():
     ann = annotator()
     queue = make_queue(reviewers=[ann])
     claim(queue, ann)
@@ -101,14 +101,14 @@ def test_a_queue_for_named_people_or_that_is_closed_is_for_nobody_else():
 
 
 @pytest.mark.django_db
-def test_an_item_that_lost_a_rollout_is_given_to_nobody():
+def test_an_item_with_a_deleted_rollout_is_not_assigned():
     queue = make_queue(pairs=1)
     queue.items.get().entries.first().rollout.delete()
     assert claim_item(queue=queue, user=annotator()) is None
 
 
 @pytest.mark.django_db
-def test_an_item_that_loses_a_rollout_while_somebody_has_it_ends_with_a_word_and_the_next_one_comes():
+def test_a_reviewer_gets_the_next_item_if_a_rollout_is_deleted():
     queue, ann = make_queue(pairs=3, overlap=2), annotator()
     other = judge(queue, annotator())
     held = claim(queue, ann)

@@ -75,7 +75,7 @@ def found(queue: Queue, items: list[QueueItem], **wanted) -> list[int]:
     return sorted(places[each.pk] for each in filter_items(QueueItem.objects.filter(queue=queue), wanted))
 
 
-def test_an_item_waits_or_somebody_has_it_or_it_is_done_or_disputed_or_settled_or_lost(led):
+def test_an_item_has_exactly_one_state(led):
     queue, items = led
     states = {state.value: found(queue, items, state=state) for state in State}
     assert states == {
@@ -89,7 +89,7 @@ def test_an_item_waits_or_somebody_has_it_or_it_is_done_or_disputed_or_settled_o
     }
 
 
-def test_what_is_told_of_one_item_is_what_finds_it_among_many(led):
+def test_the_state_of_an_item_equals_its_filter(led):
     queue, _ = led
     for item in QueueItem.objects.filter(queue=queue).prefetch_related("entries"):
         held = sum(occupies_slot(each) for each in with_held(item.reviews.all()))
@@ -174,7 +174,7 @@ def test_reviews_are_found_by_what_they_are_about_and_what_they_say(led, people)
     assert count(choice="a", reviewer="ann", queue=other.queue_id) == 1
 
 
-def test_an_annotator_finds_nothing_by_what_a_queue_hides(led, people):
+def test_an_annotator_cannot_filter_by_hidden_values(led, people):
     ann = Review.objects.filter(reviewer=people["ann"], queue__isnull=False)
     hiding = {
         "collection": ann[0].item.entries.all()[0].rollout.collection_id,
@@ -232,7 +232,7 @@ def test_files_hold_the_reviews_that_pass(led, people):
     ]
 
 
-def test_the_tag_of_a_file_changes_with_what_is_in_it(led):
+def test_the_etag_of_a_file_changes_with_its_content(led):
     every = Review.objects.all()
     tags = [tag_reviews(every, format="csv")[0], tag_reviews(every, format="csv")[0]]
     tags.append(tag_reviews(every.filter(status="open"), format="csv")[0])

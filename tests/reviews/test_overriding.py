@@ -27,7 +27,7 @@ def rollout():
     return make_rollout(make_collection(), reward=1.0)
 
 
-def test_an_override_stands_beside_the_reward_of_the_verifier(ada, rollout):
+def test_an_override_keeps_the_verifiers_reward(ada, rollout):
     override_reward(rollout=rollout, reward=0.25, reason="It guessed.", author=ada)
     rollout.refresh_from_db()
     (standing,) = read_overrides([rollout.pk]).values()
@@ -45,7 +45,7 @@ def test_a_second_one_replaces_the_first_which_is_kept_as_history(ada, rollout):
     assert rollout.reward_overrides.count() == 2
 
 
-def test_withdrawn_it_no_longer_stands_and_says_who_withdrew_it(ada, rollout):
+def test_a_withdrawn_override_names_who_withdrew_it(ada, rollout):
     given = override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
     ended = withdraw_override(override=given, user=ada)
     assert (ended.ended_how, ended.ended_by, read_overrides([rollout.pk])) == ("withdrawn", ada, {})
@@ -55,7 +55,7 @@ def test_withdrawn_it_no_longer_stands_and_says_who_withdrew_it(ada, rollout):
     assert list(actions) == ["reward_override.create", "reward_override.withdraw"]
 
 
-def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(ada, rollout, client):
+def test_withdrawing_a_replaced_override_changes_nothing(ada, rollout, client):
     first = override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
     bob = make_user(Role.ENGINEER, username="bob")
     second = override_reward(rollout=rollout, reward=0.5, reason="Half right.", author=bob)
@@ -78,7 +78,7 @@ def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(
         (1.0, "x" * 2_001, "at most 2,000 characters"),
     ],
 )
-def test_what_makes_no_sense_is_refused(ada, rollout, reward, reason, said):
+def test_invalid_input_is_refused(ada, rollout, reward, reason, said):
     with pytest.raises(OverrideRefused, match=said):
         override_reward(rollout=rollout, reward=reward, reason=reason, author=ada)
     assert RewardOverride.objects.count() == 0
@@ -92,7 +92,7 @@ def test_what_did_not_complete_has_no_reward_to_override(ada):
         override_reward(rollout=failed, reward=1.0, reason="so", author=ada)
 
 
-def test_all_that_stand_of_a_collection_are_one_query(ada, django_assert_num_queries):
+def test_overrides_of_a_collection_take_one_query(ada, django_assert_num_queries):
     collection = make_collection()
     for _ in range(3):
         override_reward(rollout=make_rollout(collection), reward=0.0, reason="Wrong.", author=ada)

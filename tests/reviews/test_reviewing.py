@@ -83,7 +83,7 @@ def test_asked_for_twice_by_name_one_review_is_taken_back_and_never_another():
         undo_review(queue=queue, user=ann, wanted=judge(queue, annotator()).pk)
 
 
-def test_a_skip_that_came_last_is_what_is_taken_back():
+def test_undo_takes_back_the_last_skip():
     queue, ann = make_queue(pairs=2), annotator()
     first, skipped = judge(queue, ann), claim(queue, ann)
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_a_skip_that_came_last_is_what_is_taken_back():
     assert AuditEntry.objects.get(action="review.undo").detail == {"queue": queue.pk, "skipped": "oops"}
 
 
-def test_a_skip_whose_place_somebody_else_has_by_now_is_taken_back_and_may_still_be_submitted():
+def test_an_undone_skip_can_be_submitted_even_if_reassigned():
     queue, ann = make_queue(pairs=1), annotator()
     skipped = skip_item(review=claim(queue, ann), user=ann, reason="oops")
     other = claim(queue, annotator())
@@ -105,7 +105,7 @@ def test_a_skip_whose_place_somebody_else_has_by_now_is_taken_back_and_may_still
     assert say(undone, "b").status == "submitted"
 
 
-def test_what_can_be_undone_is_what_undoing_takes():
+def test_undo_takes_the_offered_review():
     def undoable(queue, person):
         return getattr(find_undoable(queue, person), "pk", None)
 
@@ -122,7 +122,7 @@ def test_what_can_be_undone_is_what_undoing_takes():
         undo_review(queue=queue, user=ann)
 
 
-def test_a_hidden_repeat_that_came_at_once_keeps_nobody_from_taking_the_first_answer_back():
+def test_a_hidden_repeat_does_not_prevent_undo():
     ann, queue = annotator(), make_queue(pairs=1)
     QueueItem.objects.update(is_repeated=True)
     first = judge(queue, ann, "a")
@@ -134,7 +134,7 @@ def test_a_hidden_repeat_that_came_at_once_keeps_nobody_from_taking_the_first_an
     assert claim(queue, ann).pk == again.pk
 
 
-def test_nobody_submits_for_somebody_else():
+def test_a_reviewer_cannot_submit_for_another():
     review = claim(make_queue(), annotator())
     with pytest.raises(CannotReview, match="This review belongs to another reviewer"):
         submit_review(review=review, user=annotator(), token="t", answer=Answer(choice="a"))
@@ -188,7 +188,7 @@ def test_ranks_that_make_no_order_are_refused(ranks):
     assert set(refused.value.wrong) == {"ranks"}
 
 
-def test_an_adjudication_stands_and_what_people_said_is_kept():
+def test_an_adjudication_decides_and_keeps_the_reviews():
     queue = make_queue(pairs=1, overlap=2)
     first = judge(queue, annotator(), "a")
     judge(queue, annotator(), "both_bad")
@@ -210,7 +210,7 @@ def test_an_adjudication_stands_and_what_people_said_is_kept():
         undo_review(queue=queue, user=first.reviewer)
 
 
-def test_what_nobody_reviewed_is_not_adjudicated():
+def test_an_unreviewed_item_cannot_be_adjudicated():
     item = make_queue().items.first()
     with pytest.raises(CannotReview, match="This item has no reviews to adjudicate"):
         adjudicate_item(item=item, user=make_user(Role.ENGINEER), answer=Answer(choice="a"))

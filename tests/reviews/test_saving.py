@@ -10,7 +10,7 @@ from tests.reviews.queues import CRITERIA, make_queue, make_rubric
 pytestmark = pytest.mark.django_db
 
 
-def test_what_makes_no_sense_is_refused_by_field():
+def test_invalid_input_is_refused_by_field():
     with pytest.raises(ValidationError) as refused:
         save_rubric(rubric=Rubric(slug="new", name="", criteria=[{"kind": "stars"}]), user=None)
     assert set(refused.value.error_dict) == {"slug", "name", "criteria"}

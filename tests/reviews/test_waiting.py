@@ -22,7 +22,7 @@ def left(user: User) -> dict[str, int]:
     return {each.queue.name: each.left for each in read_waiting(user)}
 
 
-def test_what_is_left_goes_down_by_one_with_every_review_until_nothing_is_given_any_more():
+def test_each_review_reduces_the_items_left():
     queue, ann = make_queue(pairs=14, repeat_share=0.3), annotator()
     assert queue.items.filter(is_repeated=True).count() == 4
     numbers = []
@@ -54,7 +54,7 @@ def test_what_one_skipped_and_what_lost_a_rollout_is_not_left():
     assert left(ann) == {"Queue": 1}
 
 
-def test_only_open_queues_that_are_for_this_person_are_named_and_what_is_held_comes_first():
+def test_a_reviewer_sees_own_open_queues_with_held_items_first():
     ann = annotator()
     make_queue(name="Anybody's")
     make_queue(name="Named", reviewers=[ann])

@@ -78,7 +78,7 @@ def test_the_step_of_a_call_shows_its_own_request(rollout):
     assert "lost" not in sent
 
 
-def test_the_figures_of_tokens_leave_out_what_is_not_trained(rollout):
+def test_token_figures_leave_out_untrained_tokens(rollout):
     figures = find_capture(rollout, 1).figures
     assert (figures.calls, figures.captured, figures.exact, figures.segments) == (3, 3, 1, 2)
     read = read_captured(rollout, 1, call=4)

@@ -148,6 +148,22 @@ def test_a_worker_is_not_started_with_options_that_cannot_be(options, complaint)
         call_command("rolloutworker", *options)
 
 
+@pytest.mark.parametrize(("option", "warns"), [("--no-chores", True), ("--no-background-jobs", False)])
+def test_the_old_name_of_an_option_works_and_warns(monkeypatch, option, warns):
+    started: list[bool] = []
+
+    async def note(*args: object, background_jobs: bool) -> None:
+        started.append(background_jobs)
+
+    monkeypatch.setattr("apps.rollouts.management.commands.rolloutworker.work_until_stopped", note)
+    mask, errors = os.umask(0o022), StringIO()
+    try:
+        call_command("rolloutworker", option, skip_checks=True, stderr=errors)
+    finally:
+        os.umask(mask)
+    assert (started, "use --no-background-jobs" in errors.getvalue()) == ([False], warns)
+
+
 def test_a_server_is_not_started_with_seats_that_cannot_be():
     with pytest.raises(CommandError, match="argument --seats: '0' is not a whole number"):
         call_command("serve", "--seats", "0")

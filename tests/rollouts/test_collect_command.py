@@ -53,7 +53,7 @@ def test_a_collection_without_one_completed_rollout_is_a_failure(capsys):
         collect([{"responses_create_params": {"input": "What is 1 + 1?"}}], capsys)
 
 
-def test_an_unknown_name_lists_those_that_exist(capsys):
+def test_an_unknown_name_lists_the_known_ones(capsys):
     make_agent(slug="real")
     with pytest.raises(CommandError, match=r"No agent 'unreal'; there are: .*real"):
         collect([make_row()], capsys, agent="unreal")
@@ -95,7 +95,7 @@ def test_an_option_that_cannot_be_is_named(option, value, complaint):
     assert Collection.objects.count() == 0
 
 
-def test_whom_it_waits_for_is_said_until_that_worker_is_gone(capsys):
+def test_the_command_names_the_worker_that_it_waits_for(capsys):
     soon = timezone.now() + timedelta(seconds=6)
     idle = make_worker(host=socket.gethostname(), trouble="the disk is full", lease_expires_at=soon)
     call_command("collect", *words())

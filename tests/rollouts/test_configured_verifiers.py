@@ -62,7 +62,7 @@ def finish(collection):
     return async_to_sync(finish_collection)(collection, progress=lambda _: None)
 
 
-def test_an_environment_without_code_scores_what_is_collected():
+def test_an_environment_without_code_scores_rollouts():
     rows = [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
     collection = finish(plan(declared(), rows, repeats=2))
     assert (collection.completed, collection.failed) == (8, 0)
@@ -159,7 +159,7 @@ def test_a_verifier_with_a_judge_wants_a_judge_model_and_keeps_it():
     assert declared(slug="plain", judge_model=model).judge_model is None
 
 
-def test_a_judge_is_one_component_of_a_hybrid_and_its_calls_stand_in_the_trace():
+def test_a_judge_in_a_hybrid_is_a_component_with_calls_in_the_trace():
     judged = {
         "type": "hybrid",
         "components": [
@@ -192,7 +192,7 @@ def test_a_judge_that_fails_fails_the_hybrid_and_counts_as_no_zero(settings):
     assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "judge_error", None)
 
 
-def test_what_is_stored_is_scored_by_another_verifier_without_asking_the_model_again():
+def test_stored_rollouts_are_scored_by_another_verifier():
     environment = declared(verifier={"type": "contains", "wanted": ["no such text"]})
     collection = finish(plan(environment, [make_row("What is 2 * 3?", "6")]))
     assert collection.mean_reward == 0.0

@@ -70,7 +70,7 @@ def test_a_limit_out_of_its_range_is_refused(changes, problem):
         adjust_collection(collection=plan(), changes=changes)
 
 
-def test_what_has_ended_can_neither_be_paused_nor_resumed_nor_adjusted():
+def test_a_finished_collection_cannot_be_paused_resumed_or_adjusted():
     collection = cancel_collection(collection=plan())
     for steer in (pause_collection, resume_collection):
         with pytest.raises(CannotSteer, match="cancelled"):
@@ -129,7 +129,7 @@ def test_a_completed_collection_runs_again_for_its_retries_and_keeps_the_earlier
     assert set(Rollout.objects.values_list("attempt", "failures")) == {(2, 0)}
 
 
-def test_what_a_canceller_left_queued_is_swept():
+def test_queued_rollouts_of_an_interrupted_cancel_are_cancelled():
     collection = cancel_collection(collection=plan(repeats=1))
     Rollout.objects.filter(collection=collection).update(status="queued")
     Collection.objects.filter(pk=collection.pk).update(cancelled=0)
@@ -160,7 +160,7 @@ def test_a_drained_worker_claims_nothing_finishes_and_leaves():
         drain_worker(worker=row)
 
 
-def test_a_cancel_that_comes_after_everything_ended_says_so_and_leaves_what_was_retried():
+def test_a_late_cancel_changes_nothing():
     collection = plan(repeats=1)
     claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
     record([end(claim, "failed") for claim in claims])

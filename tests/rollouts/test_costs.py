@@ -132,7 +132,7 @@ def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_c
     assert "1 unknown" in pages.get(f"/rollouts/{lacking[0]}/").text
 
 
-def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
+def test_complete_token_counts_need_no_note():
     collection, _ = collect(rows=[make_row()])
     rollout = Rollout.objects.get()
     assert (collection.calls_without_usage, rollout.calls_without_usage) == (0, 0)
@@ -142,7 +142,7 @@ def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
     assert "No rollouts match" in pages.get("/rollouts/?usage=missing").text
 
 
-def test_a_servers_own_word_for_the_end_of_its_reply_stands_in_the_trace():
+def test_a_servers_own_finish_reason_is_in_the_trace():
     collection, _ = collect(rows=[make_row()], finish="eos_token")
     (call,) = [event for event in collection.rollouts.get().trace() if isinstance(event, ModelCall)]
     assert (call.finish_reason, call.server_finish_reason) == ("stop", "eos_token")

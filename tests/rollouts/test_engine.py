@@ -16,7 +16,7 @@ from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.engine.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.engine.outbox import Outbox
 from apps.rollouts.engine.recording import End, record_batch
-from apps.rollouts.engine.running import Tally, _end
+from apps.rollouts.engine.running import RolloutStats, _end
 from apps.rollouts.engine.shared_limits import Share
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import Vitals, reap_leases, release_lease, renew_lease, take_lease
@@ -175,7 +175,7 @@ def test_a_worker_that_leaves_gives_its_rollouts_back():
     assert set(Rollout.objects.values_list("status", "lease")) == {("queued", None)}
 
 
-def test_cancelling_drops_what_is_queued_and_counts_it_once():
+def test_cancelling_drops_queued_rollouts_and_counts_them_once():
     collection = plan()
     for _ in range(2):
         cancel_collection(collection=collection)
@@ -260,7 +260,7 @@ def test_the_embedded_scripted_model_says_what_it_is():
     assert call.model == "scripted, no LLM"
 
 
-def test_an_uploaded_file_is_collected_as_it_was_uploaded():
+def test_an_uploaded_file_is_collected_unchanged():
     from apps.tasks.dataset_changes import create_dataset
     from apps.tasks.upload_jobs import upload_file
 
@@ -299,7 +299,7 @@ def test_a_plan_whose_planner_died_is_swept_and_a_young_one_is_not():
     assert set(Rollout.objects.values_list("collection_id", flat=True)) == {young.pk}
 
 
-def test_cancelling_while_planning_cancels_what_is_planned_later(monkeypatch):
+def test_cancelling_while_planning_cancels_later_rollouts(monkeypatch):
     from apps.rollouts.plans import planning
 
     monkeypatch.setattr(planning, "CHUNK", 3)
@@ -416,7 +416,7 @@ def store(given):
 
 
 def test_counts_and_texts_of_an_endpoint_are_made_storable():
-    tally = Tally()
+    tally = RolloutStats()
     usage = {"input_tokens": 10**20, "output_tokens": -5}
     tally.add(ModelCall(seen=0, items=[], usage=usage))
     tally.add(Verification(reward=1.0, components={"a\0b": 1.0}, stop_reason="answered"))
@@ -431,14 +431,14 @@ def test_shares_of_a_limit_add_up_to_it():
     assert Share.of(99, []).part(7) == 7
 
 
-def test_an_idempotency_key_stands_for_one_plan():
+def test_an_idempotency_key_identifies_one_plan():
     dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
     plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model), idempotency_key="k")
     with pytest.raises(PlanConflict, match="another plan"):
         plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=2), idempotency_key="k")
 
 
-def test_a_key_stands_for_what_was_asked_for_though_limits_were_changed_since():
+def test_a_key_matches_its_request_after_limits_changed():
     asked = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
     first = plan_collection(Plan(**asked), idempotency_key="k")
     adjust_collection(collection=first, changes={"priority": 5, "concurrency": 7})

@@ -21,7 +21,7 @@ class Listener:
     def has_space(self):
         return True
 
-    def another_attempt(self, claim, setting, failure):
+    def count_failure(self, claim, setting, failure):
         return None
 
 

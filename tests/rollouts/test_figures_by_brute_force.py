@@ -86,7 +86,7 @@ def vote(draw):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_figures_of_a_collection_are_those_of_every_draw(seed):
+def test_the_figures_of_a_collection_equal_all_draws(seed):
     groups = generate(seed)
     measured = measure_collection(store(groups))
     assert measured.pass_at_k == in_every_draw(groups, is_solved)
@@ -144,7 +144,7 @@ def spread_of(values):
 
 @pytest.mark.parametrize("facet", FACETS)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_figures_of_each_share_are_those_of_its_rollouts_alone(seed, facet):
+def test_the_figures_of_each_share_equal_its_own_rollouts(seed, facet):
     collection = store(generate(seed))
     mark(collection, seed)
     under = defaultdict(list)

@@ -103,9 +103,97 @@ def test_a_gymnasium_agent_makes_a_gymnasium_server():
     assert not Dataset.objects.filter(slug="lab-example").exists()
 
 
-def test_a_harness_of_its_own_is_left_out_and_said():
-    lines = register(LAB.replace("simple_agent:", "codex_agent:"))
-    assert lines[1].startswith("skipped agent lab_codex_agent codex_agent is an external harness")
+def agent_lines(lab, **options):
+    return [line for line in register(lab, **options) if line.split()[1] == "agent"]
+
+
+def agent_line(lab, **options):
+    """The line of the only agent."""
+    (line,) = agent_lines(lab, **options)
+    return line
+
+
+CODER = LAB.replace("simple_agent:", "codex_agent:")
+
+
+def test_a_harness_of_its_own_becomes_an_agent_server_for_its_environment_and_model():
+    line = agent_line(CODER, addresses={"lab_codex_agent": "http://127.0.0.1:9100/"})
+    assert line.startswith("created agent lab_codex_agent http://127.0.0.1:9100; ")
+    assert "with environment lab; with policy model policy_model;" in line
+    agent = Agent.objects.get(slug="lab_codex_agent")
+    assert (agent.kind, agent.server_url, agent.server_route, agent.max_steps) == (
+        "agent_server",
+        "http://127.0.0.1:9100",
+        "responses",
+        6,
+    )
+
+
+def test_an_agent_server_has_the_address_of_the_configuration_and_no_low_limit():
+    lab = CODER.replace("max_steps: 6", "host: 0.0.0.0\n      port: 9200")
+    assert agent_line(lab).startswith("created agent lab_codex_agent http://127.0.0.1:9200; ")
+    Agent.objects.filter(slug="lab_codex_agent").update(max_steps=30)
+    assert agent_line(lab).startswith("unchanged agent")
+    moved = agent_line(lab, addresses={"lab_codex_agent": "http://127.0.0.1:9300"})
+    assert moved.startswith("changed agent lab_codex_agent http://127.0.0.1:9300; ")
+    # The second import keeps what people set.
+    assert Agent.objects.values_list("max_steps", "server_route").get(slug="lab_codex_agent") == (30, "responses")
+
+
+def test_an_agent_server_without_an_address_is_listed_and_the_rest_is_registered():
+    lines = register(CODER)
+    assert [line.split()[0] for line in lines[:3]] == ["created", "skipped", "created"]
+    assert "--address lab_codex_agent=URL" in lines[1]
+    assert not Agent.objects.filter(slug="lab_codex_agent").exists()
+
+
+def test_an_agent_with_its_own_verifier_is_asked_over_run():
+    alone = """
+coder:
+  responses_api_agents:
+    swe_agents:
+      entrypoint: app.py
+      host: 127.0.0.1
+      port: 9400
+      concurrency: 8
+      agent_framework: OpenHands
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: bugs, type: validation, jsonl_fpath: data/bugs.jsonl}]
+"""
+    assert "it verifies, over /run; with policy model policy_model;" in agent_line(alone)
+    assert Agent.objects.get(slug="coder").server_route == "run"
+    assert any("no resource server" in line for line in register(alone) if line.startswith("skipped note"))
+
+
+def test_an_inherited_harness_takes_environment_and_model_of_its_parents():
+    harness = """
+harness:
+  responses_api_agents:
+    langgraph_agent:
+      entrypoint: reflection_agent.py
+      resources_server: {name: lab}
+      model_server: {type: responses_api_models, name: policy_model}
+reflection:
+  _inherit_from: harness
+  responses_api_agents:
+    langgraph_agent: {max_reflections: 2, port: 9500}
+"""
+    lines = agent_lines(LAB + harness)
+    assert [line.split()[:3] for line in lines] == [
+        ["created", "agent", "lab_simple_agent"],
+        ["created", "agent", "reflection"],
+    ]
+    assert "with environment lab; with policy model policy_model;" in lines[1]
+
+
+def test_a_harness_for_a_gymnasium_server_is_listed_with_its_reason():
+    line = agent_line(LAB.replace("simple_agent:", "own_gymnasium_agent:"))
+    assert line.startswith("skipped agent lab_own_gymnasium_agent own_gymnasium_agent drives a Gymnasium environment")
+
+
+def test_an_address_that_is_not_allowed_is_refused():
+    with pytest.raises(ConfigRefused, match="server_url"):
+        register(CODER, addresses={"lab_codex_agent": "http://192.0.2.1:80"})
 
 
 def test_a_dataset_of_another_environment_is_refused():

@@ -18,7 +18,7 @@ from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
-from apps.rollouts.plans.planning import QUIET, sweep_plans
+from apps.rollouts.plans.planning import ABANDONED_AFTER, sweep_plans
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.tasks.models import Task
@@ -214,16 +214,12 @@ def test_an_index_is_a_whole_number_from_0(name, index, kind):
     assert error.message.startswith(f"/{name} must be a whole number from 0 to ")
 
 
-def test_the_same_rollout_of_the_same_task_twice_in_a_file_is_refused():
+def test_a_number_used_twice_in_a_file_is_mended_and_an_identical_line_is_left_out():
     at = {"_ng_task_index": 3, "_ng_rollout_index": 1}
     rows = [stored_row(**at), stored_row(**{**at, "_ng_rollout_index": 2}), stored_row(reward=0.0, **at)]
-    with pytest.raises(ImportRefused) as refused:
-        import_these(as_file(*rows))
-    assert [(error.line, error.code, error.message) for error in refused.value.errors] == [
-        (3, "duplicate_index", "/_ng_rollout_index with _ng_task_index 3 repeats the rollout of line 1")
-    ]
-    imported = import_these(as_file(*rows), on_error="skip")
-    assert ([rollout.reward for rollout in rollouts_of(imported)], imported.refused) == ([1.0, 1.0], 1)
+    imported = import_these(as_file(*rows, rows[0]))
+    assert (imported.refused, imported.renumbered, imported.repeated) == (0, 1, 1)
+    assert sorted(rollout.reward for rollout in rollouts_of(imported)) == [0.0, 1.0, 1.0]
 
 
 def test_rollouts_of_one_number_in_two_files_are_further_ones_and_told():
@@ -307,7 +303,7 @@ def test_an_import_that_died_half_way_is_swept_away_and_can_be_made_again(monkey
     dataset = make_dataset(rows=[])
     first = import_these(as_file(stored_row()), dataset=dataset)
     # As a process leaves it that is gone before its last chunk.
-    quiet = timezone.now() - 2 * QUIET
+    quiet = timezone.now() - 2 * ABANDONED_AFTER
     Collection.objects.update(state=Collection.State.PLANNING, touched_at=quiet)
     with pytest.raises(ImportRefused, match="are already being imported as"):
         import_these(as_file(stored_row()), dataset=dataset)
@@ -360,7 +356,7 @@ def test_a_credential_in_the_name_of_a_model_is_stored_nowhere():
     assert [word for word in ("sk-proj-", "abcdef0123456789") if word in stored] == []
 
 
-def test_what_is_exported_comes_back_the_same(tmp_path):
+def test_an_exported_rollout_is_imported_unchanged(tmp_path):
     first = import_these(as_file(stored_row(), stored_row("What is 1 + 3?", "5", 0.0)))
     export = queue_export(ExportOrder(format="nemo_gym_rollouts", collection=first.collection))
     write_export(export=export, path=tmp_path / "out.jsonl")

@@ -177,14 +177,14 @@ def test_rows_of_older_data_sets_have_metrics_in_columns_and_tools_in_their_info
     assert (rollout.turns, rollout.stop_reason) == (1, "answered")
 
 
-def test_columns_that_somebody_had_saved_stand_with_what_the_verifier_said():
+def test_saved_columns_are_kept_as_verifier_details():
     rollout = rollouts_of(import_these(as_file(result(board=[[1, 2]], seed=7))))[0]
     details = rollout.trace()[-1].details
     assert details == {"stop_condition": "no_tools_called", "board": [[1, 2]], "seed": 7}
     assert {"board", "seed", "correct", "metrics", "timing"}.isdisjoint(rollout.task.row)
 
 
-def test_what_was_imported_is_verified_again_here():
+def test_imported_rollouts_can_be_reverified():
     """Their answer is our expected answer, so that an environment of ours scores the same attempt."""
     dataset = make_dataset(rows=[], environment=make_environment())
     imported = import_these(as_file(result(0), result(1, "5", 1.0)), dataset=dataset)
@@ -199,7 +199,7 @@ def test_what_was_imported_is_verified_again_here():
 # -- chat logs
 
 
-def test_a_chat_log_is_a_trace_whose_task_is_what_stands_before_the_first_reply():
+def test_the_task_of_a_chat_log_ends_before_the_first_reply():
     row = log(
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "call_7", "content": "4"},
@@ -356,7 +356,7 @@ def test_files_of_several_kinds_are_one_collection():
     assert [rollout.reward for rollout in rollouts_of(imported)] == [1.0, 1.0, 1.0]
 
 
-def test_the_pages_of_what_was_imported_open(client):
+def test_pages_of_imported_rollouts_open(client):
     imported = import_these(
         as_file(result(), result(1, error="SandboxError('gone')"), log({"role": "assistant", "content": "4"}))
     )
@@ -383,7 +383,7 @@ def test_a_failure_that_was_attempted_again_is_left_out():
     assert (imported.superseded, imported.collection.total, imported.collection.failed) == (3, 2, 1)
 
 
-def test_a_failure_after_the_rollout_that_came_of_it_changes_nothing():
+def test_a_failure_after_its_rollout_changes_nothing():
     at = {"_ng_task_index": 0, "_ng_rollout_index": 0}
     broken = {"responses_create_params": stored_row()["responses_create_params"], "_ng_failure_class": "agent_failed"}
     imported = import_these(as_file(stored_row(**at)), as_file(broken | at, name="failures.jsonl"))

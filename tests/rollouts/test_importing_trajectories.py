@@ -185,6 +185,61 @@ def test_a_claude_code_session_is_a_rollout():
     assert verified.details["session"]["left_out"] == {"file-history-snapshot": 1}
 
 
+def recorded(*blobs, tools=("Bash",), **request):
+    """A request as Claude Code records it, with its messages by hash."""
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in tools]
+    shape = {"system": [{"type": "text", "text": "Be brief."}], "tools": tools}
+    params = {"model": "claude", "max_tokens": 900}
+    return [
+        {"type": "api-request-shape", "sessionId": "s1", "shapeHash": "shape", "shape": shape},
+        *({"type": "api-request-blob", "sessionId": "s1", "hash": name, "message": text} for name, text in blobs),
+        {"type": "api-request", "sessionId": "s1", "id": "q1", "shapeHash": "shape", "params": params, **request},
+    ]
+
+
+def test_a_recorded_request_of_claude_code_gives_prompt_tools_and_sampling():
+    blob = ("b1", {"role": "user", "content": "<system-reminder>It is May.</system-reminder>\nList the files."})
+    first, *rest = recorded(blob, keep=0, tail=["b1"])
+    lines = session()
+    lines[2] |= {"requestRef": "q1"}
+    [rollout] = rollouts_of(as_file(first, *rest, *lines))
+    opened, prompt, call, *_ = rollout.trace()
+    assert [item["role"] for item in prompt.items] == ["system", "user"]
+    assert "It is May." in texts(prompt.items)[1]
+    assert [tool["name"] for tool in opened.tools] == ["Bash"]
+    assert call.sampling == {"max_output_tokens": 900}
+
+
+@pytest.mark.parametrize(
+    "request_lines",
+    [
+        recorded(keep=0, tail=["missing"]),
+        recorded(keep=1, base="q0", tail=[]),
+        recorded(("b1", {"role": "user"}), keep=0, tail=["b1"]),
+        recorded(keep=0, tail=7),
+    ],
+    ids=["no blob", "continued", "bad blob", "bad tail"],
+)
+def test_an_incomplete_request_of_claude_code_leaves_the_prompt_of_its_lines(request_lines):
+    lines = session()
+    lines[2] |= {"requestRef": "q1"}
+    [rollout] = rollouts_of(as_file(*request_lines, *lines))
+    assert texts(rollout.trace()[1].items) == ["List the files."]
+
+
+def test_attachments_of_claude_code_are_texts_of_the_prompt():
+    lines = session()
+    given = {"rendered": [{"content": "One."}, {"content": "Two."}], "renderedRole": "system"}
+    lines.insert(2, {"type": "attachment", "uuid": "x1", "parentUuid": "u1", "sessionId": "s1", **given})
+    lines[3] |= {"parentUuid": "x1"}
+    [rollout] = rollouts_of(as_file(*lines))
+    prompt = rollout.trace()[1].items
+    assert [(item["role"], texts([item])) for item in prompt] == [
+        ("user", ["List the files."]),
+        ("system", ["One.\nTwo."]),
+    ]
+
+
 def test_a_subagent_of_claude_code_is_a_lineage():
     lines = [
         line("u1", None, "user", "Ask a helper."),

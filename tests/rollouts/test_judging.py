@@ -284,7 +284,7 @@ def test_a_judge_that_is_away_holds_back_what_it_would_score(monkeypatch, settin
     assert Breaker.objects.get().state == "closed"
 
 
-def test_a_judge_that_is_shut_leaves_no_slots_of_what_it_judges():
+def test_an_open_judge_breaker_leaves_no_slots():
     collection = plan()
     judge = collection.environment.judge_model
     free = InUse([], lease=1, live=[(1, "")])
@@ -314,7 +314,7 @@ def test_questions_take_the_room_of_rollouts_that_the_judge_attempts_itself():
     assert slots.models[judge.pk] == 6
 
 
-def test_what_a_judge_failed_at_is_verified_again_and_nothing_else():
+def test_only_judge_failures_are_reverified():
     """The judge follows the place for short answers; mended, it is asked again for those alone."""
     mended = False
 

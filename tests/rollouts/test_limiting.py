@@ -65,7 +65,7 @@ def test_a_limit_that_is_reached_with_the_last_rollout_does_not_keep_it_from_its
     assert (collection.state, collection.pause_reason) == ("completed", "")
 
 
-def test_a_paused_collection_ends_with_what_was_in_flight():
+def test_a_paused_collection_finishes_running_rollouts():
     collection = plan(max_tokens=5)
     claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
     record([end(claims[0], input_tokens=5)])
@@ -188,7 +188,7 @@ def test_as_many_are_in_flight_as_the_rest_of_a_budget_is_expected_to_pay_for(bu
     assert rollouts_within_budget(budget) == room
 
 
-def test_a_budget_is_one_for_all_workers_and_what_has_ended_unstored_counts():
+def test_a_budget_is_shared_and_counts_unstored_results():
     collection = plan(repeats=10, max_tokens=10_000)
     Collection.objects.filter(pk=collection.pk).update(completed=10, input_tokens=5_000)
     one, other = take_lease(seats=64), take_lease(seats=64)
@@ -208,7 +208,7 @@ def test_only_collections_with_a_budget_are_held_to_one(django_assert_num_querie
 
 
 @pytest.mark.parametrize("worth", [0.5, 12])
-def test_a_budget_is_passed_by_no_more_than_its_rollouts_take_beyond_what_was_expected(worth, settings):
+def test_a_budget_is_exceeded_by_at_most_the_running_rollouts(worth, settings):
     """With seats for all of them at once. `worth` is the budget, in rollouts."""
     settings.WORKER_SEATS = 64
     model = make_policy_model(mistake_rate=0.0)

@@ -88,7 +88,7 @@ def test_its_tools_act_and_our_verifier_scores(way):
     assert [(event.name, event.output, event.error) for event in results] == [("mcp__lab__add", "5", "")]
 
 
-def test_without_a_verifier_rollouts_say_what_is_missing(way):
+def test_without_a_verifier_rollouts_name_the_missing_part(way):
     collection = collect(make_lab(way, verifier={}))
     assert (collection.completed, collection.failed) == (0, 6)
     rollout = Rollout.objects.first()

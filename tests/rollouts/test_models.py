@@ -33,7 +33,7 @@ def test_a_repeat_of_a_task_exists_once():
         make_rollout(collection, task=first.task, repeat=first.repeat)
 
 
-def test_a_trace_reads_back_as_it_was_written():
+def test_a_trace_is_read_back_unchanged():
     rollout = make_rollout(make_collection())
     kinds = [type(event).__name__ for event in Rollout.objects.get().trace()]
     assert kinds == ["SessionOpened", "Prompt", "ModelCall", "ToolResult", "ModelCall", "Verification"]

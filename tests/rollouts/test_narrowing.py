@@ -57,7 +57,7 @@ def test_one_worker_makes_way_for_a_rollout_that_must_run_alone():
     assert len(claim_rollouts(lease=worker.pk, slots=Slots(60, running=4))) == 7
 
 
-def test_nobody_makes_way_for_a_rollout_without_slots():
+def test_a_rollout_without_slots_displaces_no_other():
     collection = plan(repeats=2)
     lost_times(collection, 2, 1)
     other = plan(repeats=1)

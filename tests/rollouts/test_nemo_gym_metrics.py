@@ -51,7 +51,7 @@ def is_ours(name):
 
 @needs_golden
 @pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case['kind']}" for number, case in enumerate(CASES)])
-def test_the_figures_equal_those_of_nemo_gym(case):
+def test_the_figures_equal_nemo_gyms(case):
     groups = groups_of(case)
     collection = store(groups)
     figures = measure_collection(collection)
@@ -78,7 +78,7 @@ def test_the_figures_equal_those_of_nemo_gym(case):
 
 
 @needs_golden
-def test_the_figures_over_all_draws_equal_those_of_all_attempts():
+def test_the_figures_over_all_draws_equal_all_attempts():
     """With all attempts there is one draw, so the order does not matter."""
     compared = 0
     for case in CASES:

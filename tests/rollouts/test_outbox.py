@@ -57,7 +57,7 @@ def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
             outbox.add_event(claim(number), Prompt(items=[]))
             outbox.add_end(end(claim(number)))
         await wait_until_async(lambda: len(database.again) >= 2)
-        assert (outbox.backlog, outbox.trouble) == (500, "The database rejects results: disk full")
+        assert (outbox.backlog, outbox.trouble) == (500, "Storing results failed and is retried: disk full")
         assert outbox.waiting_ids() == set(range(500))
         database.up = True
         outbox.stop()

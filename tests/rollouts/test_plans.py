@@ -120,7 +120,7 @@ def test_what_waits_or_runs_in_the_earlier_collection_is_not_made_again(earlier)
     assert planned(plan_collection(plan_rest(earlier))) == [(1, 1)]
 
 
-def test_tasks_retired_since_are_left_out_of_what_is_resumed(earlier, dataset):
+def test_retired_tasks_are_left_out_of_a_resumed_plan(earlier, dataset):
     Task.objects.filter(dataset=dataset, index=1).update(is_retired=True)
     with pytest.raises(NothingToCollect, match=f"Nothing of #{earlier.pk} .* failed among these tasks"):
         plan_collection(plan_rest(earlier, only_failed=True))
@@ -175,7 +175,7 @@ def test_without_any_an_estimate_goes_by_the_words_of_the_tasks(dataset):
     assert found.basis.startswith("Rough estimate without earlier rollouts: the words of 6 tasks")
 
 
-def test_only_what_has_ended_can_be_archived_and_it_comes_back():
+def test_only_finished_collections_can_be_archived_and_restored():
     running, done = make_collection(), make_collection(state="completed")
     with pytest.raises(CannotSteer, match="only finished collections can be archived"):
         archive_collection(collection=running)
@@ -190,7 +190,7 @@ def test_only_what_has_ended_can_be_archived_and_it_comes_back():
     ]
 
 
-def test_a_deleted_collection_is_gone_with_all_it_had():
+def test_a_deletion_removes_all_rows_of_a_collection():
     done, other = make_collection(state="completed", total=3), make_collection(state="completed")
     later = make_collection(dataset=done.dataset, resume_from=done, state="completed")
     for _ in range(3):
@@ -254,7 +254,7 @@ def test_an_older_version_is_planned_and_estimated_and_a_clone_stays_with_it(dat
     assert (elsewhere.version.dataset, elsewhere.total) == (other, 3)
 
 
-def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
+def test_an_unknown_version_is_refused_with_the_known_ones(dataset):
     make_next_version(dataset, [make_row()])
     make_next_version(dataset, [make_row()])
     dataset.versions.filter(number=2).update(state="deleting")
@@ -273,7 +273,7 @@ def test_a_collection_that_resumes_another_has_no_version_of_its_own(earlier, da
         plan_collection(Plan(**plan(dataset, resume_from=earlier, version=2)))
 
 
-def test_the_version_is_part_of_what_a_key_stands_for(dataset):
+def test_the_version_is_part_of_the_digest_of_a_key(dataset):
     make_next_version(dataset, [make_row()])
     asked = plan(dataset)
     first = plan_collection(Plan(**asked, version=1), idempotency_key="k")
@@ -291,7 +291,7 @@ def test_only_unsolved_tasks_are_planned_and_a_clone_plans_the_same(dataset, ear
     assert (again.unsolved_in, planned(plan_collection(again))) == (earlier, planned(hard))
 
 
-def test_unsolved_tasks_are_those_of_the_same_version(dataset, earlier):
+def test_unsolved_tasks_are_of_the_same_version(dataset, earlier):
     make_next_version(dataset, [make_row()])
     with pytest.raises(ValidationError, match=r"this plan uses .*@v2"):
         plan_collection(Plan(**plan(dataset, unsolved_in=earlier)))
@@ -302,7 +302,7 @@ def _without_prompt(**fields):
     return make_dataset(rows, environment=make_environment(builtin="", **fields))
 
 
-def test_tasks_without_a_prompt_are_refused_where_nobody_gives_one():
+def test_tasks_without_a_prompt_are_refused_if_no_component_gives_one():
     silent = _without_prompt(slug="silent", adapter="declared", verifier={"type": "exact_match"})
     with pytest.raises(ValidationError, match="Task 2 has no prompt") as refused:
         plan_collection(Plan(**plan(silent)))

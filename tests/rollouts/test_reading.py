@@ -52,7 +52,7 @@ def test_an_answer_that_never_reached_its_reader_is_cancelled_too():
 
 
 @pytest.mark.parametrize("first_leaves_before", [True, False])
-def test_whoever_comes_back_reads_on(first_leaves_before):
+def test_a_returning_reader_continues(first_leaves_before):
     collection = plan()
     first = begin_reading(collection=collection)
     if first_leaves_before:

@@ -14,7 +14,7 @@ from django.test import Client
 
 from apps.environments.models import Environment
 from apps.gym.redaction.redactor import Redactor
-from apps.gym.traces.events import ModelCall, ToolResult
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult
 from apps.policies.installation_redactor import forget_redactor, fresh_redactor
 from apps.policies.models import PolicyModel, Provider, RedactionPattern
 from apps.policies.policy_model_changes import save_policy_model
@@ -52,10 +52,11 @@ def corpus():
 
 
 def everything_stored():
-    """Every value of every row of every table, as one text."""
+    """Every value of every row of every table, as one text, without the task rows, which are stored as uploaded."""
     values = []
     for model in apps.get_models():
-        for row in model._default_manager.values_list():
+        names = [field.attname for field in model._meta.concrete_fields if field.attname != "row_json"]
+        for row in model._default_manager.values_list(*names):
             values += [bytes(one).decode("latin-1") if isinstance(one, bytes | memoryview) else str(one) for one in row]
     return "\n".join(values)
 
@@ -125,7 +126,7 @@ def _collect_here(port):
     dataset = make_dataset([], environment=Environment.objects.get(slug="calculator"))
     rows = [make_row(corpus(), "4", note=corpus()), make_row("fail " + corpus(), "4")]
     upload = upload_file(dataset=dataset, stream=BytesIO(b"\n".join(map(orjson.dumps, rows))), filename="tasks.jsonl")
-    assert (upload.state, upload.counts["redacted"]) == ("ready", 2)
+    assert (upload.state, upload.counts["credentials"]) == ("ready", 2)
     plan = plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=1, max_attempts=1))
     return async_to_sync(finish_collection)(plan, progress=lambda _: None)
 
@@ -138,7 +139,7 @@ def test_no_credential_of_an_imported_rollout_is_stored():
         user=None,
     )
     forget_redactor()
-    row = stored_row(corpus())
+    row = stored_row(corpus(), corpus())
     imported = import_rollouts(ImportOrder(dataset=make_dataset(rows=[]), agent=make_agent()), files=[as_file(row)])
     assert leaked(everything_stored()) == []
     rollout = Rollout.objects.get(collection=imported.collection)
@@ -198,3 +199,14 @@ def test_an_end_is_cleaned_and_flagged_even_where_no_event_was():
     assert clean.error_message == "refused [REDACTED:github_token]"
     assert (clean.redactions, clean.flagged) == ({"github_token": 1}, True)
     assert clean_end(end(Claim), Redactor(), {}) == end(Claim)
+
+
+def test_a_credential_in_the_prompt_leaves_the_token_ids_of_the_replies():
+    name = "pem"
+    asked = [{"role": "user", "content": f"Is {ALL[name]} safe?"}]
+    redactor = Redactor()
+    payload, _, counts = clean_event(Prompt(items=asked), redactor, None)
+    assert (ALL[name] in payload, "[REDACTED:" in payload, counts) == (False, True, None)
+    call = ModelCall(seen=1, items=[{"role": "assistant", "content": "Done."}], tokens=b"packed")
+    _, tokens, counts = clean_event(call, redactor, counts)
+    assert (tokens, counts) == (b"packed", None)

@@ -42,7 +42,7 @@ def figures(collection):
     return counts
 
 
-def test_what_passes_the_filter_is_gone_with_all_it_had_and_the_figures_are_right(collection):
+def test_matching_rollouts_are_deleted_and_figures_updated(collection):
     first = collection.rollouts.get(reward=1.0)
     kept, gone = collection.rollouts.get(reward=0.5), collection.rollouts.get(reward=0.25)
     for rollout in (kept, gone):

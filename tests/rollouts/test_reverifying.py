@@ -71,7 +71,7 @@ def rewards(collection):
     return list(collection.rollouts.order_by("id").values_list("reward", flat=True))
 
 
-def test_old_and_new_rewards_stand_side_by_side_and_nothing_changes_until_applied():
+def test_old_and_new_rewards_are_shown_and_nothing_changes_until_applied():
     collection = imported(*three_rows())
     done = reverified(collection)
     assert (done.state, done.total, done.verified, done.changed, done.failed) == (State.READY, 3, 3, 2, 0)
@@ -117,7 +117,7 @@ def test_filters_choose_by_reward_and_stop_reason():
 BAD_FILTERS = [{"status": "failed"}, {"min_reward": "much"}, {"min_reward": float("nan")}, {"judge_failures": 1}]
 
 
-def test_a_judge_that_is_there_again_scores_what_it_failed_and_its_calls_stand_in_the_trace():
+def test_a_recovered_judge_scores_its_failures_with_calls_in_the_trace():
     failed = {"reward": 0.0, "_ng_failure_class": "judge_failed"}
     collection = imported(stored_row("a", **failed), stored_row("b", reward=0.25), builtin="judged")
     # Without a judge nothing changes.
@@ -133,7 +133,7 @@ def test_a_judge_that_is_there_again_scores_what_it_failed_and_its_calls_stand_i
     assert [type(event) for event in mended.trace()[-3:]] == [ErrorRaised, JudgeCall, Verification]
 
 
-def test_what_was_verified_again_is_exported_with_its_new_reward(tmp_path):
+def test_a_reverified_rollout_is_exported_with_its_new_reward(tmp_path):
     collection = imported(*three_rows(), stored_row("d", reward=0.0, _ng_failure_class="judge_failed"))
     reverified(collection, apply=True)
     export = queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection))
@@ -227,7 +227,7 @@ def test_an_environment_that_fails_all_the_time_is_given_up(monkeypatch):
     assert done.message == f"EnvironmentFault: stopped after {GIVEN_UP} failures in a row: gone"
 
 
-def test_a_rollout_that_changed_meanwhile_is_left_as_it_is():
+def test_a_rollout_changed_meanwhile_is_not_touched():
     collection = imported(*three_rows())
     done = reverified(collection)
     Rollout.objects.filter(collection=collection).filter(reward=0.0).update(attempt=F("attempt") + 1)
@@ -259,7 +259,7 @@ def test_a_worker_does_what_waits_as_a_background_job():
     assert rewards(collection) == [1.0, 1.0, 0.0]
 
 
-def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
+def test_the_work_of_a_lost_worker_is_continued(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(ReverificationOrder(collection=collection))
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)

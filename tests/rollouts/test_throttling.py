@@ -249,7 +249,7 @@ def test_a_long_pause_puts_attempts_back_without_counting_them_and_says_until_wh
     [lambda: refuse(429, "insufficient_quota", **{"Retry-After": "1"}), lambda: refuse(402, "payment_required")],
     ids=["insufficient_quota", "402"],
 )
-def test_an_exhausted_quota_pauses_the_collection_until_somebody_resumes_it(refusal):
+def test_an_exhausted_quota_pauses_the_collection_until_resumed(refusal):
     model = Closed(1e9, refusal)
 
     async def run():

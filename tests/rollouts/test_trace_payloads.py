@@ -18,7 +18,7 @@ PAYLOADS = ["", "x", "\x01", "é", "字" * 900, '{"type":"error"}', REPETITIVE, 
 
 
 @pytest.mark.parametrize("payloads", [[], *([each] for each in PAYLOADS), PAYLOADS, PAYLOADS[::-1] * 3, ["", ""]])
-def test_payloads_come_back_as_they_were(payloads):
+def test_payloads_are_unpacked_unchanged(payloads):
     stored = pack(payloads)
     assert list(unpack_each(stored)) == payloads
     assert [unpack(memoryview(each)) for each in stored] == payloads

@@ -22,7 +22,7 @@ def add(collection, task_number, version, *rewards):
     return [make_rollout(collection, task=task, model_version=version, reward=value, trace=[]) for value in rewards]
 
 
-def test_versions_stand_in_the_order_in_which_they_were_first_seen_with_their_figures():
+def test_versions_are_ordered_by_first_appearance():
     collection = make_collection()
     earliest, *_ = add(collection, 0, "step-200", 1.0, 0.0)
     *_, latest = add(collection, 1, "step-200", 1.0, 1.0)
@@ -81,7 +81,7 @@ rewards = st.floats(-5, 5, width=32) | st.sampled_from([0.0, 1.0, 1e6, 1e6 + 1])
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["", "a", "b"]), rewards), max_size=18))
-def test_the_figures_are_those_of_the_rewards_taken_one_by_one(attempts):
+def test_the_figures_equal_single_rewards(attempts):
     collection = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(6)]))
     tasks = list(collection.version.tasks.order_by("index"))
     Rollout.objects.bulk_create(

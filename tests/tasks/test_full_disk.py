@@ -90,7 +90,7 @@ def test_an_upload_that_waits_does_not_hold_up_others_and_can_be_cancelled(datas
     assert list(uploads_dir.iterdir()) == []
 
 
-def test_page_and_api_say_what_a_queued_upload_waits_for(dataset, disk):
+def test_page_and_api_show_why_an_upload_waits(dataset, disk):
     upload = store(dataset)
     client = Client()
     client.force_login(make_user())

@@ -185,7 +185,7 @@ def test_a_request_that_must_wait_too_long_leaves_its_file_to_a_worker(dataset, 
 
 
 @pytest.mark.django_db
-def test_what_a_worker_left_behind_gives_the_turn_back_at_once(dataset):
+def test_the_turn_of_a_lost_worker_is_released_at_once(dataset):
     DatasetVersion.objects.create(dataset=dataset, number=1)
     upload = store(dataset, 1)
     assert load_queued_upload() is False

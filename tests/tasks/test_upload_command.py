@@ -60,7 +60,7 @@ def test_standard_input_is_read(monkeypatch):
     assert upload("-", "--dataset", "sums", "--environment", "adding") == ("sums@v1: 1 tasks\n", "")
 
 
-def test_what_is_missing_or_does_not_fit_is_said(tmp_path):
+def test_missing_and_invalid_options_are_explained(tmp_path):
     path = tmp_path / "tasks.jsonl"
     assert upload(str(path), "--dataset", "sums")[0] == f"exit 1: {path} cannot be read: No such file or directory"
     path.write_bytes(GOOD)

@@ -209,7 +209,7 @@ def test_a_loader_that_was_given_up_stops_and_publishes_nothing(dataset, monkeyp
     assert (Upload.objects.get().state, stored()) == ("failed", (0, 0))
 
 
-def test_a_half_version_that_nobody_owns_is_swept(dataset):
+def test_an_incomplete_version_without_owner_is_deleted(dataset):
     upload = make_half_loaded(dataset, quiet=timedelta(0))
     Upload.objects.update(state=Upload.State.FAILED)
     DatasetVersion.objects.update(created_at=timezone.now() - timedelta(hours=1))
@@ -243,7 +243,7 @@ def test_the_last_part_can_be_sent_again_and_any_other_offset_is_refused(dataset
     assert load_now(upload=finish_parts(upload=upload)).accepted == 1
 
 
-def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(dataset, uploads_dir):
+def test_bytes_after_a_crash_are_not_part_of_the_file(dataset, uploads_dir):
     content = jsonl(make_row("one"))
     upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(content))
@@ -263,7 +263,7 @@ def test_a_part_and_a_file_have_limits(dataset, settings):
         append_part(upload=upload, offset=10, stream=io.BytesIO(b"x" * 6))
 
 
-def test_parts_that_nobody_finishes_are_swept_after_a_day(dataset, uploads_dir):
+def test_unfinished_parts_are_deleted_after_a_day(dataset, uploads_dir):
     upload = create_upload(dataset=dataset, filename="tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
     assert sweep_uploads() is False
@@ -307,7 +307,7 @@ def test_tasks_that_the_environment_cannot_verify_are_loaded_and_said_so(dataset
     assert f"{dataset.environment} cannot verify" in upload.message
 
 
-def test_people_may_judge_what_has_no_expected_answer():
+def test_rows_without_an_expected_answer_can_be_loaded_for_review():
     people = create_dataset(slug="open", name="Open", environment=make_environment(verifies=False))
     line = orjson.dumps({"responses_create_params": {"input": "hi"}})
     assert upload_file(dataset=people, stream=io.BytesIO(line), filename="one.jsonl").message == ""
@@ -371,7 +371,7 @@ def test_tasks_without_what_the_configured_verifier_needs_are_loaded_and_said_so
         b'{"ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ":1,"ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ":2}',
     ],
 )
-def test_what_a_refusal_quotes_of_its_row_holds_no_credential(dataset, line):
+def test_quoted_rows_contain_no_credential(dataset, line):
     upload = load(dataset, line)
     kept = rejected_path(upload).read_text() + str(upload.errors) + upload.message
     assert (upload.state, "AbCdEf0123456789" in kept, "[REDACTED:github_token]" in str(upload.errors)) == (
@@ -381,7 +381,7 @@ def test_what_a_refusal_quotes_of_its_row_holds_no_credential(dataset, line):
     )
 
 
-def test_what_the_refusal_of_a_whole_file_quotes_of_it_holds_no_credential(dataset):
+def test_quoted_files_contain_no_credential(dataset):
     token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
     content = f"question,{token},{token}\nq,1,2\n".encode()
     upload = upload_file(dataset=dataset, stream=io.BytesIO(content), filename="rows.csv")

@@ -28,7 +28,7 @@ def counted(old: DatasetVersion, new: DatasetVersion) -> dict[str, int]:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(uploads=UPLOADS, size=st.integers(1, 4))
-def test_versions_are_what_a_dictionary_would_hold(db, monkeypatch, uploads, size):
+def test_versions_equal_a_dictionary(db, monkeypatch, uploads, size):
     monkeypatch.setattr(version_loading, "CHUNK_ROWS", size)
     monkeypatch.setattr(unchanged_rows, "COPIED_ROWS", size)
     environment = make_environment()

@@ -48,7 +48,7 @@ def ids(version: DatasetVersion) -> list[str]:
     return list(version.tasks.order_by("index").values_list("external_id", flat=True))
 
 
-def test_a_version_counts_what_is_new_updated_unchanged_and_removed(dataset):
+def test_a_version_counts_new_updated_unchanged_and_removed_rows(dataset):
     first = load(dataset, row(1), row(2), row(3))
     second = load(dataset, row(2), row(3, "5"), row(4), row(5))
     assert first.counts == {"new": 3, "removed": 0}
@@ -86,9 +86,7 @@ X, Y = make_row("x"), make_row("y")
         ([Y], [A, A], (2, 0, 0, 1)),
     ],
 )
-def test_rows_that_stand_several_times_are_counted_against_as_many_of_the_version_before(
-    dataset, monkeypatch, base, file, changes
-):
+def test_duplicate_rows_are_matched_one_to_one(dataset, monkeypatch, base, file, changes):
     monkeypatch.setattr(version_loading, "CHUNK_ROWS", 2)
     assert load(dataset, *base).version.changes["new"] == len(base)
     upload = load(dataset, *file)
@@ -261,7 +259,7 @@ def test_marks_stay_with_the_task_in_the_next_version(dataset, mode):
     assert version.metrics["tags"] == {"mine": 4, "b": 1, "c": 1, "d": 1}
 
 
-def test_what_a_row_says_newly_or_an_upload_chooses_goes_before_what_was_marked(dataset):
+def test_values_of_the_row_and_the_upload_override_earlier_marks(dataset):
     base = load(dataset, row(1, split="train", tags=["a"]), row(2), row(3, split="train")).version
     mark_tasks(task_ids=list(base.tasks.values_list("pk", flat=True)), split="marked")
     version = load(dataset, row(1, split="test", tags=[]), row(2), row(3, split="train"), split="chosen").version
@@ -270,7 +268,7 @@ def test_what_a_row_says_newly_or_an_upload_chooses_goes_before_what_was_marked(
     ]  # fmt: skip
 
 
-def test_marks_of_an_id_that_stands_twice_are_nobodys(dataset):
+def test_marks_of_a_duplicate_id_are_not_carried_over(dataset):
     base = load(dataset, row(1), row(1, "other")).version
     mark_tasks(task_ids=[base.tasks.get(index=0).pk], retired=True)
     assert load(dataset, row(1), row(1, "other")).version.tasks.filter(is_retired=True).count() == 0
@@ -302,7 +300,7 @@ def test_a_retired_task_is_left_out_of_new_collections(dataset):
     assert plan_collection(Plan(**plan)).rollouts.count() == 2
 
 
-def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):
+def test_all_rows_are_returned_as_uploaded(dataset, monkeypatch):
     monkeypatch.setattr("apps.tasks.unchanged_rows.CHUNK_ROWS", 2)
     rows = [row(n) for n in range(5)]
     version = load(dataset, *rows).version

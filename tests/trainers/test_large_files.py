@@ -114,7 +114,7 @@ def _multiply(cursor: Any, template: Rollout) -> None:
     )
 
 
-def test_datasets_loads_every_row_as_it_was_written(folder: Path, run_program: Program, tmp_path: Path) -> None:
+def test_datasets_loads_every_row_unchanged(folder: Path, run_program: Program, tmp_path: Path) -> None:
     written = folder / "jsonl" / "train.jsonl"
     with written.open("rb") as file:
         plain = sum(len(next(file)) for _ in range(PLAIN))

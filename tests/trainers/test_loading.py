@@ -39,9 +39,7 @@ def as_kept(row: dict[str, Any], encoding: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("slug", "encoding"), WRITTEN)
-def test_every_row_is_loaded_as_it_was_written(
-    exports: Exports, loaded: dict[str, Any], slug: str, encoding: str
-) -> None:
+def test_every_row_is_loaded_unchanged(exports: Exports, loaded: dict[str, Any], slug: str, encoding: str) -> None:
     found = loaded[named(slug, encoding)]
     assert set(found["features"]) == set(exports.rows(slug)[0])
     for split in ("train", "validation"):
@@ -53,7 +51,7 @@ def test_every_row_is_loaded_as_it_was_written(
 
 
 @pytest.mark.parametrize("slug", [slug for slug, format in FORMATS.items() if format.trainer == "TRL"])
-def test_no_task_stands_in_two_files(exports: Exports, slug: str) -> None:
+def test_no_task_is_in_two_files(exports: Exports, slug: str) -> None:
     sides = [
         {row["task_index"] for row in exports.rows(named(slug, "jsonl"), split)} for split in ("train", "validation")
     ]

@@ -166,9 +166,7 @@ def sequences(plan: Plan) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def test_tokens_are_the_captured_ids_and_those_that_were_sampled_are_learned(
-    exports: Exports, trained: dict[str, Any]
-) -> None:
+def test_captured_ids_are_loaded_and_sampled_ones_learned(exports: Exports, trained: dict[str, Any]) -> None:
     rows = trained["tokens"]["rows"]
     learned = {(row["rollout_id"], row["segment"]): row["ids"] for row in rows}
     wanted = {

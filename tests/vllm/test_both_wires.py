@@ -95,7 +95,7 @@ def test_both_wires_show_the_model_the_same_prompt(strong: Vllm) -> None:
     assert (call["name"], json.loads(call["arguments"])) == (same["name"], json.loads(same["arguments"]))
 
 
-def test_the_prompt_ids_are_those_of_the_servers_own_tokenizer(strong: Vllm) -> None:
+def test_the_prompt_ids_equal_the_servers_tokenizer(strong: Vllm) -> None:
     [reply] = asyncio.run(strong.ask(ask(conversation()), wire="chat", dialect=TOKENS))
     assert reply.tokens is not None
     fields = reply.tokens.fields()

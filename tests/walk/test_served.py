@@ -139,7 +139,7 @@ PolicyModel.objects.create(slug="far", name="Far", base_url="http://127.0.0.1:{m
             assert (reply["reward"], json.loads(outputs[-1]["output"])) == (1.0, {"result": 84})
 
 
-def test_a_port_that_is_taken_and_a_name_that_is_none_say_so(var):
+def test_serve_reports_a_port_in_use_and_an_invalid_host_name(var):
     with served(var, "serve_model", "scripted") as (port, _):
         for command, words in (
             (["serve_model", "scripted", "--port", str(port)], f"Cannot listen on 127.0.0.1:{port}"),

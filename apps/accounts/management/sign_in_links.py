@@ -13,7 +13,7 @@ LOCAL_URL = "http://127.0.0.1:8000"
 
 
 def default_base_url() -> str:
-    """Return the first of GYMWEB_TRUSTED_ORIGINS without a wildcard, else the address of a local site."""
+    """Return the first of GYMWEB_TRUSTED_ORIGINS without a wildcard, else the URL of a local site."""
     return next((origin for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin), LOCAL_URL)
 
 

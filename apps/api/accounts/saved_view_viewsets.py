@@ -15,7 +15,7 @@ from apps.accounts.permissions import Permission
 from apps.accounts.table_preferences import change_view, delete_view, save_view
 from apps.api.framework.base_viewsets import RowViewSet
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 
@@ -69,7 +69,7 @@ class NewSavedViewSerializer(SavedViewSerializer):
 
 def _cleaned(given: dict[str, Any]) -> dict[str, Any]:
     """Return the input with credentials redacted in name and filter."""
-    return {name: clean_typed(one) if isinstance(one, str) else one for name, one in given.items()}
+    return {name: redact_input(one) if isinstance(one, str) else one for name, one in given.items()}
 
 
 class SavedViewViewSet(DestroyModelMixin, RowViewSet):

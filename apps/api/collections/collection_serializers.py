@@ -85,7 +85,7 @@ MOVING = frozenset(
 class CollectionDetailSerializer(CollectionSerializer):
     held_back_by = serializers.SerializerMethodField(
         help_text="Reasons why rollouts wait: a pause and how to end it, open circuit breakers, an unhealthy "
-        "environment server, a full disk, or throttled endpoints with the end of the pause and the current rate."
+        "environment server, a full disk, or throttled endpoints."
     )
 
     snapshot = serializers.DictField(

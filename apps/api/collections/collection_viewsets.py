@@ -81,11 +81,14 @@ class CollectionViewSet(
         "breakdown": Permission.READ,
         "profile": Permission.READ,
         "contrast": Permission.READ,
+        "failures": Permission.READ,
+        "gate": Permission.READ,
+        "matrix": Permission.READ,
     }
 
     # Plans store their key: a repeated request returns the current collection, as long as it exists.
     own_idempotency = frozenset({"create", "clone"})
-    problems = {"contrast": {409}, "request_server_metrics": {409}}
+    problems = {"contrast": {409}, "gate": {409}, "request_server_metrics": {409}}
 
     def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
         return True, True

@@ -46,6 +46,7 @@ BadLineSerializer = make_serializer("BadLine", BadLine)
     refused="Number of skipped lines.",
     superseded="Failures left out because the attempts were repeated.",
     renumbered="Rollouts with a duplicate repeat number, which got new numbers.",
+    repeated="Lines left out because an identical line is before them in the same file.",
 )
 class ImportedSerializer(serializers.Serializer[Any]):
     created = None

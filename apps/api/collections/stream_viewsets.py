@@ -250,7 +250,9 @@ class StreamViewSet(TableViewSet):
             max_seconds=seconds,
             **fields,
         )
-        return plan_collection(plan, user=self.user, task_ids=task_ids, idempotency_key=key or None, asked=digest)
+        return plan_collection(
+            plan, user=self.user, task_ids=task_ids, idempotency_key=key or None, request_digest=digest
+        )
 
     def _policy_model(self, fields: dict[str, Any]) -> PolicyModel:
         endpoint = fields.pop("endpoint", None)

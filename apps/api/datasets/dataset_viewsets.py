@@ -151,6 +151,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "version": Permission.READ_TASKS,
         "delete_version": Permission.UPLOAD,
         "metrics": Permission.READ_TASKS,
+        "check_gold": Permission.UPLOAD,
         "changes": Permission.READ_TASKS,
         "changed_tasks": Permission.READ_TASKS,
         "rows": Permission.READ_TASKS,

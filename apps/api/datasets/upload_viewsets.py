@@ -59,6 +59,7 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
             "on_error",
             "mode",
             "on_duplicate",
+            "on_credential",
             "mapping",
             "split",
             "split_ratios",
@@ -136,7 +137,8 @@ class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 @record_serializer(
     PreviewRow,
-    row="The task row; null if it was rejected.",
+    row="The task row, with suspected credentials masked; null if it was rejected.",
+    has_credentials="Whether the row has suspected credentials.",
 )
 class PreviewRowSerializer(serializers.Serializer[Any]):
     error = LineErrorSerializer(allow_null=True)

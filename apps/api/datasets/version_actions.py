@@ -22,6 +22,7 @@ from apps.api.framework.problems import Problem, bad_query
 from apps.api.framework.query_filters import read_choice, read_integer
 from apps.gym.tasks.dataset_metrics import as_nemo_gym
 from apps.tasks.dataset_deletion import queue_deletion
+from apps.tasks.gold_checks import check_again, read_check
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.unchanged_rows import read_rows
 from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
@@ -36,9 +37,17 @@ class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
         help_text="Number of new, updated, unchanged and removed rows against the base version.",
     )
 
+    gold = serializers.SerializerMethodField(
+        help_text="Rewards of the expected answers, scored by the tasks' own verifier. `full`, `less` and `unknown` "
+        "count tasks. `complete` is true after the last task. `first` lists tasks with less than full reward."
+    )
+
     class Meta:
         model = DatasetVersion
-        fields = ["number", "state", "task_count", "content_hash", "note", "base", "changes", "created_at"]
+        fields = ["number", "state", "task_count", "content_hash", "note", "base", "changes", "gold", "created_at"]
+
+    def get_gold(self, version: DatasetVersion) -> dict[str, Any]:
+        return read_check(version)
 
 
 class ChangesSerializer(serializers.Serializer[Any]):
@@ -112,6 +121,12 @@ class VersionActions(TableViewSet):
         if figures is None:
             raise Problem(HTTPStatus.CONFLICT, "not-ready", "The metrics of this version are not computed yet.")
         return Response(as_nemo_gym(figures) if shape == "nemo_gym" else figures)
+
+    @operation(url_path=f"{NUMBER}/gold", filterset_class=None, request=None, responses={202: VersionSerializer})
+    def check_gold(self, request: Request, slug: str, number: str) -> Response:
+        """Score the expected answers of all tasks again, for example with a corrected verifier. A worker does it."""
+        version = check_again(version=self._version(number), user=self.user)
+        return Response(VersionSerializer(version).data, status=HTTPStatus.ACCEPTED)
 
     @operation(
         "get",

@@ -26,7 +26,7 @@ class GymConfigSerializer(serializers.Serializer[Any]):
     addresses = serializers.DictField(
         child=serializers.CharField(),
         required=False,
-        help_text="URLs of resource servers by name. They override the configuration.",
+        help_text="URLs of resource servers and agents by name. They override the configuration.",
     )
     without_models = serializers.BooleanField(default=False, help_text="Skip models.")
     without_data = serializers.BooleanField(default=False, help_text="Skip datasets.")

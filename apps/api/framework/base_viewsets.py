@@ -17,15 +17,15 @@ from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, caller_may
-from apps.api.framework.declared_fields import hint
+from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.file_answers import conditional
 from apps.api.framework.idempotency import Handler, once
 from apps.api.framework.pagination import PAGE_PARAMETERS
 from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import refuse_unknown_parameters
-from apps.policies.typed_texts import REDACTED
+from apps.policies.redacted_fields import REDACTED
 
-# The characters of a SlugField. PostgreSQL would fail on some other bytes.
+# The characters of a SlugField. Others, for example NUL, would make PostgreSQL raise an error.
 SLUG = "[-a-zA-Z0-9_]+"
 FIELDS = "fields"
 _SCHEMA = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
@@ -50,6 +50,9 @@ def operation(
 
 @method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
+    # Comments, because drf-spectacular copies docstrings of base classes into the schema.
+    # Base class of all API views: query parameters, sparse fields and idempotency keys.
+
     # Without TRACE: Django REST Framework would call an action named `trace` for it, skipping its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
@@ -61,7 +64,7 @@ class TableViewSet(GenericViewSet[Any]):
     own_idempotency: ClassVar[frozenset[str]] = frozenset()
     # POST actions that reject the Idempotency-Key header.
     without_idempotency: ClassVar[frozenset[str]] = frozenset()
-    # POST actions whose responses have secrets. `replay` answers repeated requests.
+    # POST actions whose responses contain secrets, so they are not stored: `replay` builds the repeated response.
     replayed: ClassVar[frozenset[str]] = frozenset()
     post: Handler
 
@@ -87,12 +90,12 @@ class TableViewSet(GenericViewSet[Any]):
         return answer
 
     def replay(self, request: Request, kept: Any) -> Response:
-        """Answer a repeated request of a `replayed` operation, given `kept` of its first response."""
+        """Answer a repeated request of a `replayed` action. `kept` is the stored part of the first response."""
         raise NotImplementedError
 
     @classmethod
     def has_fields(cls, action: str | None) -> bool:
-        """Return True if responses of an action can be restricted with `?fields=`."""
+        """Return True if the action supports `?fields=`."""
         return action == "retrieve" or action in cls.page_actions
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,7 +116,11 @@ class TableViewSet(GenericViewSet[Any]):
             message = "Unknown field “{}”. {}"
             raise QueryProblem(
                 [
-                    {"pointer": f"?{FIELDS}", "code": "unknown", "message": message.format(name, hint(name, [*shown]))}
+                    {
+                        "pointer": f"?{FIELDS}",
+                        "code": "unknown",
+                        "message": message.format(name, suggest_name(name, [*shown])),
+                    }
                     for name in unknown
                 ]
             )
@@ -128,7 +135,7 @@ class TableViewSet(GenericViewSet[Any]):
         return dict(body.validated_data)
 
     def answer_page(self, kind: type[BaseSerializer[Any]], rows: QuerySet[Any]) -> Response:
-        """Return a page of rows other than those of the view's queryset."""
+        """Return a page of other rows than the view's own queryset."""
         return self.get_paginated_response(self.select_fields(kind(self.paginate_queryset(rows), many=True)).data)
 
     @property
@@ -144,13 +151,14 @@ class TableViewSet(GenericViewSet[Any]):
 
 
 class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    # Read-only views of objects with a number.
     lookup_value_regex = "[0-9]+"
 
 
 class SlugViewSet(
     CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet, metaclass=ABCMeta
 ):
-    # Creating and updating both call `save`, which validates the whole row.
+    # Views of objects with a slug. Creating and updating both call `save`, which validates the whole row.
     lookup_field = "slug"
     lookup_value_regex = SLUG
 

@@ -13,7 +13,8 @@ else:
     Base = object
 
 
-def hint(name: str, known: Collection[str]) -> str:
+def suggest_name(name: str, known: Collection[str]) -> str:
+    """Return a sentence that suggests the closest known name, or lists all known names."""
     # Prefer a name with the same words in another order (min_reward, reward_min) to a similar spelling.
     words = sorted(name.split("_"))
     close = [one for one in known if sorted(one.split("_")) == words] or get_close_matches(name, known, n=1)
@@ -21,9 +22,12 @@ def hint(name: str, known: Collection[str]) -> str:
 
 
 class DeclaredFields(Base):
-    # A mixin for serializers of request bodies. Clients may send read-only fields back; they are ignored. If another
-    # serializer renders the row, `context["shown"]` is the row as rendered: its fields must be unchanged, except those
-    # in `context["moving"]`, which change by themselves.
+    # Mixin for serializers of request bodies that rejects unknown fields. A comment, because drf-spectacular copies
+    # docstrings into the schema.
+    #
+    # Clients may send back read-only fields, which are ignored. If another serializer renders the object, pass its
+    # output as `context["shown"]`: these fields may be sent back unchanged. `context["moving"]` names fields that may
+    # have changed in the meantime.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}
@@ -44,8 +48,8 @@ class DeclaredFields(Base):
         errors = {}
         for name in sorted(set(data) - set(self.fields)):
             if name not in shown:
-                errors[name] = [ErrorDetail(f"Unknown field “{name}”. {hint(name, known)}", code="unknown")]
+                errors[name] = [ErrorDetail(f"Unknown field “{name}”. {suggest_name(name, known)}", code="unknown")]
             elif name not in moving and data[name] != shown[name]:
-                message = f"“{name}” is read-only: send it unchanged, or leave it out. {hint(name, known)}"
+                message = f"“{name}” is read-only: send it unchanged, or leave it out. {suggest_name(name, known)}"
                 errors[name] = [ErrorDetail(message, code="read_only")]
         return errors

@@ -28,7 +28,7 @@ WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
 
 
 class Problem(exceptions.APIException):
-    """An error response. `kind` is the last part of the problem's `type` and part of the public API."""
+    """An error response. `kind` is the last part of the `type` URN, on which clients may rely."""
 
     def __init__(self, status: int, kind: str, detail: str, **members: Any) -> None:
         super().__init__(detail, code=kind)
@@ -66,7 +66,7 @@ def problem_response(request: HttpRequest, status: int, kind: str, detail: str) 
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Return an exception as a problem document (DRF's exception handler). None means a bug: DRF raises it again."""
+    """Return an exception as a problem document. DRF's exception handler: it raises errors for which this is None."""
     problem = _as_problem(error)
     if problem is None:
         return None
@@ -78,7 +78,7 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     if getattr(error, "wait", None):
         headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
     request = context.get("request")
-    # Messages quote the request, which may contain credentials. Redacting makes no query: the database may be down.
+    # Messages may quote credentials from the request. `current_redactor` makes no query: the database may be down.
     redacted, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
     body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **redacted)
     return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
@@ -141,12 +141,12 @@ PROBLEM_OF_EXCEPTION: dict[type[Exception], Callable[[Any], Problem]] = {
     exceptions.APIException: _describe_drf,
     Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "Not found."),
     PermissionDenied: lambda error: Problem(
-        HTTPStatus.FORBIDDEN, "permission-denied", "You do not have permission for this."
+        HTTPStatus.FORBIDDEN, "permission-denied", "You do not have permission for this. Use another role or key scope."
     ),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     Refusal: _describe_refusal,
-    SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be parsed."),
+    SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "The request cannot be parsed."),
     # For example a NUL character in a JSON value, which PostgreSQL cannot store.
     DataError: lambda error: Problem(HTTPStatus.BAD_REQUEST, "invalid", "The database cannot store these values."),
-    ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Other objects still refer to this."),
+    ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Other objects use this. Delete them first."),
 }

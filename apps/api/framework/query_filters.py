@@ -1,5 +1,6 @@
 """Filters and other query parameters. Unknown parameters are rejected with a suggestion."""
 
+import math
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from apps.api.framework.declared_fields import hint
+from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import QueryProblem, bad_query, flatten_errors
 from apps.rollouts.search.list_search import search_rows
@@ -101,7 +102,7 @@ def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
     errors = []
     for name, values in request.query_params.lists():
         if name not in known:
-            message = f"“{name}” is not a query parameter of this endpoint. {hint(name, known)}"
+            message = f"“{name}” is not a query parameter of this endpoint. {suggest_name(name, known)}"
             errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
         elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
             # Likewise an empty filter, for example from an unset variable in a script.
@@ -136,6 +137,17 @@ def read_integer(request: Request, name: str, *, low: int = 0, high: int = MAX_K
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
     if not low <= number <= high:
         raise bad_query(name, message or f"`{name}` must be a whole number from {low} to {high}.")
+    return number
+
+
+def read_number(request: Request, name: str, *, low: float, high: float, default: float) -> float:
+    """Return a number from `low` to `high`. Raise QueryProblem."""
+    try:
+        number = float(request.query_params.get(name, default))
+    except ValueError:
+        number = math.nan
+    if not low <= number <= high:
+        raise bad_query(name, f"`{name}` must be a number from {low:g} to {high:g}.")
     return number
 
 

@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from apps.api.framework.declared_fields import hint
+from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.problems import bad_query
 from apps.api.framework.request_bodies import is_form, refuse_large_body
 
@@ -66,7 +66,9 @@ def read_options(request: Request, known: Collection[str], *, multiple: bool = F
     for name in sorted({*fields, *request.FILES}):
         given = [*fields.get(name, ()), *request.FILES.getlist(name)]
         if name not in {*known, "file"}:
-            errors[name] = ErrorDetail(f"Unknown field “{name}”. {hint(name, [*known, 'file'])}", code="unknown")
+            errors[name] = ErrorDetail(
+                f"Unknown field “{name}”. {suggest_name(name, [*known, 'file'])}", code="unknown"
+            )
         elif name == "file" and name in fields:
             errors[name] = ErrorDetail("Send it as a file, with a file name.", code="invalid")
         elif name != "file" and name in request.FILES:

@@ -13,7 +13,7 @@ _APART = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`label_y` is the position of the name, right of the end of the curve and clear of other names."""
+    """`label_y` is the height of the name beside the end of the curve, where it overlaps no other name."""
 
     name: str
     mark: str
@@ -63,7 +63,7 @@ def draw_curves(given: Sequence[tuple[str, str, Mapping[int, float]]]) -> Curves
 
 
 def _ticks(ks: Sequence[int], across: Axis) -> list[tuple[float, int]]:
-    """Return the places of powers of two and of the largest k, without powers that are too close to it."""
+    """Return the positions of powers of two and of the largest k. Powers too close to the largest k are left out."""
     last = across.place(math.log2(ks[-1]))
     placed = [(across.place(math.log2(k)), k) for k in ks[:-1] if not k & (k - 1)]
     return [*((x, k) for x, k in placed if last - x >= _APART), (last, ks[-1])]

@@ -67,6 +67,9 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
     Destination("Reverifications", "reverification_list", "refresh", Permission.READ, "rescore"),
+    Destination(
+        "Model matrix", "collection_matrix", "models", Permission.READ, "leaderboard benchmark datasets versions"
+    ),
     Destination("Compare collections", "collection_compare", "pairs", Permission.READ, "difference regressions"),
     Destination("Column mappings", "mapping_list", "datasets", Permission.READ, "upload columns"),
     Destination("New collection", "collection_create", "plus", Permission.COLLECT, "collect run", is_action=True),

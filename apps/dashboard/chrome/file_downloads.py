@@ -6,7 +6,7 @@ from django.http import HttpResponse, HttpResponseBase
 
 
 def explain_range(answer: HttpResponseBase) -> HttpResponseBase:
-    """Return the answer; with an error message if the requested range is outside the file."""
+    """Return the response, with a message if the requested range is outside the file."""
     if answer.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return answer
     size = answer["Content-Range"].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Responses of views: pages (or fragments for htmx), invalid forms with status 422, and redirects."""
+"""Build responses: pages or htmx fragments, invalid forms with status 422, redirects and error messages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def wants_fragment(request: HttpRequest) -> bool:
 
 
 def posted(request: HttpRequest) -> QueryDict | None:
-    """Return the submitted fields to bind a form, even if there are none; None for other methods."""
+    """Return the data to bind a form with: of a POST, even if empty, otherwise None."""
     return request.POST if request.method == "POST" else None
 
 
@@ -45,17 +45,14 @@ def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *,
 
 
 def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-    """Redirect to another page. For htmx, send a header: it would swap the target of a redirect into the form."""
+    """Redirect to another page. For htmx, use a header: it would swap a normal redirect's target into the form."""
     response: HttpResponse = redirect(to, *args, **kwargs)
     return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response
 
 
 @contextmanager
-def tell_refusal(request: HttpRequest) -> Iterator[None]:
-    """Show a refusal in the block as an error message, then continue after the block.
-
-    A full disk is answered with 507.
-    """
+def show_refusal(request: HttpRequest) -> Iterator[None]:
+    """Show a Refusal raised in the block as an error message, and continue after the block. DiskFull is re-raised."""
     try:
         yield
     except DiskFull:
@@ -67,11 +64,11 @@ def tell_refusal(request: HttpRequest) -> Iterator[None]:
 def carry_out(
     request: HttpRequest, work: Callable[[], object], *, said: str = "", then: str, refused: str = ""
 ) -> HttpResponse:
-    """Do the work, show the message `said` and redirect to `then`.
+    """Call `work`, show the message `said` and redirect to `then`.
 
-    If the work is refused, show the reason and redirect to `refused`, or to `then` without it.
+    If `work` raises a Refusal, show the reason and redirect to `refused` (default: `then`).
     """
-    with tell_refusal(request):
+    with show_refusal(request):
         work()
         if said:
             messages.success(request, said)
@@ -85,7 +82,7 @@ def render_refusal(title: str, detail: str) -> str:
 
 
 def answer_full_disk(request: HttpRequest, detail: str) -> HttpResponse:
-    """Return a 507: for htmx as text, which it shows above the form, otherwise as a page."""
+    """Return status 507: as text for htmx, which shows it above the form, otherwise as a page."""
     status = HTTPStatus.INSUFFICIENT_STORAGE
     if "HX-Request" in request.headers:
         return HttpResponse(detail, status=status, content_type="text/plain; charset=utf-8")

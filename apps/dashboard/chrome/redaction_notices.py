@@ -4,7 +4,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
-from apps.policies.typed_texts import REDACTED
+from apps.policies.redacted_fields import REDACTED
 
 
 class RedactionNoticeMiddleware(MiddlewareMixin):

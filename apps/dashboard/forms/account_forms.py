@@ -8,7 +8,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
-from apps.accounts.permissions import scopes_worth_having
+from apps.accounts.permissions import useful_scopes
 
 
 class SignInForm(forms.Form):
@@ -89,7 +89,7 @@ class ApiKeyForm(forms.Form):
     def __init__(self, *args: object, person: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         field: Any = self.fields["scopes"]
-        field.choices = [(scope.value, f"{scope.value} – {scope.label}") for scope in scopes_worth_having(person.role)]
+        field.choices = [(scope.value, f"{scope.value} – {scope.label}") for scope in useful_scopes(person.role)]
         if len(field.choices) == 1:
             field.initial = [scope for scope, _ in field.choices]
 

@@ -7,7 +7,7 @@ from django import forms
 
 from apps.agents.agent_changes import find_command_problems
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, never_optional, slug_field
+from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, hide_optional_label, slug_field
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.boxes.command_presets import PRESETS
 from apps.gym.boxes.command_spec import CommandSpec
@@ -47,7 +47,7 @@ class AgentForm(NamedForm):
         ),
         help_text="Fills in the fields below",
     )
-    command = never_optional(
+    command = hide_optional_label(
         JSONTextField(
             kind=list,
             label=_COMMAND.label,
@@ -78,7 +78,7 @@ class AgentForm(NamedForm):
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_steps", "token_limit")
         for name in ("kind", "server_route"):
-            never_optional(self.fields[name]).required = False
+            hide_optional_label(self.fields[name]).required = False
         self.initial.update(self.instance.command_settings)
 
     def fill(self, preset: str) -> None:

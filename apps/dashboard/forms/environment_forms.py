@@ -23,8 +23,8 @@ _RUBRIC_HELP = (
 
 
 class EnvironmentForm(ServerForm):
-    place = "address"
-    no_key = "Sent as a bearer token. Stored encrypted and write-only. Most resource servers need none."
+    key_owner = "address"
+    no_key_help = "Sent as a bearer token. Stored encrypted and write-only. Most resource servers need none."
     conditional = ("builtin", "base_url", "command", "judge_model", "judge_question", "judge_reads")
     slug = slug_field("environment")
     builtin = forms.ChoiceField(label="Built-in environment", required=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import MarksField
+from apps.dashboard.forms.fields import NamesField
 from apps.dashboard.forms.spec_fields import make_field
 from apps.exports.export_filters import Filters
 from apps.exports.held_out_splits import split_label
@@ -21,7 +21,7 @@ def split_field(there: Mapping[str, int]) -> forms.Field:
     """Return a field of splits with the number of their tasks."""
     label = "Splits of the dataset"
     if len(there) > BOXES:
-        return MarksField(label=label, help_text="Names separated by commas; empty: all splits")
+        return NamesField(label=label, help_text="Names separated by commas; empty: all splits")
     choices = [
         (split, f"{split_label(split)} · {count:,} task{'' if count == 1 else 's'}") for split, count in there.items()
     ]

@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
-from apps.dashboard.forms.fields import is_any_set, never_optional
+from apps.dashboard.forms.fields import hide_optional_label, is_any_set
 from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
@@ -23,7 +23,7 @@ from apps.rollouts.models import Collection
 
 _ESSENTIAL = ("min_reward", "per_task", "max_rows", "encoding")
 """Fields that are shown at once, where the format has them. The others are folded."""
-_VALIDATION = ("validation_share", "split_seed")
+_FURTHER = ("validation_share", "split_seed", "mask_credentials")
 
 
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
@@ -57,7 +57,7 @@ class ExportForm(forms.Form):
         self._add_splits()
         for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
-                never_optional(self.fields[name])
+                hide_optional_label(self.fields[name])
         if format.makes != "preferences":
             del self.fields["pair_set"]
             return
@@ -141,9 +141,9 @@ class ExportForm(forms.Form):
 
     @property
     def further_fields(self) -> list[forms.BoundField]:
-        """Return the other filters, and the fields of the validation file."""
+        """Return the other filters, and the fields of the files."""
         filters = filters_of(self.format) - {"splits", *_ESSENTIAL}
-        return [self[name] for name in (*(name for name in self.fields if name in filters), *_VALIDATION)]
+        return [self[name] for name in (*(name for name in self.fields if name in filters), *_FURTHER)]
 
     @property
     def is_row_open(self) -> bool:
@@ -175,6 +175,7 @@ class ExportForm(forms.Form):
             encoding=given["encoding"] or None,
             validation_share=given["validation_share"] or 0.0,
             split_seed=given["split_seed"] or 0,
+            mask_credentials=given["mask_credentials"],
         )
 
 

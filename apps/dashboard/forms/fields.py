@@ -78,7 +78,7 @@ SLUG_CHARACTERS = 64
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
-class MarksField(forms.Field):
+class NamesField(forms.Field):
     """Comma-separated names, for example splits or tags."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -93,7 +93,7 @@ class MarksField(forms.Field):
         return names
 
 
-class NumberedField(forms.Field):
+class CountsField(forms.Field):
     """A number for each name, for example `train=8, validation=2`."""
 
     def __init__(self, *, high: int, **kwargs: Any) -> None:
@@ -154,16 +154,16 @@ class SecondsField(forms.Field):
 
 
 def refuse_unstorable(parsed: Any) -> None:
-    """Validate that parsed JSON can be stored. Django's own validators check text fields only."""
+    """Raise ValidationError if parsed JSON cannot be stored. Django checks only text fields for NUL characters."""
     place = find_unstorable(parsed)
     if place is not None:
         raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
 
 
 def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: Collection[str] = ()) -> None:
-    """Add the errors of a refused operation to the fields that they name, otherwise to the form.
+    """Add the errors of a refused operation to the fields that they name, or else to the form.
 
-    `but` are fields whose errors another form shows.
+    Skip errors of the fields in `but`, which another form shows.
     """
     if isinstance(error, Refusal):
         named = {error.argument: [str(error)]}
@@ -178,7 +178,7 @@ def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: C
 
 @contextmanager
 def show_errors(form: forms.BaseForm) -> Iterator[None]:
-    """Add a refusal in the block to the form, then continue after the block. A full disk is answered with 507."""
+    """Add errors raised in the block to the form, and continue after the block. DiskFull is re-raised."""
     try:
         yield
     except DiskFull:
@@ -187,7 +187,7 @@ def show_errors(form: forms.BaseForm) -> Iterator[None]:
         add_errors(form, wrong)
 
 
-def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
+def add_missing_errors(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
     """Add errors to the fields that have none yet."""
     for field, problems in found.items():
         if field not in form.errors:
@@ -195,20 +195,22 @@ def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
                 form.add_error(field, problem)
 
 
-def never_optional(field: Field) -> Field:
-    """Mark a field that may be empty but that pages must not label "optional": another field decides, or a default."""
+def hide_optional_label(field: Field) -> Field:
+    """Keep pages from labelling a field "optional": it has a default, or another field decides if it is required."""
     field.conditional = True  # type: ignore[attr-defined]
     return field
 
 
-def choose_any(label: str, choices: Choices | Callable[[], Choices], *, usual: str = "any") -> forms.ChoiceField:
-    """Return the field of a filter. Its empty choice, which filters nothing, is shown as `usual`."""
+def filter_choice(
+    label: str, choices: Choices | Callable[[], Choices], *, empty_label: str = "any"
+) -> forms.ChoiceField:
+    """Return a filter field. `empty_label` is the label of its empty choice, which does not filter."""
     given = choices if callable(choices) else lambda: choices
-    return forms.ChoiceField(label=label, choices=lambda: [("", usual), *given()], required=False)
+    return forms.ChoiceField(label=label, choices=lambda: [("", empty_label), *given()], required=False)
 
 
 def is_any_set(form: forms.BaseForm, names: Iterable[str]) -> bool:
-    """Return whether one of the fields is wrong or differs from the default of its field."""
+    """Return True if one of the fields is invalid or differs from its default."""
     return any(name in form.fields and (name in form.errors or _is_set(form, name)) for name in names)
 
 
@@ -231,7 +233,7 @@ def count_from_one(form: forms.BaseForm, *names: str) -> None:
 
 
 class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
-    """Form of an object with a slug, which cannot change because other objects use it."""
+    """Form of an object with a slug. The slug of an existing object cannot change: URLs and other objects use it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -260,8 +262,10 @@ class ServerForm(NamedForm):
         widget=forms.PasswordInput(attrs={"autocomplete": "off", "class": "code"}),
     )
     forget_key = forms.BooleanField(label="Remove the stored key", required=False)
-    place, no_key = "", ""
-    """The owner of the key, and the help text without a stored key."""
+    key_owner = ""
+    """The field that the key belongs to, for example "base URL". A changed value needs the key again."""
+    no_key_help = ""
+    """Help text of the key field while no key is stored."""
     conditional: tuple[str, ...] = ()
     """Fields that the database allows to be empty but one kind of server requires.
 
@@ -272,12 +276,12 @@ class ServerForm(NamedForm):
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_tries", "concurrency")
         for name in self.conditional:
-            never_optional(self.fields[name])
+            hide_optional_label(self.fields[name])
         if hint := self.instance.api_key_hint:
-            kept = f"Leave this empty to keep it; a new {self.place} needs it again."
+            kept = f"Leave this empty to keep it; a new {self.key_owner} needs it again."
             self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {kept}"
         else:
-            self.fields["api_key"].help_text = self.no_key
+            self.fields["api_key"].help_text = self.no_key_help
             del self.fields["forget_key"]
 
     def given_key(self) -> str | None:

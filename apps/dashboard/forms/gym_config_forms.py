@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import LinesField, never_optional
+from apps.dashboard.forms.fields import LinesField, hide_optional_label
 from apps.dashboard.forms.import_forms import SeveralFiles
 from apps.gym.gymconfig.pasted_files import MOST_PASTED, join_texts
 from apps.gym.redaction.shortening import cut
@@ -32,7 +32,7 @@ class GymConfigForm(forms.Form):
     """Field names are the arguments of register_pasted, except for files, which are added to the text."""
 
     # At least one of the two is required.
-    config_files = never_optional(
+    config_files = hide_optional_label(
         YamlFilesField(
             label="Files",
             required=False,
@@ -41,7 +41,7 @@ class GymConfigForm(forms.Form):
             widget=SeveralFiles(attrs={"accept": ".yaml,.yml,.txt"}),
         )
     )
-    text = never_optional(
+    text = hide_optional_label(
         forms.CharField(
             label="Configurations",
             required=False,

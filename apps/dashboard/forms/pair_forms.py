@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import is_any_set, never_optional
+from apps.dashboard.forms.fields import hide_optional_label, is_any_set
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
@@ -26,7 +26,7 @@ class PairSetForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("mode", "level", "same", "reward_from"):
-            never_optional(self.fields[name]).required = False
+            hide_optional_label(self.fields[name]).required = False
 
     @property
     def essential_fields(self) -> list[forms.BoundField]:

@@ -68,8 +68,8 @@ _PROPOSED = {
 
 
 class PolicyModelForm(ServerForm):
-    place = "base URL"
-    no_key = "Stored encrypted and write-only. Most vLLM servers need none."
+    key_owner = "base URL"
+    no_key_help = "Stored encrypted and write-only. Most vLLM servers need none."
     conditional = ("base_url", "model_name", "api_version")
     slug = slug_field("model")
     more_base_urls = LinesField(

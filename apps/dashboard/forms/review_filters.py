@@ -7,7 +7,7 @@ from django import forms
 
 from apps.accounts.models import User
 from apps.dashboard.chrome.page_request import read_number
-from apps.dashboard.forms.fields import choose_any
+from apps.dashboard.forms.fields import filter_choice
 from apps.dashboard.forms.review_forms import REVIEWER_ROLES
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
 from apps.reviews.models import Queue, Review
@@ -43,7 +43,7 @@ class TableFilterForm(forms.Form):
 
     @property
     def wanted(self) -> dict[str, Any] | None:
-        """Return the filters; None if one is invalid."""
+        """Return the filters, or None if one is invalid."""
         if not self.is_valid():
             return None
         return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
@@ -63,8 +63,8 @@ class TableFilterForm(forms.Form):
 
 
 class ItemFilterForm(TableFilterForm):
-    state = choose_any("State", State.choices)
-    verdict = choose_any("Verdict", CHOICES.items())
+    state = filter_choice("State", State.choices)
+    verdict = filter_choice("Verdict", CHOICES.items())
     skipped = _yes("Skipped", "skipped", "not skipped")
     is_repeated = _yes("Repeated", "yes", "no")
     field_order = ["state", "reviewer", "verdict", "skipped", "task_number", "text", "is_repeated"]
@@ -73,9 +73,9 @@ class ItemFilterForm(TableFilterForm):
 class ReviewFilterForm(TableFilterForm):
     queue = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     collection = _number("Collection no.")
-    kind = choose_any("Kind", KINDS.items())
-    status = choose_any("Status", Review.Status.choices)
-    verdict = choose_any("Verdict", CHOICES.items())
+    kind = filter_choice("Kind", KINDS.items())
+    status = filter_choice("Status", Review.Status.choices)
+    verdict = filter_choice("Verdict", CHOICES.items())
     confidence = forms.TypedChoiceField(
         choices=[("", "any"), *CONFIDENCE.items()], required=False, coerce=int, empty_value=None
     )
@@ -83,9 +83,9 @@ class ReviewFilterForm(TableFilterForm):
     item = _number(widget=forms.HiddenInput)
     rollout = _number(widget=forms.HiddenInput)
     task = _number(widget=forms.HiddenInput)
-    could_see_results = _yes("Could see results", "alone", "excluded")
-    is_repeat = _yes("Repeats", "alone", "excluded")
-    is_adjudication = _yes("Adjudications", "alone", "excluded")
+    could_see_results = _yes("Could see results", "only", "excluded")
+    is_repeat = _yes("Repeats", "only", "excluded")
+    is_adjudication = _yes("Adjudications", "only", "excluded")
     field_order = [
         "queue", "collection", "reviewer", "kind", "status", "verdict", "confidence", "task_number", "text",
     ]  # fmt: skip
@@ -101,7 +101,7 @@ class ReviewFilterForm(TableFilterForm):
 
     @property
     def narrower(self) -> list[tuple[str, str]]:
-        """Return filters of the URL without a visible field, each with the query without it."""
+        """Return the filters of the URL that have no visible field, each with the query string that removes it."""
         given = self.wanted or {}
         seen = [(f"shown as {CHOICES[given['choice']]}", "choice")] if "choice" in given else []
         seen += [(f"{name} {given[name]}", name) for name in ("item", "rollout", "task") if name in given]

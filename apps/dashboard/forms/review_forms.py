@@ -150,7 +150,7 @@ class RubricForm(NamedForm):
 
 class FlagForm(forms.Form):
     kind = forms.ChoiceField(choices=[("", "Choose a problem"), *Flag.Kind.choices], label="Problem")
-    seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, label="Event")
+    seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, label="Step")
     note = forms.CharField(required=False, max_length=1_000)
 
 

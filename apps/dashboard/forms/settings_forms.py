@@ -46,6 +46,7 @@ class PatternForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = RedactionPattern
         fields = ["kind", "text", "least"]
+        labels = {"least": "Minimum length"}
 
 
 class SampleForm(forms.Form):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from django import forms
 
-from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
+from apps.dashboard.forms.fields import CountsField, JSONTextField, NamesField, SecondsField
 from apps.gym.specs import SpecField, spec_fields
 
 Form = TypeVar("Form", bound=forms.BaseForm)
@@ -79,9 +79,9 @@ def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
     each, example = field.option.each, field.option.example
     made: forms.Field
     if field.type is list:
-        made = MarksField(**given)
+        made = NamesField(**given)
     elif field.item is int and each:
-        made = NumberedField(high=int(each.high or 0), **given)
+        made = CountsField(high=int(each.high or 0), **given)
     else:
         made = JSONTextField(kind=dict, rows=3, **given)
     if example:

@@ -36,7 +36,7 @@ class TryForm(forms.Form):
     sampling = JSONTextField(
         kind=dict,
         rows=2,
-        help_text='Over the model\'s own defaults, such as {"temperature": 0.2, "tool_choice": "required"}.',
+        help_text='Overrides the model\'s defaults, e.g. {"temperature": 0.2, "tool_choice": "required"}.',
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -49,6 +49,7 @@ CALL, VERIFY, BEGIN = "call", "verify", "begin"
 
 class PlayForm(forms.Form):
     row = JSONTextField(kind=dict, label="Task row", rows=8, help_text="Prompt and verifier fields, as in a dataset")
+    task = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, widget=forms.HiddenInput)
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, required=False)
     moves = JSONTextField(
         kind=list,

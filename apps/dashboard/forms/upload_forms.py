@@ -5,7 +5,7 @@ from typing import Any, BinaryIO, cast
 
 from django import forms
 
-from apps.dashboard.forms.fields import never_optional
+from apps.dashboard.forms.fields import hide_optional_label
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.redaction.shortening import cut
 from apps.gym.specs import spec_fields
@@ -20,7 +20,7 @@ _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
 class UploadForm(forms.Form):
     """A file, or pasted rows."""
 
-    file = never_optional(
+    file = hide_optional_label(
         forms.FileField(
             required=False,
             # An upload without rows is stored and shown as rejected.
@@ -30,7 +30,7 @@ class UploadForm(forms.Form):
             widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
         )
     )
-    rows = never_optional(
+    rows = hide_optional_label(
         forms.CharField(
             required=False,
             strip=False,
@@ -96,6 +96,13 @@ class MappingForm(forms.Form):
     )
     system = _template("System message", "Template, placed before the prompt")
     expected_answer = _path("Expected answer")
+    answer_extractor = forms.CharField(
+        required=False,
+        max_length=2_100,
+        label="Answer extractor",
+        help_text="For cells that also hold a derivation: ####, \\boxed{}, regex:…, or a JSON pointer such as /answer",
+        widget=forms.TextInput(attrs={**_CODE, "list": "extractors"}),
+    )
     external_id = _path("Id", "Identifies the task across versions. Combine columns like {split}/{number}.")
     split_column = _path("Split")
     tags = _path("Tags", "Column with a list, or with comma-separated text")
@@ -103,7 +110,7 @@ class MappingForm(forms.Form):
     fields_text = forms.CharField(
         required=False,
         label="More verifier fields",
-        help_text="One per line: name = column",
+        help_text="One per line: name = column, or name = column | extractor",
         widget=forms.Textarea(attrs={**_CODE, "rows": 3}),
     )
     rest = forms.ChoiceField(
@@ -129,7 +136,7 @@ class MappingForm(forms.Form):
         self._found = found
         for name in ("mode", "on_error"):
             self.fields[name].widget = forms.RadioSelect(choices=list(spec_fields(Choices)[name].option.names.items()))
-        for name in ("on_duplicate", "split_seed"):
+        for name in ("on_duplicate", "on_credential", "split_seed"):
             self.fields[name].required = False
 
     def clean_split_ratios(self) -> dict[str, float]:
@@ -144,10 +151,14 @@ class MappingForm(forms.Form):
             try:
                 given["mapping"] = write_mapping(read_mapping(self._own(given)))
             except MappingRefused as error:
+                names = {
+                    "fields": "fields_text",
+                    "split": "split_column",
+                    "extract/expected_answer": "answer_extractor",
+                }
                 name = error.argument.split("/")[0]
-                self.add_error(
-                    {"fields": "fields_text", "split": "split_column"}.get(name, name) or "input", str(error)
-                )
+                named = names.get(error.argument) or names.get(name, "fields_text" if name == "extract" else name)
+                self.add_error(named or "input", str(error))
         else:
             given["mapping"] = self._found
         if not self.errors:
@@ -160,16 +171,23 @@ class MappingForm(forms.Form):
 
     def _own(self, given: dict[str, Any]) -> dict[str, Any]:
         mapping = {("split" if name == "split_column" else name): given.get(name) for name in (*PATHS, *TEMPLATES)}
-        fields = {}
+        fields: dict[str, str] = {}
+        extract: dict[str, str] = {}
+        if extractor := given.get("answer_extractor", "").strip():
+            extract["expected_answer"] = extractor
         for line in filter(None, map(str.strip, given.get("fields_text", "").splitlines())):
             name, sign, path = line.partition("=")
             if not sign or not name.strip() or not path.strip():
                 raise MappingRefused(f"“{cut(line, 60)}” is not of the form: name = column.", "fields")
+            path, has_extractor, extractor = path.partition(" | ")
             fields[name.strip()] = path.strip()
+            if has_extractor:
+                extract[name.strip()] = extractor.strip()
         kept = {name: value for name, value in mapping.items() if value}
         return {
             **kept,
             "fields": fields,
+            "extract": extract,
             "rest": given.get("rest", "keep"),
             "cut_answer": given.get("cut_answer", False),
         }
@@ -179,6 +197,7 @@ class MappingForm(forms.Form):
         chosen: dict[str, Any] = {
             name: given.get(name) or "" for name in ("mode", "on_duplicate", "on_error", "split", "note")
         }
+        chosen["on_credential"] = given.get("on_credential") or Upload.OnCredential.KEEP
         chosen["split_ratios"] = given.get("split_ratios") or {}
         return Choices(
             **chosen, split_seed=given.get("split_seed") or 0, mapping=given.get("mapping"), check_only=check_only
@@ -188,16 +207,22 @@ class MappingForm(forms.Form):
 def mapping_initial(mapping: dict[str, Any] | None, upload: Upload, *, own: bool) -> dict[str, Any]:
     """Return initial values: the mapping, and earlier choices for this upload."""
     given = mapping or {}
+    extract = given.get("extract", {})
     shown = {name: given.get(name, "") for name in (*PATHS, *TEMPLATES) if name != "split_column"}
     return {
         **shown,
         "split_column": given.get("split", ""),
-        "fields_text": "\n".join(f"{name} = {path}" for name, path in given.get("fields", {}).items()),
+        "answer_extractor": extract.get("expected_answer", ""),
+        "fields_text": "\n".join(
+            f"{name} = {path}" + (f" | {extract[name]}" if name in extract else "")
+            for name, path in given.get("fields", {}).items()
+        ),
         "rest": given.get("rest", "keep"),
         "cut_answer": given.get("cut_answer", False),
         "kind": "own" if own else "found",
         "mode": upload.mode,
         "on_error": upload.on_error,
+        "on_credential": upload.on_credential,
         "split": upload.split,
         "split_ratios": ", ".join(f"{name}:{share:g}" for name, share in upload.split_ratios.items()),
         "split_seed": upload.split_seed,

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from apps.dashboard.forms.fields import JSONTextField, LinesField, never_optional
+from apps.dashboard.forms.fields import JSONTextField, LinesField, hide_optional_label
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge
 from apps.gym.verifiers.parameters_reader import parameters_schema
@@ -37,7 +37,7 @@ class VerifierForm(forms.Form):
             # The page loads the parameters of the selected verifier at once; without JavaScript, a button does.
             asks = {"hx-post": "", "hx-trigger": "change", "hx-vals": f'{{"{CHOOSE}": "yes"}}'}
             asks |= {"hx-target": "closest form", "hx-swap": "outerHTML"}
-            self.fields[KIND] = never_optional(
+            self.fields[KIND] = hide_optional_label(
                 forms.ChoiceField(
                     label="Verifier",
                     required=False,

@@ -11,6 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.overview.error_causes import CAUSES
+from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.dashboard.traces.card_building import build_trace
 from apps.dashboard.traces.cards import group_lanes
 from apps.dashboard.traces.outline import outline
@@ -99,6 +100,7 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
     attempt = mark.attempt
     is_latest = attempt == rollout.attempt
     attempts = read_attempts(rollout)
+    add_texts([rollout], {"expected", "why"})
     return {
         "rollout": rollout,
         "attempt": attempt,

@@ -72,7 +72,7 @@ def _latency(metrics: CollectionMetrics) -> list[Part]:
         return []
     phases = [(name, metrics.latency[name], f"tone-{place}") for place, name in enumerate(metrics.latency, start=1)]
     rest = max(0.0, metrics.mean_duration - sum(seconds for _, seconds, _ in phases))
-    return draw_shares([*phases, ("the rest", rest, "muted")])
+    return draw_shares([*phases, ("other", rest, "muted")])
 
 
 def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -14,6 +14,6 @@ def list_tools(environment: Environment) -> list[Tool]:
     own = builtin.tools if builtin else environment.survey.get("tools", [])
     found: dict[str, Tool] = {tool["name"]: tool for tool in own}
     for task in Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")[:_TASKS_READ_FOR_TOOLS]:
-        for tool in task.row["responses_create_params"].get("tools") or []:
+        for tool in task.masked_row["responses_create_params"].get("tools") or []:
             found.setdefault(str(tool.get("name") or tool.get("type")), tool)
     return list(found.values())

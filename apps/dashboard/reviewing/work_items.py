@@ -1,28 +1,36 @@
 """Content of a work page: the shared context, the sides from where they differ, their final answers, and the form."""
 
+from statistics import median
 from typing import Any
 
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from apps.accounts.models import User
 from apps.dashboard.traces.card_building import show_events
-from apps.dashboard.traces.side_by_side import SHOWN, compare_steps, find_start
+from apps.dashboard.traces.cards import group_lanes
+from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
 from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import LABELS, read_shown
+from apps.reviews.queues.waiting_items import read_waiting
 from apps.reviews.reviews.drafts import read_draft
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400
+PACE_SAMPLE = 20
+"""The pace of a reviewer is the median time of this many latest reviews."""
+EARLY_LINES = 2
+"""Final answers are not repeated if they are among this many first differences."""
 
 
 def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
     """Return what the reviewer sees.
 
-    `cards` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts, and
-    `last_words` their final answers.
+    `runs` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts, and
+    `last_words` their final answers unless they are among the first lines.
     """
     shown = read_shown(review, whole=whole)
     labels = list(LABELS[: len(shown.sides)])
@@ -30,9 +38,9 @@ def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
     left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
     judged = {"shown": shown, "labels": labels, "left_out": left_out}
     if len(columns) == 1:
-        return {**judged, "cards": show_events(event for _, event in shown.sides[0].events).cards}
+        return {**judged, "runs": group_lanes(show_events(event for _, event in shown.sides[0].events).cards)}
     common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
-    return {**judged, "common": common, "lines": lines, "last_words": _last_words(labels, columns)}
+    return {**judged, "common": common, "lines": lines, "last_words": _last_words(labels, columns, lines)}
 
 
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
@@ -70,6 +78,27 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def count_work(queue: Queue, user: User) -> dict[str, Any]:
+    """Return `count_mine` with the `place` of the open item in the `total`, and the pace.
+
+    `pace` is the usual time of a review and `time_left` that of the remaining ones, in seconds; None without reviews.
+    """
+    mine = count_mine(queue, user.pk)
+    left = sum(each.left for each in read_waiting(user, [queue]))
+    times = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, seconds__isnull=False).submitted()
+    latest = times.order_by("-submitted_at").values_list("seconds", flat=True)[:PACE_SAMPLE]
+    seconds = [each for each in latest if each is not None]
+    pace = median(seconds) if seconds else None
+    total = mine["done"] + max(1, left)
+    return {
+        **mine,
+        "place": mine["done"] + 1,
+        "total": total,
+        "pace": pace,
+        "time_left": pace and pace * (total - mine["done"]),
+    }
+
+
 def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
     """Return the user's number of reviews in total and today, with one query."""
     mine = Review.objects.filter(queue=queue, reviewer=reviewer_id, is_adjudication=False)
@@ -95,9 +124,15 @@ def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> dict[str
     return {"key": key, "criterion": criterion, "value": value, "options": options, "error": error}
 
 
-def _last_words(labels: list[str], columns: list[list[Step]]) -> list[dict[str, Any]]:
-    """Return the final answer of each side, which is its step `place`, if any; truncated like the steps."""
+def _last_words(labels: list[str], columns: list[list[Step]], lines: list[Line]) -> list[dict[str, Any]]:
+    """Return the final answer of each side, which is its step `place`, if any; truncated like the steps.
+
+    Empty if the first lines have them.
+    """
     places = [max((place for place, step in enumerate(steps) if step.kind == "reply"), default=-1) for steps in columns]
+    early = {(column, cell.place) for line in lines[:EARLY_LINES] for column, cell in enumerate(line.cells) if cell}
+    if all(place < 0 or (column, place) in early for column, place in enumerate(places)):
+        return []
     texts = [steps[place].text if place >= 0 else "" for steps, place in zip(columns, places, strict=True)]
     start = find_start([text for text in texts if text])
     end = start + SHOWN

@@ -8,7 +8,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.dashboard.forms.fields import choose_any
+from apps.dashboard.forms.fields import filter_choice
 from apps.dashboard.overview.overview_rows import SAME, previous_id
 from apps.dashboard.overview.reward_trends import add_trends, latest_result
 from apps.dashboard.tables.headings import Heading, order_of
@@ -25,7 +25,9 @@ _BY_SLUG = {"dataset", "policy_model", "environment"}
 
 
 def _offer(label: str, model: type[Dataset] | type[PolicyModel] | type[Environment]) -> forms.ChoiceField:
-    return choose_any(label, lambda: model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED])
+    return filter_choice(
+        label, lambda: model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED]
+    )
 
 
 class ListFilterForm(forms.Form):
@@ -58,10 +60,10 @@ class ListFilterForm(forms.Form):
 
 
 class CollectionListForm(ListFilterForm):
-    state = choose_any("State", Collection.State.choices)
+    state = filter_choice("State", Collection.State.choices)
     dataset = _offer("Dataset", Dataset)
     policy_model = _offer("Policy model", PolicyModel)
-    archived = choose_any("Archived", [("true", "yes"), ("all", "both")], usual="no")
+    archived = filter_choice("Archived", [("true", "yes"), ("all", "both")], empty_label="no")
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -75,13 +77,13 @@ class DatasetListForm(ListFilterForm):
 
 
 class PolicyModelListForm(ListFilterForm):
-    provider = choose_any("Provider", Provider.choices)
-    health = choose_any("Health", Health.choices)
+    provider = filter_choice("Provider", Provider.choices)
+    health = filter_choice("Health", Health.choices)
 
 
 class EnvironmentListForm(ListFilterForm):
-    adapter = choose_any("Adapter", Adapter.choices)
-    health = choose_any("Health", Health.choices)
+    adapter = filter_choice("Adapter", Adapter.choices)
+    health = filter_choice("Health", Health.choices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from apps.dashboard.tables.rollouts.row_texts import add_texts
+from apps.gym.redaction.shortening import shorten
 from apps.gym.traces.alignment import Row, Step, align, count_common, is_common, steps_of
 from apps.gym.traces.events import decode_event
 from apps.gym.traces.graph import is_captured
@@ -20,6 +22,8 @@ SHOWN = 4_000
 """Maximum characters shown of a step. Longer texts link to the full step."""
 LEAD = 200
 """Characters shown before the first difference of long texts."""
+SHOWN_ANSWER = 600
+"""Maximum characters shown of a final answer among the outcomes."""
 COMPARED = 200_000
 """Maximum characters per page that are compared by word. Text beyond that is shown without comparison."""
 
@@ -88,11 +92,13 @@ class Outcome:
 class Comparison:
     """`common` are the lines before the first difference, `lines` the rest.
 
-    `left_out` counts the events of each rollout that were not compared.
+    `outcomes` are what the rollouts achieved, `facts` what they took. `left_out` counts the events of each rollout that
+    were not compared.
     """
 
     rollouts: list[Rollout]
     outcomes: list[Outcome]
+    facts: list[Outcome]
     common: list[Line]
     lines: list[Line]
     left_out: list[tuple[Rollout, int]]
@@ -130,7 +136,8 @@ def compare_rollouts(rollouts: list[Rollout]) -> Comparison:
     common, lines = compare_steps([steps for steps, _ in read])
     return Comparison(
         rollouts=rollouts,
-        outcomes=_outcomes(rollouts),
+        outcomes=_outcomes(rollouts, [_find_answer(steps) for steps, _ in read]),
+        facts=_facts(rollouts),
         common=common,
         lines=lines,
         left_out=[(rollout, left) for rollout, (_, left) in zip(rollouts, read, strict=True) if left],
@@ -236,16 +243,31 @@ def _cell(step: Step, place: int, start: int, parts: list[Part] | None, without:
     return Cell(step=step, place=place, parts=shown, before=start, hidden=max(0, len(step.text) - end))
 
 
-def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
+def _find_answer(steps: Sequence[Step]) -> str:
+    """Return the text of the last reply, which is the final answer."""
+    return next((shorten(step.text, SHOWN_ANSWER) for step in reversed(steps) if step.kind == "reply"), "")
+
+
+def _outcomes(rollouts: list[Rollout], answers: list[str]) -> list[Outcome]:
+    add_texts(rollouts, {"why", "expected"})
     names = sorted({name for rollout in rollouts for name in rollout.components})
     numbers: list[Outcome] = [
         _ranked("Reward", [rollout.reward for rollout in rollouts], "reward"),
         *(_ranked(name, [rollout.components.get(name) for rollout in rollouts], "number") for name in names),
     ]
-    used = [sorted(rollout.tools) for rollout in rollouts]
-    texts: list[Outcome] = [
-        Outcome("Answer, normalised", [rollout.answer or None for rollout in rollouts]),
+    texts = [
+        Outcome("Final answer", [answer or None for answer in answers], "said"),
+        Outcome("Expected answer", [getattr(rollout, "expected", None) or None for rollout in rollouts], "said"),
+        Outcome("Why", [getattr(rollout, "why", None) or None for rollout in rollouts], "said"),
         Outcome("Stop reason", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
+    ]
+    return [*numbers, *_given(texts)]
+
+
+def _facts(rollouts: list[Rollout]) -> list[Outcome]:
+    used = [sorted(rollout.tools) for rollout in rollouts]
+    facts = [
+        Outcome("Answer as compared", [rollout.answer or None for rollout in rollouts]),
         Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
         Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),
         Outcome("Tool errors", [rollout.tool_errors for rollout in rollouts], "count"),
@@ -257,8 +279,12 @@ def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
         Outcome("Model", [rollout.collection.policy_model.name for rollout in rollouts]),
         Outcome("Version", [rollout.model_version or None for rollout in rollouts]),
     ]
-    # Leave out properties that no rollout has.
-    return [*numbers, *(each for each in texts if any(value not in (None, 0, 0.0) for value in each.values))]
+    return _given(facts)
+
+
+def _given(outcomes: list[Outcome]) -> list[Outcome]:
+    """Return the outcomes without those that no rollout has."""
+    return [each for each in outcomes if any(value not in (None, 0, 0.0) for value in each.values)]
 
 
 def _ranked(name: str, values: list[float | None], form: str) -> Outcome:

@@ -71,8 +71,10 @@ class CommandRun:
         if not self._spec.answer_file:
             return self._text(ended.stdout[:MAX_ANSWER])
         content = await self._box.download(self._spec.answer_file, MAX_ANSWER)
-        # Not an empty answer: then the last reply of the model would count.
-        return self._text(content or b"") or f"(The agent wrote no {self._spec.answer_file}.)"
+        # An empty answer would make the last reply of the model count.
+        if content is None or not (answer := self._text(content)):
+            raise AgentFailed(f"The agent wrote no {self._spec.answer_file}.")
+        return answer
 
     async def _artifacts(self) -> dict[str, Any]:
         """Return the files by path: text, or an object that says why there is none."""

@@ -178,7 +178,7 @@ async def unpack(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[b
 
 @lru_cache(2048)
 def _describe(method: str, url: URL) -> tuple[Origin, bytes]:
-    """Return the origin of a URL, and the constant beginning of its requests."""
+    """Return the origin of a URL, and the start of its requests, which never changes."""
     assert url.raw_host is not None and url.port is not None
     origin = Origin(url.scheme, url.raw_host, url.port)
     return origin, f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n".encode()

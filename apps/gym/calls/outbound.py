@@ -20,7 +20,7 @@ _KNOWN_URLS = 2048  # cache size for checked URLs
 
 
 class OutboundRedirectRefused(OutboundRefused):
-    """Raised if an allowed URL redirects to a forbidden one. This is an error of the server, not of the caller."""
+    """Raised if an allowed URL redirects to a forbidden one. The server is at fault, not the caller."""
 
 
 class OutboundFailed(Exception):
@@ -94,8 +94,8 @@ class Outbound:
     ) -> OutboundReply:
         """Send a request and return its reply, whatever its status.
 
-        `timeout` is in seconds for each hop including the body, without waits for memory. Raise OutboundRefused,
-        OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
+        `timeout` is in seconds for each redirect hop, including the body but not waits for memory. Raises
+        OutboundRefused, OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
         """
         target = self._urls.get(url) or self._remember(url)
         limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
@@ -128,11 +128,11 @@ class Outbound:
         return parsed
 
     def _open(self) -> HttpClient:
-        self._client = HttpClient(self._find)
+        self._client = HttpClient(self._resolve_allowed)
         return self._client
 
-    async def _find(self, host: str, port: int) -> list[str]:
-        """Return the allowed addresses of a host. Raise OutboundRefused if there are none."""
+    async def _resolve_allowed(self, host: str, port: int) -> list[str]:
+        """Return the allowed addresses of a host. Raises OutboundRefused if all are forbidden."""
         found = await self._resolve(host, port)
         addresses = [(one, as_address(one)) for one in found]
         allowed = [one for one, address in addresses if address and self.policy.allows(host, address, port)]
@@ -178,8 +178,8 @@ class Outbound:
         return OutboundReply(reply.status, given, content, cookies_set, hold)
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
-        """Read the body. A large body is read only as far as memory is reserved; meanwhile its server has to wait."""
-        length = None if reply.encoding else reply.length  # of the compressed body, if it is compressed
+        """Read the body. While no memory can be reserved for more of it, reading stops and the server has to wait."""
+        length = None if reply.encoding else reply.length  # unknown for compressed bodies
         if length is not None and length > max_bytes:
             raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
         body, size, hold = io.BytesIO(), 0, None

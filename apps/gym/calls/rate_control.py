@@ -65,8 +65,9 @@ LARGEST_GROWTH = 3.0
 """Number of probe times after which the rate stops growing, at 28 times the plateau."""
 QUIET_SECONDS = 30.0
 LONGEST_QUIET = 300.0
-"""Seconds without a throttle reply after which the endpoint counts as unlimited again: the shorter time if the rate has
-reached its maximum, the longer one while no call was accepted.
+"""Seconds without a throttle reply after which the endpoint counts as unlimited again.
+
+The shorter time applies if the rate has reached its maximum, the longer one while no call was accepted.
 """
 IDLE_SECONDS = 10.0
 """Seconds without a report after which earlier calls no longer count for the rate."""

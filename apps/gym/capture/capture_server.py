@@ -1,7 +1,8 @@
 """The HTTP server of a worker at which agents that run elsewhere call the model.
 
-`/capture/<secret>/v1/chat/completions` and the same without the secret, which is then the API key. A secret belongs to
-one attempt and ends with it. `handle_command` answers the requests of web processes.
+`/capture/<secret>/v1/chat/completions` and the same without the secret, which is then the API key. NeMo Gym's agents
+call `/ng-rollout/<secret>/v1/responses`. A secret belongs to one attempt and ends with it. `handle_command` answers the
+requests of web processes.
 """
 
 import asyncio
@@ -55,7 +56,13 @@ ROLLOUT, TOKEN_CAPTURE = "ng-rollout/", "training-token-capture/"
 """Parts of the paths of NeMo Gym's agents: `ng-rollout/<id>/v1/…`, where the secret is the id."""
 MCP = "mcp"
 """Path of the environment's tools."""
-_THREAD_HEADERS = ("x-codex-window-id", "thread-id", "session-id", "x-claude-code-session-id")
+_THREAD_HEADERS = (
+    "x-codex-window-id",
+    "thread-id",
+    "session-id",
+    "x-claude-code-agent-id",  # Only subagents send it.
+    "x-claude-code-session-id",
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -84,7 +91,8 @@ class CaptureServer:
         application = web.Application(client_max_size=MAX_BODY)
         if self._handle_command is not None:
             application.router.add_post(COMMANDS + "/{path:.*}", self._handle_command)
-        application.router.add_route("*", "/capture/{path:.*}", self._handle)
+        for prefix in ("/capture/", f"/{ROLLOUT}"):
+            application.router.add_route("*", prefix + "{path:.*}", self._handle)
         times: dict[str, Any] = {"keepalive_timeout": KEEP_ALIVE_SECONDS, "shutdown_timeout": SHUTDOWN_SECONDS}
         # A log of accesses would contain the secrets.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, **times)
@@ -234,7 +242,7 @@ async def _begin_stream(request: web.Request) -> web.StreamResponse:
 
 def read_secret(path: str, headers: Mapping[str, str]) -> tuple[str, str]:
     """Return the secret and the rest of the path. Raises CallRefused for a missing one, or for two different ones."""
-    tail = path.removeprefix("/capture/").removeprefix(ROLLOUT).strip("/")
+    tail = path.removeprefix("/capture").lstrip("/").removeprefix(ROLLOUT).strip("/")
     given = ""
     if tail.startswith(PREFIX):
         given, _, tail = tail.partition("/")

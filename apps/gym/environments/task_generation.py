@@ -1,6 +1,6 @@
-"""Kit of an environment: tasks by seed, a player that solves them, and verifier cases.
+"""The test kit of a built-in environment: a task generator, a player that solves the tasks, and verifier cases.
 
-A `Kit` holds the three, and `kits.KITS` holds all kits. tests/gym/builtin checks every kit.
+`kits.KITS` lists the kits of all environments. tests/gym/builtin checks each of them.
 """
 
 import random
@@ -20,11 +20,11 @@ CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 VALIDATION_EVERY = 5
 """Every fifth task is in the split `validation`, the others are in `train`."""
 MAX_STEPS = 30
-_MOST_TRIES = 200
+_MAX_TRIES = 200
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of a player. `arguments` given as text are sent unchanged, and may be invalid JSON."""
+    """A tool call of a player. Text `arguments` are sent unchanged, even if they are not valid JSON."""
 
     name: str
     arguments: dict[str, Any] | str = {}
@@ -38,10 +38,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, kw_only=True):
-    """The information a player gets on its turn.
+    """What a player sees on its turn.
 
-    `turn` counts its earlier replies, from 0. `items` is the whole conversation, starting with the prompt. Only a
-    player that solves tasks may read `row`, which contains the answers.
+    `turn` is the number of its earlier replies. `items` is the whole conversation, starting with the prompt. `dice` is
+    its source of randomness. Only players that solve tasks may read `row`, which contains the answers.
     """
 
     row: TaskRow
@@ -68,15 +68,13 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 Player = Callable[[Seen], Move]
-"""Plays the policy model's part."""
+"""Return the next reply, in place of the policy model."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt with a known reward.
+    """An attempt with a known reward. If `reward` is None, tests only check that the reward is deterministic.
 
-    If `reward` is None, only its determinism is checked.
-
-    A malformed case is an answer or call with an invalid form. It gets a reward and is not a failure.
+    A case of kind "malformed" has an answer or call of invalid form. The verifier must still return a reward.
     """
 
     name: str
@@ -88,15 +86,17 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kit(msgspec.Struct, frozen=True, kw_only=True):
-    """`make_task` returns a row without a split: `responses_create_params` and the verifier fields.
+    """The task generator, players and verifier cases of one environment.
 
-    All randomness comes from the given generator. `solve` always gets full reward. `cases` are added to the cases that
-    every kit has.
+    `make_task` returns a row without a split: `responses_create_params` and the verifier fields. All its randomness
+    comes from the given generator. `solve` always gets full reward. `guess` knows only the form of an answer, for tasks
+    that random play would never solve. `cases` are added to the cases that every kit has.
 
-    `max_steps` is the number of replies that the longest task may need. Tasks with the same prompt are the same task
-    unless a field named in `told_apart_by` differs, for example a game's hidden state. If prompts can be worded
-    differently, tasks with the same `essence` are the same task too, so that none is in both splits. `guess` knows only
-    the form of an answer, for tasks that random play would never solve.
+    `max_steps` is the number of replies that the longest task may need.
+
+    Two tasks are duplicates if they have the same prompt and the same values of `identity_fields`, for example the
+    hidden state of a game. `identity` replaces the prompt where one task can be worded in several ways. Duplicates
+    would put the same task into both splits.
     """
 
     make_task: Callable[[random.Random, Difficulty], TaskRow]
@@ -104,8 +104,8 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     cases: Callable[[], list[Case]] = list
     guess: Player | None = None
     max_steps: int = MAX_STEPS
-    told_apart_by: tuple[str, ...] = ()
-    essence: Callable[[TaskRow], Any] | None = None
+    identity_fields: tuple[str, ...] = ()
+    identity: Callable[[TaskRow], Any] | None = None
 
 
 class TooFewTasks(ValueError):
@@ -117,28 +117,28 @@ def generate_tasks(
 ) -> Iterator[TaskRow]:
     """Yield `count` different tasks, each with its `difficulty` and `split`.
 
-    The same seed yields the same tasks, and a smaller count yields the first of them. Mixed tasks take the difficulties
-    in turn. Raises TooFewTasks.
+    The same seed yields the same tasks; a smaller count yields the first of them. "mixed" cycles through the
+    difficulties. Raises TooFewTasks.
     """
     known: set[str] = set()
     for number in range(count):
         level = DIFFICULTIES[number % len(DIFFICULTIES)] if difficulty == "mixed" else difficulty
         yield {
-            **_another(kit, known, f"{seed}/{difficulty}/{number}", level),
+            **_new_task(kit, known, f"{seed}/{difficulty}/{number}", level),
             "difficulty": level,
             "split": "validation" if number % VALIDATION_EVERY == VALIDATION_EVERY - 1 else "train",
         }
 
 
-def _another(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskRow:
-    for attempt in range(_MOST_TRIES):
+def _new_task(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskRow:
+    for attempt in range(_MAX_TRIES):
         row = kit.make_task(random.Random(f"{place}/{attempt}"), level)
-        essence = kit.essence(row) if kit.essence else row["responses_create_params"]
-        mark = dump_json([essence, *(row.get(field) for field in kit.told_apart_by)])
+        identity = kit.identity(row) if kit.identity else row["responses_create_params"]
+        mark = dump_json([identity, *(row.get(field) for field in kit.identity_fields)])
         if mark not in known:
             known.add(mark)
             return row
-    raise TooFewTasks(f"there are only about {len(known):,} different tasks of the difficulty {level}")
+    raise TooFewTasks(f"there are only about {len(known):,} different tasks of difficulty {level}; generate fewer")
 
 
 def ask(text: str) -> dict[str, Any]:
@@ -147,6 +147,6 @@ def ask(text: str) -> dict[str, Any]:
 
 
 def say(*moves: Move | str) -> Player:
-    """Return a player with fixed replies that repeats the last one. A text is a reply without calls."""
+    """Return a player that gives these replies in order, then repeats the last one."""
     replies = [Move(text=move) if isinstance(move, str) else move for move in moves]
     return lambda seen: replies[min(seen.turn, len(replies) - 1)]

@@ -20,6 +20,7 @@ from apps.gym.traces.messages import Dropped, Message
 
 _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
 _ASKING = {"human", "observation"}
+_THOUGHT_START, _THOUGHT_END = thought_text("\0").split("\0")
 
 _CHOICES = {"reasoning": ("inline", "dropped"), "arguments": ("object",), "tools": ("text", "dropped")}
 _REFUSED = {
@@ -99,22 +100,30 @@ def _turn(message: Message) -> dict[str, str]:
 
 
 def _assistant_turn(message: Message) -> dict[str, str]:
-    """Return an assistant turn, with the reasoning moved from the start of the content before the call."""
+    """Return an assistant turn that LLaMA-Factory's formatter (0.9.5) reads as the same thought, text and calls.
+
+    The formatter reads calls from the first <tool_call> block, wherever it is. It takes the rest as text before them.
+    Without a block, it removes the first thought and parses the rest as JSON.
+    """
     calls = message.get("tool_calls")
     if not calls:
         return {"from": "gpt", "value": message["content"]}
     thought, text = _split_thought(message["content"])
+    before = f"{thought}{text}\n" if text else thought
     written = [{"name": call["function"]["name"], "arguments": call["function"]["arguments"]} for call in calls]
-    called = as_text(written[0] if len(written) == 1 else written)
-    value = f"{text}\n<tool_call>{called}</tool_call>" if text else called
-    return {"from": "function_call", "value": thought + value}
+    # "<" occurs only inside JSON strings. As an escape, it cannot open or close a block or a thought.
+    called = as_text(written[0] if len(written) == 1 else written).replace("<", "\\u003c")
+    if not text and "<tool_call>" not in thought:
+        return {"from": "function_call", "value": thought + called}
+    while (block := f"<tool_call>{called}</tool_call>") in before:
+        called += " "
+    return {"from": "function_call", "value": block + before if "<tool_call>" in before else before + block}
 
 
 def _split_thought(content: str) -> tuple[str, str]:
-    start, end = thought_text("\0").split("\0")
-    if content.startswith(start) and end in content:
-        thought, _, text = content.partition(end)
-        return thought + end, text
+    if content.startswith(_THOUGHT_START) and _THOUGHT_END in content:
+        thought, _, text = content.partition(_THOUGHT_END)
+        return thought + _THOUGHT_END, text
     return "", content
 
 

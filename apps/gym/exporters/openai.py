@@ -1,4 +1,4 @@
-"""OpenAI's fine-tuning files, which Azure and other hosts accept: SFT and one-turn preferences.
+"""OpenAI's fine-tuning files, which Azure and other hosts accept: SFT, one-turn preferences and RFT prompts.
 
 Reasoning is dropped, because the format has no field for it; arguments are text; tool messages have no name.
 """
@@ -6,10 +6,19 @@ Reasoning is dropped, because the format has no field for it; arguments are text
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
-from apps.gym.exporters.training_conversations import Conversation, attempt_conversation, pair_conversations
+from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.training_conversations import (
+    OPENINGS,
+    TASK_FEATURES,
+    Conversation,
+    attempt_conversation,
+    ground_truth,
+    pair_conversations,
+    question_messages,
+    task_columns,
+)
 from apps.gym.traces.items import TaskRow
-from apps.gym.traces.messages import Message
+from apps.gym.traces.messages import Dropped, Message, nested_tools
 
 _CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
 _REFUSED = {
@@ -38,6 +47,15 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
         "preferred_output": _plain(chosen.completion),
         "non_preferred_output": _plain(rejected.completion),
     }
+
+
+def rft_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
+    messages = question_messages(task, options)
+    if messages[-1]["role"] != "user":
+        # The host refuses such a row, because the model must answer a user message.
+        raise Dropped("prompt_without_final_user_message")
+    tools = {"tools": nested_tools(task.tools)} if task.tools else {}
+    yield {"messages": _plain(messages), **tools, "reference_answer": ground_truth(task.task), **task_columns(task)}
 
 
 def _plain(messages: list[Message]) -> list[dict[str, Any]]:
@@ -86,5 +104,17 @@ FORMATS = [
         },
         encodings=("jsonl",),
         note=_NOTE + "The loss covers one message per side.",
+    ),
+    Format(
+        slug="openai_rft",
+        title="OpenAI-style RFT, prompts",
+        trainer="OpenAI-style",
+        makes="tasks",
+        rows=rft_rows,
+        features=lambda _: {"messages": "json[]", "tools": "json[]", "reference_answer": "string", **TASK_FEATURES},
+        choices={"opening": OPENINGS},
+        encodings=("jsonl",),
+        note="For reinforcement fine-tuning with a grader that reads item.reference_answer. OpenAI no longer accepts "
+        "new users of fine-tuning.",
     ),
 ]

@@ -1,6 +1,6 @@
 """The exporter interface: a pure function from attempts, pairs or tasks to the rows of one trainer, and its options.
 
-An option that the trainer would accept but silently corrupt is refused with the reason, before anything is written.
+Options with which the trainer would silently corrupt the data are refused before anything is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +23,8 @@ Arrow must never infer nested types: it unifies the arguments of different calls
 
 Encoding = Literal["jsonl", "jsonl.gz", "parquet"]
 
-Makes = Literal["demonstrations", "preferences", "labels", "tasks", "scored"]
-"""The input of a format: single attempts worth imitating, pairs, attempts labelled good or bad, tasks, or all attempts
+RowKind = Literal["demonstrations", "preferences", "labels", "tasks", "scored"]
+"""What a format trains on: attempts to imitate, preference pairs, attempts labelled good or bad, tasks, or all attempts
 with their rewards.
 """
 
@@ -49,7 +49,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout with its trace: a line of events, or a graph for formats with the option `branches`.
+    """A rollout with its trace: linear, or a graph for formats with the option `branches`.
 
     `columns` describe the origin of the row and are not trained on.
     """
@@ -68,9 +68,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, Any] = {}
     group: Group | None = None
     override: dict[str, Any] = {}
-    """Override: reward, reason, and the reward of the verifier. Empty without one."""
+    """The reward override: reward, reason and the verifier's reward. Empty without an override."""
     masked: frozenset[int] = frozenset()
-    """Model calls, by position from 1, whose tokens are context in these rows, because other rows train them."""
+    """Positions, from 1, of model calls to exclude from the loss, because other rows train on them."""
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +87,8 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     `group` has the statistics of its attempts so far.
 
-    `asked` is the row with the full prompt of the attempts, or None if the prompt cannot be built. `tools` are the
-    tools that task or environment offer; empty also if unknown. `agent_ref` is the agent of imported attempts.
+    `asked` is the task row with the full prompt that attempts get, or None if it cannot be built. `tools` are offered
+    by the task or the environment; empty if none or unknown. `agent_ref` is the agent of imported attempts.
     """
 
     task: TaskRow
@@ -106,7 +106,7 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the rows. `Format.choices` lists those that a format has."""
+    """Options of exported rows. Each format supports the options in `Format.choices`."""
 
     reasoning: Annotated[
         Literal["field", "inline", "dropped"],
@@ -205,11 +205,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     title: str
     trainer: str
-    makes: Makes
+    makes: RowKind
     rows: Callable[[Any, Options], Iterator[Row]]
-    """Yields rows from an Attempt, a Preference or a TaskPrompt, as `makes` says.
+    """Yield the rows of one input: an Attempt, a Preference or a TaskPrompt, depending on `makes`.
 
-    Raises Dropped before the first row.
+    Raises Dropped before the first row if the input is not exported.
     """
     features: Callable[[Options], dict[str, Feature]]
     """The type of every column that a row may have."""
@@ -222,11 +222,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     """What the loss of the trainer covers, and common mistakes."""
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
-    """Files that the trainer needs beside the data, by name, given the data's file names by split."""
+    """Return further files for the trainer by name, given the file names of the data by split."""
     needs_tokens: bool = False
     """True if rows are made of captured token ids."""
     keeps_all: bool = False
-    """True if rows are archived and verified again rather than trained on, so that held-out tasks are included."""
+    """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
 
 
 NUMBERS = frozenset({"good_from"})

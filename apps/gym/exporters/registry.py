@@ -1,6 +1,7 @@
 """All export formats by slug."""
 
 from apps.gym.exporters import (
+    art,
     atif,
     axolotl,
     llama_factory,
@@ -11,12 +12,27 @@ from apps.gym.exporters import (
     scored,
     trl,
     unsloth,
+    verifiers_prompts,
     verl,
 )
 from apps.gym.exporters.branches import offer_branches
 from apps.gym.exporters.protocol import Format
 
-_MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, atif, scored]
+_MODULES = [
+    trl,
+    nemo_rl,
+    verl,
+    openrlhf,
+    axolotl,
+    llama_factory,
+    unsloth,
+    openai,
+    verifiers_prompts,
+    nemo_gym_rollouts,
+    atif,
+    art,
+    scored,
+]
 
 FORMATS: dict[str, Format] = {format.slug: offer_branches(format) for module in _MODULES for format in module.FORMATS}
 """In the order in which pages list them."""

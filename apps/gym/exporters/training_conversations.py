@@ -213,8 +213,13 @@ def ground_truth(row: TaskRow) -> str:
     """
     found: Any = next((row[name] for name in ANSWER_FIELDS if row.get(name) is not None), None)
     if found is None:
-        found = {key: value for key, value in row.items() if key not in _NOT_FOR_THE_VERIFIER}
+        found = verifier_fields(row)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def verifier_fields(row: TaskRow) -> Row:
+    """Return the fields of the row that only its verifier reads."""
+    return {key: value for key, value in row.items() if key not in _NOT_FOR_THE_VERIFIER}
 
 
 def task_columns(task: TaskPrompt) -> Row:

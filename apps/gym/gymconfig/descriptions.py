@@ -41,9 +41,12 @@ class DatasetFile(msgspec.Struct, kw_only=True):
 
 
 class Agent(msgspec.Struct, kw_only=True):
+    """An agent. `server` and `model` are empty if the configuration names none; for `url` see ResourceServer."""
+
     name: str
     key: str
     kind: str
+    url: str
     server: str
     model: str
     max_steps: int | None
@@ -125,19 +128,22 @@ class _Reader:
         read(name, implementation, key)
 
     def _read_resources(self, name: str, implementation: str, key: str) -> None:
-        values = self._values
-        host, port = values.text(f"{key}.host"), values.whole(f"{key}.port", 0)
-        host = _ANY_ADDRESS.get(host, host) or values.text("default_host", "127.0.0.1")
-        bracketed = f"[{host}]" if ":" in host else host
         self.found.servers.append(
             ResourceServer(
                 name=name,
                 key=key,
                 kind=implementation,
-                url=f"http://{bracketed}:{port}" if port else "",
-                description=values.text(f"{key}.description"),
+                url=self._read_url(key),
+                description=self._values.text(f"{key}.description"),
             )
         )
+
+    def _read_url(self, key: str) -> str:
+        values = self._values
+        host, port = values.text(f"{key}.host"), values.whole(f"{key}.port", 0)
+        host = _ANY_ADDRESS.get(host, host) or values.text("default_host", "127.0.0.1")
+        bracketed = f"[{host}]" if ":" in host else host
+        return f"http://{bracketed}:{port}" if port else ""
 
     def _read_agent(self, name: str, implementation: str, key: str) -> None:
         server, model = (
@@ -150,6 +156,7 @@ class _Reader:
                 name=name,
                 key=key,
                 kind=implementation,
+                url=self._read_url(key),
                 server=server,
                 model=model,
                 max_steps=self._values.whole(f"{key}.max_steps", 10) if steps is not None else None,

@@ -192,7 +192,7 @@ class Judgement:
                 return found
             seen, added = [*seen, *reply.items], [ask_again(call.problem)]
         told = f"The judge {self._judge.name} gave no verdict in {self.settings.tries} tries: {call.problem}"
-        raise JudgeError(told).lasting()
+        raise JudgeError(told).permanent()
 
     def _sampling(self, schema: dict[str, Any], tries: int) -> dict[str, Any]:
         sampling = {**self._judge.sampling, "seed": self._seed + tries - 1}
@@ -219,7 +219,7 @@ class Judgement:
                 raise JudgeError(f"The judge {judge.name} gave {call.problem}.") from None
             except GymError as error:
                 call.problem = str(error)
-                raise JudgeError(f"The judge {judge.name} failed: {error}").because_of(error) from error
+                raise JudgeError(f"The judge {judge.name} failed: {error}").caused_by(error) from error
             except asyncio.CancelledError:
                 call.problem = "the attempt ended before an answer"
                 raise
@@ -230,16 +230,16 @@ class Judgement:
         call.usage, call.retries, call.finish_reason = reply.usage, reply.retries, reply.finish_reason
         if reply.finish_reason in ("context_length", "content_filter"):
             call.problem = f"it was stopped by {reply.finish_reason}"
-            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}.").lasting()
+            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}.").permanent()
         refusal = _find_refusal(reply.items)
         if refusal:
             call.problem = f"it refused: {refusal}"
-            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}").lasting()
+            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}").permanent()
         return reply
 
     def _contradiction(self, given: str, swapped: str) -> JudgeError:
         self.calls[-1].problem = f"{CONTRADICTION}: {given} in one order, {swapped} in the other"
-        return JudgeError(f"The judge {self._judge.name} {self.calls[-1].problem}").lasting()
+        return JudgeError(f"The judge {self._judge.name} {self.calls[-1].problem}").permanent()
 
 
 def _read_preference(answer: dict[str, Any]) -> _Preference:

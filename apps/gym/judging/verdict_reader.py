@@ -15,7 +15,7 @@ MAX_READ = 32_000
 """Number of characters searched at the end of a reply: models reason first and conclude last."""
 _MAX_MARKS = 64
 _MAX_WORK = 4 * MAX_READ
-"""Maximum characters parsed in vain for one mark, because each try may read to the end of the text."""
+"""Maximum characters to parse without success for one mark: each try may read to the end of the text."""
 _OPENING = re.compile(r'\{\s*"')
 _THOUGHT_ENDS = "</think>"
 

@@ -1,8 +1,7 @@
-"""Run one attempt: seed, ask and act until a stop reason, then verify.
+"""The built-in agent loop: call the model and run its tool calls until a stop reason, then verify.
 
-Yields events and stores nothing.
-
-It uses no database, clock or socket: `elapsed` returns the time, `policy` and `server` do the calls.
+It yields events and stores nothing. It uses no database, clock or socket itself: `elapsed` returns the time, `policy`
+and `server` make the calls.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import orjson
 
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
-from apps.gym.resources.protocol import ResourceServer, Session, Stepped
+from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession
 from apps.gym.tasks.prompt_templates import PromptTemplate
 from apps.gym.traces.events import (
     EnvironmentTurn,
@@ -56,7 +55,7 @@ ENDING_REPLIES: dict[str, StopReason] = {
     "context_length": "context_length",
     "content_filter": "content_filter",
 }
-"""Finish reasons after which the attempt ends. Calls in the reply may be cut off and are not run."""
+"""Finish reasons that end the attempt. Tool calls in such a reply may be cut off, so they are not run."""
 
 SAMPLING_KEYS = (
     "temperature",
@@ -69,7 +68,7 @@ SAMPLING_KEYS = (
     "top_logprobs",
     "metadata",
 )
-"""Keys of a task's `responses_create_params` that control sampling. They override every default."""
+"""Sampling keys of a task's `responses_create_params`. They override model, agent and collection."""
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,16 +139,17 @@ class Attempt(SessionDriver):
         self.conversation.extend(event.new_items())
 
     def _open(self, session: Session) -> list[Item]:
-        """Return the prompt, then what the environment says first. Raises EnvironmentFault if both are empty."""
+        """Return the prompt and the environment's first messages. Raises EnvironmentFault if both are empty."""
         if not input_items(self.row) and not session.opening:
-            raise EnvironmentFault(f"This task has no prompt, and {self.server.name} gives none.").lasting()
+            problem = f"The task has no prompt, and {self.server.name} sends none. Add a prompt to the task."
+            raise EnvironmentFault(problem).permanent()
         return [*compose_prompt(self.row, self.harness), *session.opening]
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
         self.tools = self.row["responses_create_params"].get("tools") or offered
         self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
-        stepped = session if isinstance(session, Stepped) else None
+        stepped = session if isinstance(session, SteppedSession) else None
         opened = self.elapsed()
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
         yield Prompt(items=self._open(session), at=self.elapsed())
@@ -194,7 +194,7 @@ class Attempt(SessionDriver):
         return "token_limit" if tokens >= self.harness.token_limit else None
 
     async def _ask(self, empty: int) -> ModelCall:
-        """Call the model. `empty` is the number of empty replies in a row so far; each one changes the seed."""
+        """Call the model. `empty` counts the empty replies just before; each of them changes the seed."""
         began = self.elapsed()
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
@@ -224,7 +224,7 @@ class Attempt(SessionDriver):
         before, self._ids = self._ids, reply.tokens.ids
         return pack_tokens(reply.tokens, before=before)
 
-    async def _step(self, session: Stepped, reply: ModelCall) -> AsyncIterator[TraceUnion]:
+    async def _step(self, session: SteppedSession, reply: ModelCall) -> AsyncIterator[TraceUnion]:
         """Yield the environment's answer to one reply: outputs of its calls in order, then observations."""
         began = self.elapsed()
         step = await session.step(bare_response([self.trace[0], reply], self.row, self._tool_names))

@@ -9,7 +9,7 @@ from apps.gym.errors import TimedOut, VerifierError
 from apps.gym.resources.protocol import (
     ResourceServer,
     Session,
-    Stepped,
+    SteppedSession,
 )
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
@@ -89,12 +89,12 @@ async def _replay(session: Session, events: list[TraceUnion], row: TaskRow, name
         if not isinstance(event, ModelCall):
             continue
         calls = function_calls(event.items)
-        if isinstance(session, Stepped):
+        if isinstance(session, SteppedSession):
             if (await session.step(bare_response([events[0], event], row, names))).done:
                 return
         elif not calls:
             await session.respond(event.items)
-        for call in () if isinstance(session, Stepped) else calls:
+        for call in () if isinstance(session, SteppedSession) else calls:
             arguments = call_arguments(call)
             if str(call.get("call_id", "")) in made and arguments is not None:
                 await session.call_tool(bare_name(str(call.get("name", "")), names), arguments)

@@ -37,7 +37,7 @@ def _weigh(ascending: Sequence[float], k: int) -> float:
 
 @lru_cache(maxsize=20_000)
 def _weights(size: int, k: int) -> tuple[float, ...]:
-    """Return the chance that each reward from the k-th smallest on is the largest of k: C(i−1, k−1) / C(size, k)."""
+    """Return the chance of each reward, from the k-th smallest, to be the largest of k: C(i−1, k−1) / C(size, k)."""
     weights = [k / size]
     for rank in range(size, k, -1):
         weights.append(weights[-1] * (rank - k) / (rank - 1))

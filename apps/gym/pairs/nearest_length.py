@@ -1,6 +1,6 @@
 """Find the pair with the most similar lengths in a group without comparing all pairs.
 
-Attempts are visited by ascending reward. All attempts that the current one may beat are kept sorted by length, and the
+Attempts are visited by ascending reward. All attempts that the current one may beat are kept sorted by length. The
 search starts at its own length and moves outward, so the first match is the nearest.
 """
 

@@ -31,7 +31,7 @@ CAP_OF_ALL = 10
 MAX_PER_TASK = 10_000
 MAX_RATIO = 1e6
 METHOD = 2
-"""Incremented when the same rule makes different pairs from the same attempts. Part of every digest."""
+"""Version of the algorithm, part of every digest. Increment it when the same rule builds different pairs."""
 
 Outcome = Literal[
     "paired",
@@ -50,7 +50,7 @@ Outcome = Literal[
     "lengths_differ",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-"""Outcomes of a group, in the order of the checks. Without a pair, it is the last check that a candidate failed."""
+"""Outcomes of a group, in the order of the checks. A group without pairs has the last check that a candidate failed."""
 
 Exclusion = Literal["not_finished", "failed", "judge_failed", "cancelled", "truncated", "redacted", "no_reward"]
 """Why an attempt is not used. An attempt without a reward can still be paired by a verdict."""

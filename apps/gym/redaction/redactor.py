@@ -244,6 +244,11 @@ class Redactor:
         return f"[REDACTED:{kind}]"
 
 
+def list_kinds(counts: Counts) -> str:
+    """Return the kinds in words, for messages."""
+    return ", ".join(sorted("by field name" if kind == "named" else kind.replace("_", " ") for kind in counts))
+
+
 def count_marks(text: str) -> Counts:
     """Return the number of redactions in a text, by marker."""
     return dict(Counter(_MARK.findall(text)))

@@ -6,38 +6,38 @@ The other order would leave half a credential, for example `https://user:passw`,
 from apps.gym.redaction.redactor import Redactor
 
 _BODY_BYTES = 64 * 1024
-"""Maximum bytes of a response body to show, including a credential that starts there."""
+"""Bytes of a response body to decode: more than `limit`, so that a credential at the cut is whole when redacted."""
 
 
-class _Standing:
-    """The redactor that shortens texts in this process. Until patterns are loaded, it knows only credential formats."""
+class _Current:
+    """The redactor of this process. Until the installation's patterns are loaded, it knows only credential formats."""
 
     redactor = Redactor()
 
 
-def shorten_with(redactor: Redactor) -> None:
-    """Use the secrets and patterns of the installation from now on."""
-    _Standing.redactor = redactor
+def set_shortening_redactor(redactor: Redactor) -> None:
+    """Set the redactor that shortened text is redacted with, once the installation's patterns are loaded."""
+    _Current.redactor = redactor
 
 
 def cut_clean(text: str, limit: int) -> str:
-    """Return at most `limit` characters, always redacted: for texts that are stored without another redaction."""
-    return _Standing.redactor.redact_text(text)[0][:limit]
+    """Return at most `limit` characters, always redacted. For texts that are not redacted again before storing."""
+    return _Current.redactor.redact_text(text)[0][:limit]
 
 
 def cut(text: str, limit: int) -> str:
     """Return at most `limit` characters.
 
-    Text that fits is returned unchanged; the code that stores it redacts and counts.
+    Text within the limit is returned unchanged: the code that stores it redacts it and counts redactions.
     """
     return text if len(text) <= limit else cut_clean(text, limit)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters, with a mark if something was cut."""
+    """Return at most `limit` characters, ending in "…" if text was cut."""
     if len(text) <= limit:
         return text
-    clean, _ = _Standing.redactor.redact_text(text)
+    clean, _ = _Current.redactor.redact_text(text)
     return clean if len(clean) <= limit else f"{clean[:limit]}…"
 
 
@@ -45,7 +45,7 @@ def cut_middle(text: str, limit: int) -> str:
     """Return the start and end of longer text, with the number of omitted characters between them."""
     if len(text) <= limit:
         return text
-    clean, _ = _Standing.redactor.redact_text(text)
+    clean, _ = _Current.redactor.redact_text(text)
     if len(clean) <= limit:
         return clean
     half = limit // 2
@@ -53,13 +53,13 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def pointer_step(name: object, limit: int) -> str:
-    """Return a name as a step of a JSON pointer. Redacted first, because its escapes would hide the `//` of a URL."""
+    """Return a name as a step of a JSON pointer. Redacts first: escaping would hide the `//` of a URL."""
     return cut_clean(str(name), limit).replace("~", "~0").replace("/", "~1")
 
 
 def cut_to_end(text: str, limit: int) -> str:
     """Return the end of longer text."""
-    return text if len(text) <= limit else _Standing.redactor.redact_text(text)[0][-limit:]
+    return text if len(text) <= limit else _Current.redactor.redact_text(text)[0][-limit:]
 
 
 def cut_body(body: bytes, limit: int) -> str:

@@ -75,13 +75,13 @@ async def ask_metrics(caller: Caller, verify_responses: bytes, *, seconds: float
 def _metrics(caller: Caller, given: dict[str, Any], name: str) -> dict[str, Any]:
     metrics = given.get(name) or {}
     if not isinstance(metrics, dict):
-        raise EnvironmentFault(f"{caller.name}: `{name}` in the reply of /{_ROUTE} is not an object").lasting()
+        raise EnvironmentFault(f"{caller.name}: `{name}` in the reply of /{_ROUTE} is not an object").permanent()
     if len(metrics) > _MAX_METRICS:
         told = f"`{name}` in the reply of /{_ROUTE} has {len(metrics):,} metrics; at most {_MAX_METRICS:,} are kept"
-        raise EnvironmentFault(f"{caller.name}: {told}").lasting()
+        raise EnvironmentFault(f"{caller.name}: {told}").permanent()
     if (path := find_unstorable(metrics)) is not None:
         where = "/".join(map(str, [name, *path]))
         told = f"the reply of /{_ROUTE} has a text or number at {where} that cannot be stored"
-        raise EnvironmentFault(f"{caller.name}: {told}").lasting()
+        raise EnvironmentFault(f"{caller.name}: {told}").permanent()
     numbers = {key: value for key, value in metrics.items() if value is None or isinstance(value, bool | int | float)}
     return {**numbers, **keep_small({key: value for key, value in metrics.items() if key not in numbers})}

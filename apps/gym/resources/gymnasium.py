@@ -9,10 +9,9 @@ from typing import Any
 
 import orjson
 
-from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, VerifierError
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Step, Stepped, ToolOutput
-from apps.gym.resources.server_calls import Caller, CallerSession, check_success, describe, is_success, may_pass
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Step, SteppedSession, ToolOutput
+from apps.gym.resources.server_calls import Caller, CallerSession, check_success
 from apps.gym.resources.server_survey import probe_server
 from apps.gym.resources.verify_bodies import keep_small, parse_object
 from apps.gym.rewards import Reward
@@ -22,7 +21,7 @@ from apps.gym.traces.items import Item, TaskRow, as_object, dump_json, encode_js
 _MAX_STEP_REWARDS = 1_000
 
 
-class GymnasiumSession(CallerSession, Stepped):
+class GymnasiumSession(CallerSession, SteppedSession):
     """One attempt at a Gymnasium server. Its cookies are sent with each call."""
 
     def __init__(self, server: "GymnasiumServer", row: TaskRow) -> None:
@@ -48,7 +47,8 @@ class GymnasiumSession(CallerSession, Stepped):
     async def step(self, response: dict[str, Any]) -> Step:
         """Take one step.
 
-        Raises EnvironmentFault, TimedOut, and VerifierError for a reward that is not a finite number.
+        Raises EnvironmentFault, also for an action that the server refuses, as NeMo Gym's agent does. Raises TimedOut,
+        and VerifierError for a reward that is not a finite number.
         """
         body = {**self._row, "response": response}
         if self._repeatable:
@@ -56,9 +56,7 @@ class GymnasiumSession(CallerSession, Stepped):
         # Repeating a step would execute it twice, unless the server recognises its id.
         options = {"patient": self._repeatable, "once": not self._repeatable}
         reply = await self._post("step", encode_json(body), seconds=self._server.call_timeout, **options)
-        calls = [str(call.get("call_id", "")) for call in function_calls(response["output"])]
-        if not is_success(reply):
-            return self._refused(reply, calls)
+        check_success(reply, f"{self._server.name}: POST /step")
         given = parse_object(reply.body, f"{self._server.name}: the reply of /step", EnvironmentFault, _loads)
         value = given.get("reward", 0.0)
         if not is_number(value):
@@ -70,18 +68,9 @@ class GymnasiumSession(CallerSession, Stepped):
         outputs = _read_outputs(self._told)
         if not done:
             missing = ToolOutput(text=dump_json({"error": "the environment returned no output for this call"}))
+            calls = [str(call.get("call_id", "")) for call in function_calls(response["output"])]
             outputs = {call: outputs.get(call, missing) for call in calls}
         return Step(outputs=outputs, items=self._observe(given), done=done)
-
-    def _refused(self, reply: OutboundReply, calls: list[str]) -> Step:
-        """Return a step with the server's message for the model, whose action was invalid. Raises EnvironmentFault."""
-        if may_pass(reply):
-            raise EnvironmentFault(f"{self._server.name}: POST /step returned {describe(reply)}")
-        text = reply.body.decode("utf-8", "replace")
-        error = f"http_{reply.status}"
-        if calls:
-            return Step(outputs={call: ToolOutput(text=text, error=error) for call in calls})
-        return Step(items=[message("user", text or error)])
 
     async def verify(self, response: dict[str, Any]) -> Reward:
         """Return the sum of the steps' rewards.

@@ -17,7 +17,7 @@ from apps.gym.resources.protocol import (
     ReverifyMode,
     Session,
     Step,
-    Stepped,
+    SteppedSession,
     ToolOutput,
     failed_call,
 )
@@ -87,7 +87,7 @@ class InProcessSession(Session):
         except Exception as bug:
             # The log has the traceback; the page of the attempt shows only the message.
             logger.exception("%s: its verifier failed", self._server.name)
-            raise VerifierError(f"{self._server.name}: {type(bug).__name__}: {bug}").lasting() from bug
+            raise VerifierError(f"{self._server.name}: {type(bug).__name__}: {bug}").permanent() from bug
 
     async def _within(self, work: Callable[[], Result], seconds: float, what: str) -> Result:
         try:
@@ -96,7 +96,7 @@ class InProcessSession(Session):
             raise TimedOut(f"{self._server.name}: {what} took longer than {seconds:g} s") from None
 
 
-class InProcessGame(InProcessSession, Stepped):
+class InProcessGame(InProcessSession, SteppedSession):
     """One game in which every reply is a step."""
 
     def __init__(self, game: GameInTurns[Any], server: "InProcessServer", seed: int) -> None:
@@ -134,7 +134,7 @@ class InProcessServer(ResourceServer):
         if builtin is None:
             raise EnvironmentFault(
                 f"unknown environment {builtin_name!r}. GYMWEB_ENVIRONMENTS is read at startup"
-            ).lasting()
+            ).permanent()
         self.name = name
         self.call_timeout = call_timeout
         self.verify_timeout = verify_timeout

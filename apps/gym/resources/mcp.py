@@ -45,7 +45,7 @@ class McpSession(Session):
 
     async def verify(self, response: dict[str, Any]) -> Reward:
         told = "an MCP server has no verifier: configure one for this environment, or turn verification off"
-        raise VerifierError(f"{self._server.name}: {told}").lasting()
+        raise VerifierError(f"{self._server.name}: {told}").permanent()
 
     async def close(self) -> None:
         await self._connection.close()
@@ -104,8 +104,8 @@ class McpServer(ResourceServer):
                 raise
             except EnvironmentFault as fault:
                 await connection.close()
-                self.observe("unreachable" if fault.passing else "refused", str(fault))
-                if fault.passing:
+                self.observe("unreachable" if fault.transient else "refused", str(fault))
+                if fault.transient:
                     raise TryAgain(fault) from fault
                 raise
             self.observe("ok")

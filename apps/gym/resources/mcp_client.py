@@ -302,7 +302,7 @@ class McpConnection:
 
     def _fault(self, error: BaseException) -> EnvironmentFault:
         fault = EnvironmentFault(f"{self.name}: {self._trouble.explain(error)}")
-        return fault.lasting() if self._trouble.is_lasting else fault
+        return fault.permanent() if self._trouble.is_lasting else fault
 
     async def close(self) -> None:
         """Close the connection without raising. A server that does not respond is abandoned after its time limit."""

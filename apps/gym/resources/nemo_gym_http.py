@@ -62,7 +62,7 @@ class HttpSession(CallerSession):
         """Return the first observation, a list of messages as NeMo Gym's Aviary servers send it."""
         if not isinstance(given, list) or any(not isinstance(item, dict) or find_item_problem(item) for item in given):
             told = f"{self._server.name}: `obs` in the reply of /seed_session must be a list of messages."
-            raise EnvironmentFault(told).lasting()
+            raise EnvironmentFault(told).permanent()
         return given
 
     async def list_tools(self) -> list[Tool]:
@@ -108,7 +108,7 @@ class HttpSession(CallerSession):
         try:
             reply = await self._post("verify", body, seconds=server.verify_timeout, patient=True, max_bytes=most)
         except ReplyTooLarge as error:
-            raise VerifierError(str(error)).lasting() from error
+            raise VerifierError(str(error)).permanent() from error
         check_success(reply, f"{server.name}: POST /verify", VerifierError)
         return read_reward(reply.body, self._row, source=server.name)
 
@@ -177,7 +177,7 @@ class HttpResourceServer(ResourceServer):
         headers, path = exposed.get("headers"), exposed.get("url_path", "/mcp")
         told = headers if isinstance(headers, dict) else {}
         if not isinstance(path, str) or not path.startswith("/"):
-            raise EnvironmentFault(f"{self.name}: /seed_session returned an invalid MCP path: {path!r}").lasting()
+            raise EnvironmentFault(f"{self.name}: /seed_session returned an invalid MCP path: {path!r}").permanent()
         connection = McpConnection(
             lambda trouble: open_over_http(
                 self.caller.outbound,

@@ -4,7 +4,7 @@ from typing import Any
 
 from apps.gym.errors import VerifierError
 from apps.gym.judging.judge import Judge, Judgement
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, SteppedSession, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, TaskRow, Tool
@@ -73,12 +73,12 @@ class VerifiedSession(Session):
         await self._inner.close()
 
 
-class SteppedVerifiedSession(VerifiedSession, Stepped):
+class SteppedVerifiedSession(VerifiedSession, SteppedSession):
     """A verified session in which every reply is a step."""
 
     def __init__(self, inner: Session, *args: Any, **kwargs: Any) -> None:
         super().__init__(inner, *args, **kwargs)
-        assert isinstance(inner, Stepped)
+        assert isinstance(inner, SteppedSession)
         self._stepped = inner
         self.opening = inner.opening
 
@@ -113,7 +113,7 @@ class VerifiedServer(ResourceServer):
         """Open a session. Raises VerifierError for a row that cannot be verified, before any token is spent."""
         verifier = self._choose(row)
         inner = await self._inner.seed_session(row, seed=seed)
-        return (SteppedVerifiedSession if isinstance(inner, Stepped) else VerifiedSession)(
+        return (SteppedVerifiedSession if isinstance(inner, SteppedSession) else VerifiedSession)(
             inner,
             row,
             verifier,
@@ -134,13 +134,13 @@ class VerifiedServer(ResourceServer):
         if given is None:
             if self._verifier is None:
                 told = "neither the environment nor the task row has a verifier"
-                raise VerifierError(f"{self.name}: {told}. Configure one, or add `{ROW_FIELD}` to the row").lasting()
+                raise VerifierError(f"{self.name}: {told}. Configure one, or add `{ROW_FIELD}` to the row").permanent()
             return self._verifier
         try:
             return read_verifier(given)
         except VerifierMisconfigured as wrong:
             places = "; ".join(f"/{ROW_FIELD}{pointer} {problem}" for pointer, problem in wrong.problems)
-            raise VerifierError(f"the task's own verifier cannot be used: {places}").lasting() from None
+            raise VerifierError(f"the task's own verifier cannot be used: {places}").permanent() from None
 
 
 class UnverifiedServer(VerifiedServer):

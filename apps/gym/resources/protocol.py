@@ -19,9 +19,9 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def failed_call(told: str, error: str) -> ToolOutput:
+def failed_call(message: str, error: str) -> ToolOutput:
     """Return a tool's failure as the JSON object that the model reads."""
-    return ToolOutput(text=dump_json({"error": told}), error=error)
+    return ToolOutput(text=dump_json({"error": message}), error=error)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a health check. `latency` is in seconds. `found` is cached for later attempts."""
+    """The result of a health check. `latency` is in seconds. `found` is cached facts about the server."""
 
     healthy: bool
     message: str
@@ -49,7 +49,7 @@ class Session:
     """
 
     opening: Sequence[Item] = ()
-    """What the environment says first, placed after the prompt of the task."""
+    """The environment's first messages, placed after the prompt of the task."""
 
     async def list_tools(self) -> list[Tool]:
         """Return the tools of this session, or none if only the task row declares them."""
@@ -74,7 +74,7 @@ class Session:
     def judge_calls(self) -> list[JudgeCall]:
         """Return the calls of a verifier that asks a judge model.
 
-        They can be read at any time, so that spent tokens are reported however the verification ends.
+        Available at any time, so that tokens are counted even if the verification fails.
         """
         return []
 
@@ -84,13 +84,13 @@ class Session:
         return {}
 
     def take_cookies(self, cookies: dict[str, str]) -> None:
-        """Take newer cookies, which an agent server received."""
+        """Replace the session's cookies with newer ones from an agent server."""
 
     async def close(self) -> None:
         return None
 
 
-class Stepped(Session, ABC):
+class SteppedSession(Session, ABC):
     """A session in which every reply, including its tool calls, is one step of the environment, as in Gymnasium."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Stepped(Session, ABC):
 
 
 ReverifyMode = Literal["stateless", "unsupported", "unknown"]
-"""Whether a response can be verified without its session, in the terms of NeMo Gym's servers."""
+"""Whether a response can be verified without its session, as NeMo Gym's servers report it."""
 
 
 class ResourceServer(Protocol):

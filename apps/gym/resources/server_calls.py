@@ -112,14 +112,14 @@ class Caller:
                 raise TimedOut(f"{self.name}: {error}") from error
             except OutboundTooLarge as error:
                 self._observe("failed", str(error))
-                raise ReplyTooLarge(f"{self.name}: {error}").lasting() from error
+                raise ReplyTooLarge(f"{self.name}: {error}").permanent() from error
             except OutboundFailed as error:
                 self._observe("unreachable", str(error))
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
             except OutboundRedirectRefused as error:
-                raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
+                raise EnvironmentFault(f"{self.name}: {error}").permanent() from error
             except OutboundRefused as error:
-                raise EnvironmentFault(f"{self.name}: {error}").lasting().ours() from error
+                raise EnvironmentFault(f"{self.name}: {error}").permanent().misconfigured() from error
             if patient and (reply.status == 429 or reply.status >= 500):
                 self._observe(_outcome(reply), f"{path}: {describe(reply)}")
                 raise TryAgain(_Unwell(reply), after=read_retry_after(reply))
@@ -202,7 +202,7 @@ def check_success(reply: OutboundReply, told: str, kind: type[GymError] = Enviro
     """Raise an error with the response to `told`, for example POST /verify."""
     if not is_success(reply):
         problem = kind(f"{told} returned {describe(reply)}")
-        raise problem if may_pass(reply) else problem.lasting()
+        raise problem if may_pass(reply) else problem.permanent()
 
 
 def describe(reply: OutboundReply) -> str:

@@ -107,7 +107,7 @@ async def survey_server(caller: Caller) -> Survey:
     except OutboundFailed as error:
         raise EnvironmentFault(f"{caller.name}: {error}") from error
     except OutboundRefused as error:
-        raise EnvironmentFault(f"{caller.name}: {error}").lasting() from error
+        raise EnvironmentFault(f"{caller.name}: {error}").permanent() from error
 
 
 async def ask_reverify_mode(caller: Caller) -> ReverifyMode:

@@ -9,10 +9,10 @@ from apps.gym.errors import GymError, JudgeError, VerifierError
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 from apps.gym.storable import is_number
-from apps.gym.tasks.rollout_keys import DETAILS
+from apps.gym.tasks.parameters import PARAMS
+from apps.gym.tasks.rollout_keys import DETAILS, is_of_attempt
 from apps.gym.traces.items import TaskRow
 
-_ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
 _MAX_DETAIL = 20_000
 _MAX_DETAILS = 64_000
 _MOST_COMPONENTS = 200
@@ -42,6 +42,8 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
         told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
         error = JudgeError if failure == "judge_failed" else VerifierError
         raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
+    if verdict.get("verification_skipped") is True:
+        raise VerifierError(f"{source}: the reply has a placeholder instead of a reward, because verification is off")
     value = verdict.get("reward")
     if not is_number(value):
         raise VerifierError(f"{source}: the reply of /verify has no finite number as `reward`: {_shorten(repr(value))}")
@@ -74,7 +76,9 @@ def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
     news = {
         key: value
         for key, value in verdict.items()
-        if key not in _ECHOED and not (key in row and row[key] == value and key != "expected_answer")
+        if key != PARAMS
+        and not is_of_attempt(key)
+        and not (key in row and row[key] == value and key != "expected_answer")
     }
     return keep_small(news)
 

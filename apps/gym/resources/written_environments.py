@@ -175,7 +175,7 @@ class WrittenServer(ResourceServer):
         verify_timeout: float = 120.0,
     ) -> None:
         if written.problem:
-            raise EnvironmentFault(f"{name}: {written.problem}").lasting()
+            raise EnvironmentFault(f"{name}: {written.problem}").permanent()
         self.name = name
         self.call_timeout = call_timeout
         self.verify_timeout = verify_timeout
@@ -207,7 +207,7 @@ class WrittenServer(ResourceServer):
             raise
         except Exception as bug:
             logger.exception("%s: its %s failed", self.name, method)
-            raise kind(f"{self.name}: {method}: {tell(bug)}").lasting() from bug
+            raise kind(f"{self.name}: {method}: {tell(bug)}").permanent() from bug
 
     async def reverify_mode(self) -> ReverifyMode:
         return "unsupported" if self._written.verify_needs_state else "stateless"

@@ -17,9 +17,9 @@ TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_prob
 TURN_ENDS = "_gymweb_turn_ends"
 """Key of an item that ends a turn, for files with several consecutive turns of the model."""
 CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
-"""Maps the reason of an incomplete response to the attempt's stop reason."""
+"""Stop reason of the attempt by reason of an incomplete response."""
 
-_NOT_SHOWN = frozenset({*TOKEN_FIELDS, TURN_ENDS})
+_CONTROL_CHARACTERS = frozenset({*TOKEN_FIELDS, TURN_ENDS})
 
 
 def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
@@ -30,7 +30,7 @@ def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -
     before = b""
     for group in _groups(response["output"]):
         kind = _speaker(group[0])
-        items = [{k: v for k, v in item.items() if v is not None and k not in _NOT_SHOWN} for item in group]
+        items = [{k: v for k, v in item.items() if v is not None and k not in _CONTROL_CHARACTERS} for item in group]
         if kind == "tool":
             for item in items:
                 call_id = str(item.get("call_id") or "")

@@ -79,7 +79,7 @@ _TRIES = 10
 """Tries of one execution whose sandbox does not start. Together they wait 4.5 s."""
 _REST_SECONDS = 0.1
 _ASKED_AGAIN = 30.0
-"""Seconds until a failed sandbox is checked again, because it may be installed meanwhile."""
+"""Seconds until a failed sandbox is checked again, because it may have been installed."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

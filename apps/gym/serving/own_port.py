@@ -18,7 +18,7 @@ def make_application(served: Served, *, max_body: int, seconds: float) -> web.Ap
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "Origin" in request.headers:
-            # Only browsers send this header. Without API keys, any website could send requests here.
+            # Only browsers send this header. This port has no API keys, so any website could send requests here.
             return web.json_response({"detail": "This port serves an API, not pages."}, status=403)
         try:
             # A stalled upload must not hold its connection forever.

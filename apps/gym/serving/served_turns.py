@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apps.gym.loop.agent_loop import parse_arguments
-from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput, failed_call
+from apps.gym.resources.protocol import Session, Step, SteppedSession, ToolOutput, failed_call
 from apps.gym.traces.items import Item, encode_json, function_calls, text_of
 
 MOST_STEPS = 1_000
@@ -72,7 +72,7 @@ class Turns(Session):
         return result
 
     async def _answer(self, given: list[Item], response: dict[str, Any]) -> Step:
-        if isinstance(self.session, Stepped):
+        if isinstance(self.session, SteppedSession):
             return await self.session.step(response)
         if calls := function_calls(given):
             outputs = {str(call.get("call_id", "")): await self._call(call) for call in calls}

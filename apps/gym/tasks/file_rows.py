@@ -31,7 +31,7 @@ class RowRefused(Exception):
 
 def read_row(line: bytes) -> tuple[str, TaskRow]:
     """Return the text of one line and its object. Raises RowRefused."""
-    text = _decode(line).strip()
+    text = _decode(line)
     row = _load(text)
     # A repeated name in an object would lose one of its values silently. Every name is followed by a colon, and so are
     # some quotes inside texts. Only if there are more of these than names, parse again.

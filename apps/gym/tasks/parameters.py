@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-import msgspec
-
 from apps.gym.redaction.shortening import pointer_step
 from apps.gym.tasks.file_rows import RowRefused, expect, wrong_type
 from apps.gym.traces.items import TaskRow
@@ -84,9 +82,10 @@ def _any_of(names: tuple[str, ...]) -> str:
 
 PARAMS = "responses_create_params"
 _NAMES = (
-    "background include input instructions max_output_tokens max_tool_calls metadata model parallel_tool_calls "
-    "previous_response_id prompt reasoning service_tier store temperature text tool_choice tools top_logprobs top_p "
-    "truncation user stream"
+    "background context_management conversation include input instructions max_output_tokens max_tool_calls metadata "
+    "model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_retention "
+    "reasoning safety_identifier service_tier store stream stream_options temperature text tool_choice tools "
+    "top_logprobs top_p truncation user"
 )
 PARAM_KEYS = frozenset(_NAMES.split())
 
@@ -109,15 +108,12 @@ def find_params(row: TaskRow) -> dict[str, Any]:
     return params
 
 
-_Fields = dict[str, msgspec.Raw]
-
-
-def without_null_params(text: str) -> str:
-    """Return the text without parameters that are null. All other values keep their spelling."""
-    fields = msgspec.json.decode(text, type=_Fields)
-    params = msgspec.json.decode(fields[PARAMS], type=_Fields)
-    kept = {key: raw for key, raw in params.items() if bytes(raw) != b"null"}
-    return msgspec.json.encode({**fields, PARAMS: msgspec.Raw(msgspec.json.encode(kept))}).decode()
+def drop_null_params(row: TaskRow) -> dict[str, Any]:
+    """Remove null parameters from the row, and return the others: a null means that the parameter is not given."""
+    params: dict[str, Any] = row[PARAMS]
+    for key in [key for key, value in params.items() if value is None]:
+        del params[key]
+    return params
 
 
 def check_params(params: dict[str, Any]) -> None:

@@ -64,4 +64,4 @@ def ask_as_planned(template: PromptTemplate, row: TaskRow) -> TaskRow:
     try:
         return apply_prompt_template(template, row)
     except GapEmpty as gap:
-        raise EnvironmentFault(f"The prompt template needs {gap}, which this task lacks.").lasting() from None
+        raise EnvironmentFault(f"The prompt template needs {gap}, which this task lacks.").permanent() from None

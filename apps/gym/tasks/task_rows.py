@@ -5,8 +5,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import orjson
+
 from apps.gym.tasks.file_rows import RowRefused, expect, read_row, wrong_type
-from apps.gym.tasks.parameters import PARAMS, check_params, find_params, without_null_params
+from apps.gym.tasks.parameters import check_params, drop_null_params, find_params
 from apps.gym.traces.items import TaskRow, dump_json, input_items, item_type, text_of
 
 EXCERPT_CHARS = 200
@@ -18,7 +20,7 @@ ID_KEYS = ("id", "uuid", "task_id", "_ng_task_index")
 
 @dataclass(frozen=True, slots=True)
 class ParsedTask:
-    """A task to store. `row_json` is the original line without stripped nulls; `row` is the parsed row."""
+    """A task to store. `row_json` is the line as uploaded; `row` is the parsed row without null parameters."""
 
     row_json: str
     row: TaskRow
@@ -55,11 +57,8 @@ _LONG_NUMBER = re.compile(r"\d{19}")
 
 def check_task(text: str, row: TaskRow) -> ParsedTask:
     """Return the row as a task. Raises RowRefused."""
-    params = find_params(row)
-    if any(value is None for value in params.values()):
-        text = without_null_params(text)
-        row[PARAMS] = params = {key: value for key, value in params.items() if value is not None}
-    check_params(params)
+    find_params(row)
+    check_params(drop_null_params(row))
     return ParsedTask(
         row_json=text,
         row=row,
@@ -68,6 +67,13 @@ def check_task(text: str, row: TaskRow) -> ParsedTask:
         split=_split(row.get("split")),
         tags=_tags(row.get("tags")),
     )
+
+
+def load_row(text: str) -> TaskRow:
+    """Return the row of a stored text, without null parameters."""
+    row: TaskRow = orjson.loads(text)
+    drop_null_params(row)
+    return row
 
 
 def prompt_excerpt(row: TaskRow) -> str:
@@ -103,8 +109,10 @@ def _whole_id(key: str, value: object) -> str:
 
 
 def read_marks(row: TaskRow) -> tuple[str, tuple[str, ...]]:
-    """Return the split and the tags of a stored row."""
-    return _split(row.get("split")), _tags(row.get("tags"))
+    """Return the split and the tags of a stored row. Rows of older versions may have tags that are now refused."""
+    given = row.get("tags")
+    tags = [tag for one in given if isinstance(one, str) and (tag := _plain(one, MARK_CHARS))] if given else []
+    return _split(row.get("split")), tuple(dict.fromkeys(tags[:MAX_TAGS]))
 
 
 def _split(value: object) -> str:
@@ -125,14 +133,19 @@ def _split(value: object) -> str:
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    """Return the tags. Invalid values are refused rather than dropped silently."""
+    """Return the tags. Invalid, too long and too many ones are refused, because each may be filtered by."""
     if value is None:
         return ()
-    tags = [
-        expect(tag, str, "text", f"/tags/{index}")
-        for index, tag in enumerate(expect(value, list, "a list of texts", "/tags"))
-    ]
-    return tuple(dict.fromkeys(tag for one in tags[:MAX_TAGS] if (tag := _plain(one, MARK_CHARS))))
+    tags: dict[str, None] = {}
+    for index, given in enumerate(expect(value, list, "a list of texts", "/tags")):
+        tag = _plain(expect(given, str, "text", f"/tags/{index}"), MARK_CHARS + 1)
+        if len(tag) > MARK_CHARS:
+            raise RowRefused("too_long", f"must have at most {MARK_CHARS} characters", pointer=f"/tags/{index}")
+        if tag:
+            tags[tag] = None
+    if len(tags) > MAX_TAGS:
+        raise RowRefused("too_many", f"must be at most {MAX_TAGS} tags, not {len(tags):,}", pointer="/tags")
+    return tuple(tags)
 
 
 def _plain(text: str, limit: int) -> str:

@@ -179,17 +179,32 @@ def _verdict(event: Verification) -> str:
 
 
 def _normal_json(given: Any) -> str:
-    """Return JSON with sorted keys, so that equal values compare equal. Other text is unchanged."""
+    """Return JSON with sorted keys, so that equal values compare equal. Its texts are decoded; others are kept."""
     if isinstance(given, str):
         text = str(given)
         given = read_json(text, default=text)
         if not isinstance(given, dict | list):
             return str(given) if isinstance(given, str) else _json(given)
         try:
-            return _written(given)
+            return _fields(given) if isinstance(given, dict) else _written(given)
         except TypeError:
             return text  # nested deeper than orjson can write
     return _json(given)
+
+
+def _fields(given: dict[str, Any]) -> str:
+    """Return an object with texts as one line per key, texts decoded; another object as JSON."""
+    if not any(isinstance(value, str) for value in given.values()):
+        return _written(given)
+    return "\n".join(f"{key}:{_field(value)}" for key, value in sorted(given.items()))
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, str) and "\n" in value:
+        return f"\n{value}"
+    # Texts that look like other JSON stay encoded, so that 1 and "1" differ.
+    is_plain = isinstance(value, str) and value not in ("", "null") and read_json(value, default=None) is None
+    return f" {value}" if is_plain else f" {_written(value)}"
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from apps.gym.errors import PolicyError
-from apps.gym.traces.items import BETWEEN_TEXTS, Item, dump_json, is_by_model, item_type, join_parts, text_of
+from apps.gym.traces.items import TEXT_SEPARATOR, Item, dump_json, is_by_model, item_type, join_parts, text_of
 
 Message = dict[str, Any]
 
@@ -49,7 +49,7 @@ def _other_message(item: Item) -> Message:
     if kind == "message":
         return _plain_message(item)
     if kind != "function_call_output":
-        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").lasting()
+        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").permanent()
     content = _content(item.get("output", ""), _chat_part)
     return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content}
 
@@ -73,7 +73,7 @@ def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
             contents.append(item.get("content"))
     content = _assistant_content(contents)
     message: Message = {"role": "assistant", "content": content if content or not calls else None}
-    thought = BETWEEN_TEXTS.join(filter(None, thoughts))
+    thought = TEXT_SEPARATOR.join(filter(None, thoughts))
     if thought and reasoning == "field":
         message["reasoning_content"] = thought
     elif thought and reasoning == "text":
@@ -103,7 +103,7 @@ def _assistant_content(contents: list[Any]) -> Any:
         parts += own
         texts.append(join_parts((part.get("text", "") for part in own if isinstance(part, dict)), by_model=True))
     if all(isinstance(part, dict) and part.get("type") == "text" for part in parts):
-        return BETWEEN_TEXTS.join(text for text in texts if text)
+        return TEXT_SEPARATOR.join(text for text in texts if text)
     return parts
 
 
@@ -122,7 +122,7 @@ def _chat_part(part: Any) -> Any:
         if not part.get("image_url"):
             raise PolicyError(
                 "An image without an `image_url` cannot be sent over the Chat Completions wire."
-            ).lasting()
+            ).permanent()
         image = {"url": part["image_url"]}
         return {"type": "image_url", "image_url": image | ({"detail": part["detail"]} if part.get("detail") else {})}
     if kind == "input_file":

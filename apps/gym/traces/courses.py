@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.traces.items import BETWEEN_TEXTS, Item, TaskRow, input_items, is_by_model, item_type, message
+from apps.gym.traces.items import TEXT_SEPARATOR, Item, TaskRow, input_items, is_by_model, item_type, message
 from apps.gym.traces.messages import Dropped, flat_text
 
 _MARKS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
@@ -170,7 +170,7 @@ def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
             written += len(texts[-1])
         else:
             texts.append(_json(item))
-    return Step(True, _digest([BETWEEN_TEXTS.join(filter(None, texts)), calls]), written)
+    return Step(True, _digest([TEXT_SEPARATOR.join(filter(None, texts)), calls]), written)
 
 
 def _answer(item: Item, numbers: dict[str, int]) -> list[Any]:

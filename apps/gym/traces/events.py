@@ -50,16 +50,17 @@ class Prompt(Event, tag="prompt"):
 class ModelCall(Event, tag="model_call"):
     """One turn: the reply to the first `seen` items of the conversation.
 
-    `tokens` are its token ids and logprobs, packed by apps.gym.traces.tokens, and stored next to the payload.
-    `tokens_note` is the reason for missing tokens. `server_finish_reason` is the endpoint's own finish reason,
-    if the wire format does not define it.
+    `tokens` holds token ids and logprobs, packed by apps.gym.traces.tokens and stored next to the payload.
+    `tokens_note` is the reason for missing tokens. `server_finish_reason` keeps a finish reason that the wire format
+    does not define.
 
-    Only captured calls have the fields from `call` on. Calls are numbered from 1 at arrival; `call` is 0 in traces
-    of the built-in loop. The request is the first `kept` items of the parent's conversation (its request and reply),
-    then `items_in`. `tools_in` are the offered tools, if they differ from those of the parent, or for a root from those
-    of the session. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
+    Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0. Calls are
+    numbered from 1 in order of arrival. The request is the first `kept` items of the parent's conversation (request and
+    reply), then `items_in`. `tools_in` lists the offered tools if they changed since the parent (for a root, since the
+    session opened). `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
     call with the same request. `served` is False if the client did not receive the whole reply. `ambiguous` is True if
-    several calls could be the parent. `wire` names the API of the client, `notes` what its request lost on the way.
+    several calls could be the parent. `wire` names the client's API. `notes` lists fields that translating the request
+    dropped.
     """
 
     seen: int
@@ -93,7 +94,7 @@ class ModelCall(Event, tag="model_call"):
 
 
 class ToolResult(Event, tag="tool_result"):
-    """The output of a tool as the model sees it; `error` is a tool error, after which the rollout continued."""
+    """The output of a tool as the model sees it. `error` is the code of a failed call; the rollout continues."""
 
     call_id: str
     name: str
@@ -130,8 +131,9 @@ class Verification(Event, tag="verification"):
 class JudgeCall(Event, tag="judge_call"):
     """One question to a judge model and its answer; not part of the conversation.
 
-    `prompt` is the question. `tries` counts from 1: later tries continue the conversation with the judge, and their
-    `prompt` has only the added text. `verdict` is the parsed verdict of `items`; `problem` says why there is none.
+    `tries` numbers the calls for one question, from 1. The first `prompt` is the question; a later call continues the
+    conversation, so its `prompt` has only the added text. `verdict` is parsed from `items`; if that failed, `problem`
+    is the reason.
     """
 
     judge: str
@@ -150,11 +152,11 @@ class JudgeCall(Event, tag="judge_call"):
 
 
 class AgentEnd(Event, tag="agent_end"):
-    """A foreign agent ended its attempt by the command `finish` or `fail`.
+    """An external agent ended its attempt with the command `finish` or `fail`.
 
-    `call` is the captured call whose reply is the answer, 0 if the agent names none. `kind` and `message` are those of
-    `fail`. `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` are the calls
-    of which the client did not receive the whole reply.
+    `call` is the captured call whose reply is the answer, 0 if the agent names none. `fail` sets `kind` and `message`.
+    `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` lists the calls whose
+    whole reply the client did not receive.
     """
 
     command: Literal["finish", "fail"]
@@ -215,5 +217,5 @@ def event_kind(event: TraceUnion) -> str:
 
 
 def conversation(events: list[TraceUnion]) -> list[Item]:
-    """Return the conversation of a line in order: the prompt, then every item of the attempt."""
+    """Return the conversation of a linear trace: the prompt, then every item of the attempt."""
     return [item for event in events for item in event.new_items()]

@@ -1,8 +1,8 @@
-"""The only reader of the order of a trace: calls with their parents, and each path as a line of events.
+"""Read the order of a trace: calls with their parents, and each path as a linear trace. No other module does.
 
-A trace of the built-in loop is a line: each call answers the whole conversation so far. Calls that were captured from a
-foreign agent form a graph. Every path from a root to a call projects to a line of events, as the built-in loop would
-have written it, so responses, messages, segments, verifiers and exporters only know lines.
+A trace of the built-in loop is linear: each call answers the whole conversation so far. Calls captured from an external
+agent form a graph. Every path from a root to a call becomes a linear trace, as the built-in loop would have written it.
+Responses, messages, segments, verifiers and exporters read only linear traces.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ _NO_PLACE: dict[str, Any] = {
     "served": True,
     "ambiguous": False,
 }
-"""The fields of a call in a line."""
+"""The fields of a call in a linear trace."""
 
 
 class Lineage(NamedTuple):
@@ -55,7 +55,7 @@ class Lineage(NamedTuple):
 
 
 class TraceGraph:
-    """The calls of an attempt by number: of a line from 1 in their order, of a graph as captured.
+    """The calls of an attempt by number. In a linear trace they are numbered from 1, in a graph as captured.
 
     `seqs` are the numbers of the events, by default their positions.
     """
@@ -150,7 +150,7 @@ class TraceGraph:
         return self.line(self.main_leaf)
 
     def line(self, leaf: int) -> list[TraceUnion]:
-        """Return the events of the path to a call as a line. The line of a line is its own events."""
+        """Return the path to a call as a linear trace. A linear trace is returned unchanged."""
         return [event for _, event in self.numbered_line(leaf)]
 
     def numbered_line(self, leaf: int) -> list[Numbered]:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.tokens import (
-    LAST_BASE,
+    MAX_BASE,
     TokenCapture,
     TokensUnreadable,
     pack_tokens,
     read_base,
-    repack_in_line,
+    repack_linear,
     unpack_tokens,
 )
 
@@ -39,7 +39,7 @@ class TokenPacker:
         if capture is None:
             return None
         base = parent
-        while base and (base not in self._ids or base > LAST_BASE):
+        while base and (base not in self._ids or base > MAX_BASE):
             base = self._parents.get(base, 0)
         before = self._ids.get(base, b"")
         if base:
@@ -89,7 +89,7 @@ class GraphTokens:
         """
         try:
             if self.base(call) == previous:
-                return repack_in_line(self._stored(call))
+                return repack_linear(self._stored(call))
             return pack_tokens(self.capture(call), before=self.capture(previous).ids if previous else b"")
         except TokensUnreadable:
             return b""

@@ -16,8 +16,8 @@ TaskRow = dict[str, Any]
 """A task row: `{"responses_create_params": {...}, ...verifier fields}` (NeMo Gym row format)."""
 
 
-BETWEEN_TEXTS = "\n\n"
-"""Separator that joins the texts of one turn: they are separate items, but a chat message has only one text."""
+TEXT_SEPARATOR = "\n\n"
+"""Joins the texts of one turn. They are separate items, but a chat message holds a single text."""
 
 
 class TokenUsage(TypedDict, total=False):
@@ -46,10 +46,10 @@ def function_calls(items: list[Item]) -> list[Item]:
 
 
 def call_arguments(call: Item) -> dict[str, Any] | None:
-    """Return the arguments of a call; an empty text means none. None if they are not a JSON object."""
+    """Return the arguments of a call, {} for an empty text, or None if they are not a JSON object."""
     given = call.get("arguments") or {}
-    read = read_json(given.strip() or "{}") if isinstance(given, str) else given
-    return read if isinstance(read, dict) else None
+    parsed = read_json(given.strip() or "{}") if isinstance(given, str) else given
+    return parsed if isinstance(parsed, dict) else None
 
 
 def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
@@ -92,16 +92,16 @@ def text_of(item: Item) -> str:
 
 def assistant_text(items: list[Item]) -> str:
     """Return all assistant texts of `items`, joined by newlines; verifiers read this."""
-    return "\n".join(filter(None, (text_of(item) for item in items if _is_said(item))))
+    return "\n".join(filter(None, (text_of(item) for item in items if _is_assistant_message(item))))
 
 
-def _is_said(item: Item) -> bool:
+def _is_assistant_message(item: Item) -> bool:
     return item_type(item) == "message" and item.get("role") == "assistant"
 
 
 def last_message(items: list[Item]) -> str:
-    """Return the text of the last assistant message; empty without one."""
-    return next((assistant_text([item]) for item in reversed(items) if _is_said(item)), "")
+    """Return the text of the last assistant message, or an empty string."""
+    return next((assistant_text([item]) for item in reversed(items) if _is_assistant_message(item)), "")
 
 
 def input_items(row: TaskRow) -> list[Item]:

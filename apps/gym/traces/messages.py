@@ -16,7 +16,7 @@ from typing import Any, Literal
 from apps.gym.loadable import is_loaded_exactly
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import (
-    BETWEEN_TEXTS,
+    TEXT_SEPARATOR,
     Item,
     TaskRow,
     Tool,
@@ -195,10 +195,10 @@ def _assistant_message(
             texts.append(flat_text(item.get("content"), by_model=True))
         else:
             raise Dropped("unknown_item")
-    content = BETWEEN_TEXTS.join(filter(None, texts))
+    content = TEXT_SEPARATOR.join(filter(None, texts))
     if not content.strip() and not calls and not silent_turns:
         raise Dropped("empty_turn")
-    reasoning = BETWEEN_TEXTS.join(filter(None, thoughts))
+    reasoning = TEXT_SEPARATOR.join(filter(None, thoughts))
     return {
         "role": "assistant",
         "content": content,

@@ -60,7 +60,7 @@ class ParentFinder:
         return record.place
 
     def complete(self, call: int, reply: Sequence[Item], tokens: TokenCapture | None = None) -> Place:
-        """Register the reply. Return the place, which differs from that of `arrive` if tokens found a parent."""
+        """Register the reply. Return the place of the call, which has changed if its tokens revealed a parent."""
         record = self._calls[call]
         assert record.place is not None and record.body is not None
         prefixes = record.body
@@ -83,7 +83,7 @@ class ParentFinder:
         return place
 
     def abandon(self, call: int) -> None:
-        """Forget a call that ends without a stored reply. Its number is not given again."""
+        """Forget a call that ends without a stored reply. Its number is not reused."""
         record = self._calls.pop(call)
         assert record.place is not None
         if self._requests.get(record.request) == call:
@@ -138,7 +138,7 @@ class ParentFinder:
         )
 
     def _lineage_after(self, parent: int, record: CallRecord) -> int:
-        """Return the lineage of the parent for the first child of a call and its retries, else the next number."""
+        """Return the parent's lineage for the first child of a call and its retries, otherwise a new one."""
         before = self._calls[parent]
         step = before.group or parent
         other_thread = bool(record.hint and before.hint and record.hint != before.hint)
@@ -205,7 +205,7 @@ def _shape(items: Sequence[Item], before: bytes = b"") -> bytes:
 
 
 class _TokenPrefixes:
-    """Finds the call with the most ids that a prompt begins with, without keeping ids."""
+    """Find the call whose ids are the longest prefix of a prompt. Keeps hashes, not ids."""
 
     def __init__(self) -> None:
         self._by_length: dict[int, dict[bytes, int]] = {}

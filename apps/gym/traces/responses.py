@@ -186,7 +186,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
     answer = next((event.answer for event in events if isinstance(event, AgentEnd)), "")
     if answer and answer != last_message(output):
-        # A foreign agent may state its answer at its end only.
+        # An external agent may give its answer only when it ends.
         output.append(message("assistant", answer))
     output = [complete_item(item, number) for number, item in enumerate(output)]
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])

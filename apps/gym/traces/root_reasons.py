@@ -6,10 +6,10 @@ The rules, in this order:
 2. `subagent`: the client sends another thread id; or a tool call contains a text of its messages, and it has another
    system prompt or other tools than the caller, or the text is a whole argument.
 3. `auxiliary`: it offers no tools although another root did, and has at most two items besides the system prompt.
-4. `compaction` or `rewritten`: it replaces a conversation with the same thread id; or with the same system prompt, from
-   which it repeats an item or quotes a reply, or which waits for the outputs of its tool calls; or it extends a whole
-   conversation whose system prompt changed. It is a compaction if it has fewer items than the conversation it replaces.
-   It continues the lineage of that conversation.
+4. `compaction` or `rewritten`: it replaces a conversation with the same thread id. Or it replaces one with the same
+   system prompt: it repeats an item or quotes a reply, or the conversation waits for outputs of tool calls. Or it
+   extends a whole conversation whose system prompt changed. It is a compaction if it has fewer items than the
+   conversation it replaces. It continues the lineage of that conversation.
 5. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
 Texts are compared by their lines of at least 16 characters, of which the first 64 of a text count.

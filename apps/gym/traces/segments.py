@@ -1,4 +1,4 @@
-"""Join the captured calls of a line into sequences for training; graph_segments does so for a graph.
+"""Join the captured calls of a linear trace into training sequences. For graphs, see graph_segments.
 
 Every token that the model read or wrote occurs once.
 
@@ -151,7 +151,7 @@ def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled
 
 
 def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tuple[Segment, list[Sampled]]]:
-    """Return the segments of a line with their sampled tokens. Raises TokensUnreadable.
+    """Return the segments of a linear trace with their sampled tokens. Raises TokensUnreadable.
 
     The tokens of `masked` calls, by position from 1, are context. A segment with only such calls is left out.
     """

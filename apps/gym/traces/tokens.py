@@ -2,17 +2,17 @@
 
 Layout of the stored bytes of one call, little-endian:
 
-    uint8  version: 1 in a line of calls, 2 in a graph
+    uint8  version: 1 in a linear trace, 2 in a graph
     uint8  bytes per logprob: 4 if all are exact as float32 (as vLLM sends them), else 8
-    uint16 0 in version 1; in version 2 the number of the call whose ids come before, 0 for none
-    uint32 shared: number of ids that the prompt shares with the ids before it
+    uint16 base, in version 2: the number of the call whose ids precede the prompt, or 0; in version 1 always 0
+    uint32 shared: number of ids that the prompt has in common with the preceding ids
     uint32 rest: number of further prompt ids
     uint32 generated: number of generated ids and logprobs
     uint32 × rest, uint32 × generated, float × generated
 
-The ids before a prompt are the prompt and generation of the previous call with tokens; in a graph, of the nearest
-ancestor with tokens, see graph_tokens. Conversations only grow, so each turn stores only its new ids. `shared` is
-smaller if the chat template renders an old turn differently.
+The preceding ids are the prompt and generation of the previous call with tokens, or in a graph of the nearest ancestor
+with tokens (see graph_tokens). Conversations only grow, so each turn stores only its new ids. If the chat template
+renders an earlier turn differently, `shared` ends there.
 """
 
 import struct
@@ -28,8 +28,8 @@ from apps.gym.traces.events import ModelCall, TraceUnion
 
 VERSION = 1
 GRAPH_VERSION = 2
-LAST_BASE = 65_535
-"""The highest number of a call that version 2 can name."""
+MAX_BASE = 65_535
+"""Highest call number that the uint16 field of version 2 holds."""
 _HEADER = struct.Struct("<BBHIII")
 HEADER_BYTES = _HEADER.size
 _ID_BYTES = 4
@@ -45,11 +45,11 @@ class TokensMissing(Exception):
 
 
 class TokensUnreadable(Refusal, status=409, code="tokens-unreadable"):
-    """Raised if stored bytes are invalid or do not follow from earlier calls."""
+    """Raised if stored bytes are invalid or need ids that the preceding calls do not have."""
 
 
 class TokenShape(NamedTuple):
-    """Numbers of ids: shared by the prompt with the ids before it, the rest of the prompt, and generated ones."""
+    """Numbers of ids: the shared start of the prompt, the rest of the prompt, and the generation."""
 
     shared: int
     rest: int
@@ -78,7 +78,7 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
         return self.prompt + self.generation
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that NeMo Gym has on the last item of a turn."""
+        """Return the fields that NeMo Gym puts on the last item of a turn."""
         return {
             "prompt_token_ids": _unpacked("I", self.prompt),
             "generation_token_ids": _unpacked("I", self.generation),
@@ -105,9 +105,9 @@ def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: S
 
 
 def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None) -> bytes:
-    """Return the bytes to store for a call; `before` are the ids of the previous call, empty for the first.
+    """Return the bytes to store for a call. `before` holds the preceding ids, empty for the first call.
 
-    In a graph, `base` is the number of the call with these ids, 0 for none; in a line it is None.
+    In a graph, `base` is the number of the call with these ids, or 0. In a linear trace it is None.
     """
     shared = _shared_bytes(capture.prompt, before)
     header = _HEADER.pack(
@@ -122,7 +122,7 @@ def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None
 
 
 def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
-    """Return what `pack_tokens` packed with the same `before`, in a line or a graph. Raises TokensUnreadable."""
+    """Return the capture that `pack_tokens` packed with the same `before`. Raises TokensUnreadable."""
     logprob_bytes, (shared, rest, generated) = _read_header(stored)
     if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
         raise TokensUnreadable("the packed tokens have the wrong length")
@@ -139,26 +139,26 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
 
 
 def unpack_next(stored: bytes, *, before: bytes) -> TokenCapture:
-    """Return the capture of a call in a line. Raises TokensUnreadable, also for tokens of a graph."""
+    """Return the capture of a call in a linear trace. Raises TokensUnreadable, also for tokens of a graph."""
     if read_base(stored) is not None:
         raise TokensUnreadable("the packed tokens belong to a graph of calls")
     return unpack_tokens(stored, before=before)
 
 
 def read_base(stored: bytes) -> int | None:
-    """Return the number of the call whose ids come before, 0 for none, and None for tokens of a line."""
+    """Return the number of the call with the preceding ids, 0 for none, or None in a linear trace."""
     _read_header(stored)
     version, _, base, *_ = _HEADER.unpack_from(stored)
     return base if version == GRAPH_VERSION else None
 
 
-def of_graph(stored: bytes | memoryview | None) -> bool:
-    """Return True for tokens of a graph, from the first byte alone."""
+def is_of_graph(stored: bytes | memoryview | None) -> bool:
+    """Return True for tokens of a graph. Reads only the first byte."""
     return stored is not None and bytes(stored[:1]) == bytes([GRAPH_VERSION])
 
 
-def repack_in_line(stored: bytes) -> bytes:
-    """Return tokens of a graph as tokens of a line in which the named call is the previous one with tokens."""
+def repack_linear(stored: bytes) -> bytes:
+    """Convert tokens of a graph to version 1, for a linear trace in which the base call precedes this one."""
     _, logprob_bytes, _, *counts = _HEADER.unpack_from(stored)
     return _HEADER.pack(VERSION, logprob_bytes, 0, *counts) + stored[HEADER_BYTES:]
 
@@ -175,11 +175,9 @@ def count_tokens(stored: bytes) -> tuple[int, int]:
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the events of a line, with the token fields on the last item of each turn that has tokens.
+    """Return the events of a linear trace, with the token fields on the last item of each turn that has tokens.
 
-    Raises TokensUnreadable.
-
-    A turn without items gets an empty message, because its tokens were sampled too.
+    A turn without items gets an empty message, because its tokens were sampled too. Raises TokensUnreadable.
     """
     restored: list[TraceUnion] = []
     before = b""
@@ -187,8 +185,8 @@ def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
         if isinstance(event, ModelCall) and event.tokens is not None:
             capture = unpack_next(event.tokens, before=before)
             before = capture.ids
-            said = event.items or [{"type": "message", "role": "assistant", "content": []}]
-            items = [*said[:-1], said[-1] | capture.fields()]
+            turn = event.items or [{"type": "message", "role": "assistant", "content": []}]
+            items = [*turn[:-1], turn[-1] | capture.fields()]
             event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the whole event
         restored.append(event)
     return restored
@@ -199,7 +197,7 @@ def _read_header(stored: bytes) -> tuple[int, TokenShape]:
         raise TokensUnreadable("the packed tokens are cut short")
     version, logprob_bytes, _, shared, rest, generated = _HEADER.unpack_from(stored)
     if version not in (VERSION, GRAPH_VERSION) or logprob_bytes not in _LOGPROB_CODES:
-        raise TokensUnreadable(f"the packed tokens are of version {version}, which is not supported")
+        raise TokensUnreadable(f"the packed tokens have version {version}, which needs a newer GymWeb")
     return logprob_bytes, TokenShape(shared, rest, generated)
 
 

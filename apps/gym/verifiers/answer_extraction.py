@@ -108,17 +108,17 @@ def expected_answer(row: TaskRow, field: str = "expected_answer") -> str:
     """Return the row's field as text. Raises VerifierError if it is missing, or neither text nor a number."""
     expected = row.get(field)
     if expected is None:
-        raise VerifierError(f"the task row has no `{field}`, which this verifier needs").lasting()
+        raise VerifierError(f"the task row has no `{field}`, which this verifier needs").permanent()
     return answer_text(expected, f"the task row's `{field}`")
 
 
 def answer_text(expected: object, where: str) -> str:
     """Return a number or text as text. Raises VerifierError for other types and empty values."""
     if isinstance(expected, bool) or not isinstance(expected, str | int | float):
-        raise VerifierError(f"{where} is neither text nor a number").lasting()
+        raise VerifierError(f"{where} must be text or a number").permanent()
     text = str(expected).strip()
     if not text:
-        raise VerifierError(f"{where} is empty").lasting()
+        raise VerifierError(f"{where} is empty").permanent()
     return text
 
 
@@ -127,5 +127,5 @@ def extraction_mode(row: TaskRow) -> ExtractionMode | None:
     wanted: ExtractionMode | None = row.get("extraction_mode")
     if wanted is not None and wanted not in EXTRACTION_MODES:
         names = ", ".join(EXTRACTION_MODES)
-        raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").lasting()
+        raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").permanent()
     return wanted

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, function_calls, item_type
-from apps.gym.verifiers.protocol import Problem, Verifier, refuse
+from apps.gym.verifiers.protocol import Problem, Verifier, permanent_error
 
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -47,7 +47,7 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
         used = _use(response)
         for name in self.budgets:
             if used[name] is None:
-                raise refuse(f"the model does not tell its {name.replace('_', ' ')}, which have a budget here")
+                raise permanent_error(f"the model reports no {name.replace('_', ' ')}. Remove their budget")
         parts = {name: self._score(used[name] or 0, budget) for name, budget in self.budgets.items()}
         told = ", ".join(f"{used[name]:,} of {most:,} {name.replace('_', ' ')}" for name, most in self.budgets.items())
         return Reward(

@@ -10,7 +10,7 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, assistant_text, read_json
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.protocol import Problem, Verifier, refuse
+from apps.gym.verifiers.protocol import Problem, Verifier, permanent_error
 from apps.gym.verifiers.structured.json_finder import find_json
 from apps.gym.verifiers.tools.expected_calls import json_key, same
 
@@ -44,7 +44,7 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         if self.expected_field not in row:
-            raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
+            raise permanent_error(f"the task row has no `{self.expected_field}`, which this verifier needs")
         expected, state = row[self.expected_field], self._state(response.get("output") or [])
         if state is _ABSENT:
             return Reward(value=0.0, components={"final_state": 0.0}, explanation="the attempt left no state to check")
@@ -82,7 +82,7 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         for key, value in expected.items():
             yield from self._compare(value, state.get(key, _ABSENT), f"{at}/{key}")
         if self.exact:
-            # A key with half a surrogate pair could not be stored.
+            # Databases cannot store a key with half a surrogate pair.
             others = (key.encode(errors="replace").decode() for key in state if key not in expected)
             yield from ((f"{at}/{key}", False) for key in others)
         if not expected:

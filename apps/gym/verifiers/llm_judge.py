@@ -35,7 +35,9 @@ async def judge_attempt(row: TaskRow, response: dict[str, Any], judgement: Judge
         said = verdict.said if isinstance(verdict.said, str) else f"{verdict.said:g}"
         return _reward(verdict.value, said, verdict.explanation, {settings.scale.key: verdict.said})
     if "trace" in named:
-        raise VerifierError("the rubric names {trace}, but answers are compared, not traces").lasting()
+        raise VerifierError(
+            "the rubric uses {trace}, but this judge compares answers. Remove {trace} from the rubric"
+        ).permanent()
     if settings.question == "equal":
         found = await judgement.equal(rubric=rubric, task=task, a=answer, b=_require(expected))
         said = "equal" if found.equal else "different"
@@ -57,7 +59,7 @@ def _read_rubric(row: TaskRow) -> str:
     if rubric is None:
         return ""
     if not isinstance(rubric, str):
-        raise VerifierError("the task row's `rubric` is no text").lasting()
+        raise VerifierError("the task row's `rubric` must be text").permanent()
     return rubric.strip()
 
 
@@ -72,7 +74,7 @@ def _read_expected(row: TaskRow) -> str:
 
 def _require(expected: str) -> str:
     if not expected:
-        raise VerifierError("the judge needs `expected_answer`, which the task row lacks").lasting()
+        raise VerifierError("the task row has no `expected_answer`, which the judge needs").permanent()
     return expected
 
 
@@ -100,4 +102,4 @@ class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
     ] = ""
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        raise VerifierError("this needs a judge model").lasting()
+        raise VerifierError("this environment has no judge model. Choose one in its settings").permanent()

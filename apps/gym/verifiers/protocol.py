@@ -1,6 +1,6 @@
 """The verifier interface: parameters, and a pure function from a task row and a response to a reward.
 
-Also shared code of verifiers that compare an answer.
+It also has the shared code of verifiers that compare answers.
 """
 
 import re
@@ -16,7 +16,7 @@ from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extract_answer, extraction_mode
 
 Problem = tuple[str, str]
-"""The place of a problem in a verifier's parameters as a JSON pointer, and what would be valid there."""
+"""JSON pointer to an invalid parameter, and a message that completes the sentence "<parameter> …"."""
 
 TimeLimit = Annotated[
     float,
@@ -30,7 +30,7 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: ClassVar[str]
 
     def stays_on_loop(self, row: TaskRow) -> bool:
-        """Return True if the verifier may run on the event loop, because its time depends only on the text length.
+        """Return True if the verifier is fast enough for the event loop: its time depends only on the text length.
 
         Other verifiers run in a separate process that can be stopped.
         """
@@ -38,7 +38,7 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def seconds(self) -> float:
-        """Return the limit in seconds of one verification in a separate process: its `time_limit`, or 10."""
+        """Return the time limit of a verification in a separate process, in seconds: `time_limit`, or 10."""
         return float(getattr(self, "time_limit", 10.0))
 
     @property
@@ -48,7 +48,7 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return frozenset() if field is None else frozenset({field})
 
     def find_problems(self) -> Iterator[Problem]:
-        """Yield problems of parameters that are valid individually."""
+        """Yield problems of parameters that are valid on their own but not together."""
         return iter(())
 
     def check_row(self, row: TaskRow) -> None:
@@ -70,6 +70,8 @@ Extraction = Literal["boxed", "last_line", "final_answer", "full_response", "pat
 
 
 class AnswerVerifier(Verifier, frozen=True, kw_only=True):
+    """Base class of verifiers that extract an answer from the reply and compare it with the expected answer."""
+
     expected: (
         Annotated[
             str | int | float,
@@ -136,7 +138,7 @@ def find_last(pattern: str, text: str, flags: re.RegexFlag) -> str | None:
 
 
 def answer_reward(name: str, value: float, explanation: str, *, answer: str | None, expected: str) -> Reward:
-    """Return a reward of one component, with the given and the expected answer."""
+    """Return a reward with one component, and both answers as details."""
     details = {"extracted_answer": answer, "expected_answer": expected}
     return Reward(value=value, components={name: value}, explanation=explanation, details=details)
 
@@ -159,6 +161,6 @@ def pattern_problem(pattern: str) -> str:
     return ""
 
 
-def refuse(message: str) -> VerifierError:
+def permanent_error(message: str) -> VerifierError:
     """Return an error that is permanent: every further attempt would fail the same way."""
-    return VerifierError(message).lasting()
+    return VerifierError(message).permanent()

@@ -39,7 +39,7 @@ async def verify_attempt(
             return await _verify_parts(verifier, row, response, judgement, most_seconds, whose=whose)
         if isinstance(verifier, LLMJudge):
             if judgement is None:
-                raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
+                raise JudgeError(f"{verifier.title}: no judge model is set for this environment").permanent()
             return await judge_attempt(row, response, judgement, rubric=verifier.rubric)
         if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
@@ -48,7 +48,7 @@ async def verify_attempt(
     except GymError:
         raise
     except Exception as bug:
-        raise VerifierError(f"{verifier.title}: {type(bug).__name__}: {bug}").lasting() from bug
+        raise VerifierError(f"{verifier.title}: {type(bug).__name__}: {bug}").permanent() from bug
 
 
 def weigh(response: dict[str, Any]) -> int:

@@ -47,7 +47,7 @@ def check_sampling(sampling: dict[str, Any]) -> None:
     Rows are rejected when saved; this covers rows saved before.
     """
     if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
-        raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").lasting()
+        raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").permanent()
 
 
 def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
@@ -65,11 +65,11 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
     try:
         extra = orjson.loads(given)
     except orjson.JSONDecodeError as error:
-        raise PolicyError(f"metadata.extra_body is not JSON: {error}").lasting() from None
+        raise PolicyError(f"metadata.extra_body is not JSON: {error}").permanent() from None
     if not isinstance(extra, dict):
-        raise PolicyError("metadata.extra_body is not a JSON object.").lasting()
+        raise PolicyError("metadata.extra_body is not a JSON object.").permanent()
     if refused := sorted(_NOT_FOR_TASKS & extra.keys()):
-        raise PolicyError(f"metadata.extra_body of a task cannot set {', '.join(refused)}.").lasting()
+        raise PolicyError(f"metadata.extra_body of a task cannot set {', '.join(refused)}.").permanent()
     if sampling.get("seed") is not None:
         extra.pop("seed", None)
     return extra

@@ -15,7 +15,7 @@ from apps.gym.errors import GymError
 from apps.gym.storable import clean_line
 from apps.gym.traces.items import Tool, as_object, function_calls, message, read_json
 from apps.gym.wires.openai_http import hide_secrets
-from apps.gym.wires.protocol import Ask, Policy, Reply, tells_all
+from apps.gym.wires.protocol import Ask, Policy, Reply, has_all_counts
 from apps.gym.wires.sending import Sender
 
 LIST_SECONDS = 10.0
@@ -292,7 +292,7 @@ def _tool_call(reply: Reply, limit: int) -> Check:
 
 
 def _usage(reply: Reply) -> Check:
-    if tells_all(reply.usage):
+    if has_all_counts(reply.usage):
         read, written = reply.usage["input_tokens"], reply.usage["output_tokens"]
         return Check(name="usage", status="ok", message=f"Token counts: {read:,} input, {written:,} output.")
     problem = (

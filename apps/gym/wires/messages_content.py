@@ -196,7 +196,7 @@ def _input_block(part: Any) -> Block:
     if kind == "input_file":
         title = {"title": part["filename"]} if part.get("filename") else {}
         return {"type": "document", "source": _source(part, "file_data", "file_url"), **title}
-    raise PolicyError(f"Content of type {kind!r} cannot be sent over the Messages wire.").lasting()
+    raise PolicyError(f"Content of type {kind!r} cannot be sent over the Messages wire.").permanent()
 
 
 def _source(part: dict[str, Any], data_key: str, url_key: str) -> dict[str, Any]:
@@ -206,4 +206,4 @@ def _source(part: dict[str, Any], data_key: str, url_key: str) -> dict[str, Any]
         return {"type": "url", "url": part[url_key]}
     if part.get("file_id"):
         return {"type": "file", "file_id": part["file_id"]}
-    raise PolicyError(f"{part['type']} without data, URL or file id cannot be sent over the Messages wire.").lasting()
+    raise PolicyError(f"{part['type']} without data, URL or file id cannot be sent over the Messages wire.").permanent()

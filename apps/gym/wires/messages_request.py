@@ -213,7 +213,7 @@ def _user_blocks(item: Item) -> list[Block]:
     if kind == "message":
         return content_blocks(item.get("content"))
     if kind != "function_call_output":
-        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Messages wire.").lasting()
+        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Messages wire.").permanent()
     output = item.get("output")
     blocks = content_blocks(output if isinstance(output, str | list) else encode_json(output).decode())
     failed = {"is_error": True} if item.get("status") == "incomplete" else {}

@@ -169,13 +169,13 @@ class HttpPolicy:
             told = (
                 f"The policy model's reply is too large. {error} Give the model or the agent a lower max_output_tokens."
             )
-            raise PolicyReplyTooLarge(self._said(told)).lasting() from error
+            raise PolicyReplyTooLarge(self._said(told)).permanent() from error
         except OutboundFailed as error:
             self._observe("unreachable", self._said(str(error)))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
-            refused = self._error(str(error)).lasting()
-            raise (refused if isinstance(error, OutboundRedirectRefused) else refused.ours()) from error
+            refused = self._error(str(error)).permanent()
+            raise (refused if isinstance(error, OutboundRedirectRefused) else refused.misconfigured()) from error
         if got.status != 200:
             return self._refused(got)
         try:
@@ -196,7 +196,7 @@ class HttpPolicy:
                 return Reply(items=[], finish_reason="context_length")
             failed = self._error(str(error))
             self._observe("server_error" if error.retryable else "ok", str(failed))
-            raise (TryAgain(failed) if error.retryable else failed.lasting()) from None
+            raise (TryAgain(failed) if error.retryable else failed.permanent()) from None
         self._observe("ok")
         return reply
 
@@ -229,7 +229,7 @@ class HttpPolicy:
         error = self._error(f"The policy model returned {got.status}: {message or 'no message'}")
         if is_quota_exhausted(got):
             self._observe("quota", str(error))
-            raise error.lasting().refused("quota")
+            raise error.permanent().refused("quota")
         after = read_retry_after(got)
         if is_throttled(got):
             self._observe("throttled", str(error))
@@ -237,7 +237,7 @@ class HttpPolicy:
         self._observe(_outcome(got.status), str(error))
         if got.status in (408, 425) or got.status >= 500:
             raise TryAgain(error, after=after)
-        raise error.lasting()
+        raise error.permanent()
 
     def _tell_throttled(self, got: OutboundReply) -> str:
         said, _ = explain_refusal(got.body)

@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gym.traces.chat_turns import call_item, message_item
 from apps.gym.traces.items import TokenUsage
-from apps.gym.wires.protocol import MOST_TOKENS, Reply
+from apps.gym.wires.protocol import MAX_CALL_TOKENS, Reply
 
 
 class _Function(msgspec.Struct):
@@ -38,7 +38,7 @@ class _Choice(msgspec.Struct):
     finish_reason: Literal["stop", "tool_calls"]
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_TOKENS)]
 
 
 class _ReadDetails(msgspec.Struct):

@@ -11,13 +11,13 @@ from apps.gym.traces.tokens import TokenCapture
 from apps.gym.wires.chat_deltas import OnDelta
 
 VERDICT_SCHEMA = "verdict"
-"""Schema name of a judge's verdict, by which the scripted policy recognises a judge's question."""
+"""Schema name of judge verdicts. The scripted policy recognises questions of a judge by it."""
 
 
 class Weights:
     """The model version that an endpoint serves now: a checkpoint, weights or an adapter.
 
-    Set `version` when a new one is loaded; it applies from the next call.
+    Set `version` after loading a new one. Calls that start later record it.
     """
 
     __slots__ = ("__weakref__", "version")
@@ -42,9 +42,9 @@ class Ask(msgspec.Struct, kw_only=True):
     `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
     after an enclosing time limit (apps.gym.calls.time_limits).
 
-    With `on_delta`, the model's reply is streamed if its wire allows that. No retry starts after its first delta.
+    With `on_delta`, the reply is streamed if the wire format supports it. No retry starts after the first delta.
 
-    A call that an endpoint throttles fails after `patience` seconds; without it, it waits for its turn.
+    `patience` is the maximum wait in seconds while the endpoint throttles; without it, there is none.
     """
 
     items: list[Item]
@@ -59,8 +59,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `server_finish_reason` is the endpoint's own reason if its wire does not define it. `version` names the checkpoint
-    or weights that answered. `sampling` is set only if a retry changed the seed of the ask.
+    `server_finish_reason` keeps a reason that the wire format does not define. `version` names the checkpoint or
+    weights that answered. `sampling` is set only if a retry used another seed.
     `tokens_note` is the reason for missing `tokens`, if they were requested.
     """
 
@@ -83,7 +83,7 @@ class Policy(Protocol):
     async def ask(self, ask: Ask) -> Reply: ...
 
 
-MOST_TOKENS = 1_000_000_000
+MAX_CALL_TOKENS = 1_000_000_000
 """Maximum tokens of one call. Larger counts are ignored, so that they do not affect cost and limits."""
 
 
@@ -112,24 +112,24 @@ def read_detail(usage: dict[str, Any], details: str, name: str) -> Any:
     return given.get(name) if isinstance(given, dict) else None
 
 
-def tells_all(usage: TokenUsage) -> bool:
-    """Return True if the usage is complete enough for limits of tokens and cost."""
+def has_all_counts(usage: TokenUsage) -> bool:
+    """Return True if input and output tokens are known, as limits of tokens and cost require."""
     return "input_tokens" in usage and "output_tokens" in usage
 
 
 def lacks_usage(call: ModelCall | JudgeCall) -> bool:
-    """Return True if a model was paid for this reply but did not report its usage.
+    """Return True if a billed reply does not report its usage.
 
-    Calls without a reply, or refused because the context is full, have no usage.
+    Calls without a reply, or refused because the context is full, are not billed.
     """
     has_reply = bool(call.items or call.finish_reason) and call.finish_reason != "context_length"
-    return has_reply and not tells_all(call.usage)
+    return has_reply and not has_all_counts(call.usage)
 
 
 def _count(given: Any) -> int | None:
     """Return a number of tokens in any notation, or None for anything else."""
-    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= len(str(MOST_TOKENS)):
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= len(str(MAX_CALL_TOKENS)):
         given = int(given)
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MOST_TOKENS:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MAX_CALL_TOKENS:
         return None
     return int(given) if given == int(given) else None

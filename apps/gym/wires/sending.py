@@ -66,7 +66,7 @@ class PlainSender:
         try:
             return orjson.dumps(body)
         except (orjson.JSONEncodeError, TypeError) as error:
-            raise PolicyError(f"The conversation cannot be sent as JSON: {error}").lasting() from None
+            raise PolicyError(f"The conversation cannot be sent as JSON: {error}").permanent() from None
 
     async def send(self, packed: bytes, *, session: str, tries: int) -> OutboundReply:
         return await self._outbound.request(

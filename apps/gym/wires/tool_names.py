@@ -15,7 +15,7 @@ _MCP = re.compile(r"mcp__[^_](?:[^_]|_(?!_))*__(?=.)")
 def bare_name(name: str, known: Collection[str]) -> str:
     """Return `get_weather` for `mcp__weather__get_weather`, `functions.get_weather` or `weather/get_weather`.
 
-    A known name is unchanged. If the name ends with several known ones, the longest counts; if with none, only the
+    A known name is unchanged. If the name ends with known names, the longest is used. Otherwise only the
     prefix of MCP clients is removed.
     """
     if name in known:
@@ -42,6 +42,6 @@ def _bare(call: Item, known: Collection[str]) -> Item:
 def bare_response(
     events: list[TraceUnion], row: TaskRow, known: Collection[str], stop_reason: str = ""
 ) -> dict[str, Any]:
-    """Return the response for an environment or a verifier, in which calls have the names of the task's tools."""
+    """Return the response for an environment or verifier, with the tool names of the task."""
     response = assemble_response(events, row, stop_reason=stop_reason)
     return {**response, "output": bare_call_names(response["output"], known)}

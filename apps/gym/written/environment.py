@@ -53,9 +53,9 @@ def guard(work: Callable[Given, Result], name: str, kind: type) -> Callable[Give
         except GymError:
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as problem:
-            raise EnvironmentFault(f"{name}: {tell(problem)}").lasting() from problem
+            raise EnvironmentFault(f"{name}: {tell(problem)}").permanent() from problem
         if not isinstance(result, kind):
-            raise EnvironmentFault(f"{name}: returned {type(result).__name__}, expected {kind.__name__}").lasting()
+            raise EnvironmentFault(f"{name}: returned {type(result).__name__}, expected {kind.__name__}").permanent()
         return result
 
     return guarded

@@ -149,7 +149,7 @@ def write_output(value: object) -> str:
     """
     if isinstance(value, str):
         if not value.isascii() and (half := _HALF_PAIR.search(value)):
-            raise ValueError(f"the text has half a surrogate pair at character {half.start():,}, which is no Unicode")
+            raise ValueError(f"the text has half a surrogate pair at character {half.start():,}, not valid Unicode")
         return value
     try:
         encoded = msgspec.json.encode(value)

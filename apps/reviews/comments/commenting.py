@@ -6,7 +6,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout
 
@@ -50,10 +50,10 @@ def add_comment(
     with transaction.atomic():
         comment = Comment.objects.create(
             rollout=rollout,
-            text=clean_typed(text),
+            text=redact_input(text),
             author=author,
             seq=seq,
-            quote=clean_typed(quote),
+            quote=redact_input(quote),
             start=start if quote else None,
             parent=parent,
         )

@@ -6,18 +6,18 @@ from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated
 from apps.gym.rewards import MAX_REWARD
-from apps.policies.typed_texts import TypedCharField, TypedTextField
+from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout
 
-PERSON = settings.AUTH_USER_MODEL
+USER_MODEL = settings.AUTH_USER_MODEL
 
 
 class Comment(Dated):
-    """A comment on a rollout, an event or a quote, or a reply to a comment."""
+    """A comment on a rollout, on one of its events, or on quoted text. It may reply to another comment."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="comments")
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="Trace event of the comment, if any")
-    quote = TypedTextField(max_length=2_000, blank=True, default="", help_text="Quoted text of the event")
+    quote = RedactedTextField(max_length=2_000, blank=True, default="", help_text="Quoted text of the event")
     start = models.PositiveIntegerField(null=True, blank=True, help_text="Offset of the quote, in characters")
     parent = models.ForeignKey(
         "self",
@@ -27,10 +27,10 @@ class Comment(Dated):
         related_name="replies",
         help_text="Parent comment",
     )
-    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="comments")
-    text = TypedTextField(max_length=10_000)
+    author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="comments")
+    text = RedactedTextField(max_length=10_000)
     resolved_at = models.DateTimeField(null=True, blank=True)
-    resolved_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    resolved_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
         ordering = ["id"]
@@ -43,7 +43,7 @@ class Comment(Dated):
 
 
 class Flag(Dated):
-    """A problem of a rollout or step, of a fixed set of kinds so that problems can be counted."""
+    """A problem that a user found in a rollout or step. Kinds are fixed, so that flags can be counted."""
 
     class Kind(models.TextChoices):
         VERIFIER_WRONG = "verifier_wrong", "verifier wrong"
@@ -57,10 +57,10 @@ class Flag(Dated):
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="review_flags")
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="Flagged trace event, if any")
     kind = models.CharField(max_length=32, choices=Kind.choices)
-    note = TypedCharField(max_length=1_000, blank=True, default="")
-    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="review_flags")
+    note = RedactedCharField(max_length=1_000, blank=True, default="")
+    author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="review_flags")
     withdrawn_at = models.DateTimeField(null=True, blank=True)
-    withdrawn_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    withdrawn_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
         ordering = ["id"]
@@ -84,7 +84,7 @@ class Flag(Dated):
 class RewardOverride(Dated):
     """A reward set by a person. The verifier's reward stays on the rollout.
 
-    The active override has no `ended_at`. Replaced and withdrawn ones are kept as history.
+    The active override has no `ended_at`. Replaced and withdrawn overrides are kept as history.
     """
 
     class End(models.TextChoices):
@@ -95,9 +95,9 @@ class RewardOverride(Dated):
     reward = models.FloatField()
     original_reward = models.FloatField(null=True, help_text="Reward of the verifier at that time")
     reason = models.CharField(max_length=2_000)
-    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reward_overrides")
+    author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="reward_overrides")
     ended_at = models.DateTimeField(null=True, blank=True)
-    ended_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    ended_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     ended_how = models.CharField(max_length=16, choices=End.choices, blank=True, default="")
 
     class Meta:

@@ -9,19 +9,19 @@ from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated, Named
 from apps.accounts.stored_json import StoredJSONField
-from apps.policies.typed_texts import TypedCharField, TypedTextField
+from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 
 
 class Rubric(Named):
-    """Review criteria: questions with the form of their answers (see apps/gym/rubric_criteria.py).
+    """Review criteria: questions and the kinds of answers they take (see apps/gym/rubric_criteria.py).
 
     A rubric with reviews cannot be changed; create a new one instead.
     """
 
-    name = TypedCharField(max_length=100)
-    description = TypedTextField(max_length=4_000, blank=True)
+    name = RedactedCharField(max_length=100)
+    description = RedactedTextField(max_length=4_000, blank=True)
     criteria = StoredJSONField(default=list, help_text="Criteria: key, label, kind and the settings of the kind")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rubrics"
@@ -45,7 +45,7 @@ class QueueQuerySet(models.QuerySet["Queue"]):
         return self.filter(closed_at__isnull=True)
 
     def blind(self) -> "QueueQuerySet":
-        """Return queues that hide results from reviewers until they submit."""
+        """Return queues that hide an expected answer, reward or model name from reviewers."""
         return self.exclude(shows_expected=True, shows_reward=True, shows_model=True)
 
     def for_reviewer(self, user_id: int) -> "QueueQuerySet":
@@ -66,7 +66,7 @@ class Queue(Dated):
         DISAGREEMENT = "disagreement", "disagreement first"
         NEWEST = "newest", "newest first"
 
-    name = TypedCharField(max_length=150)
+    name = RedactedCharField(max_length=150)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="queues")
     instructions = models.TextField(max_length=20_000, blank=True, help_text="Instructions for reviewers")
@@ -136,6 +136,8 @@ class Queue(Dated):
 
 
 class QueueReviewer(models.Model):
+    """A named reviewer of a queue."""
+
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="reviewers")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
 
@@ -147,7 +149,7 @@ class QueueReviewer(models.Model):
 
 
 class QueueItem(models.Model):
-    """One rollout to score, two to compare, or up to six to rank; all of one task."""
+    """An item to review: one rollout to score, two to compare, or up to six to rank, all of the same task."""
 
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="items", db_index=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")
@@ -173,6 +175,8 @@ class QueueItem(models.Model):
 
 
 class ItemRollout(models.Model):
+    """A rollout of a queue item. `place` is its position among them, from 0."""
+
     item = models.ForeignKey(QueueItem, on_delete=models.CASCADE, related_name="entries", db_index=False)
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="queue_entries")
     place = models.PositiveSmallIntegerField()

@@ -8,11 +8,11 @@ from django.db import models
 from django.db.models import F, Q
 
 from apps.accounts.stored_json import StoredJSONField
-from apps.policies.typed_texts import TypedTextField
+from apps.policies.redacted_fields import RedactedTextField
 from apps.reviews.models.queues import Queue, QueueItem, Rubric
 from apps.rollouts.models import Rollout
 
-PERSON = settings.AUTH_USER_MODEL
+USER_MODEL = settings.AUTH_USER_MODEL
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
@@ -25,10 +25,11 @@ class ReviewQuerySet(models.QuerySet["Review"]):
 
 
 class Review(models.Model):
-    """One user's review of an item, or of a rollout outside queues. For items, it is created with the reservation.
+    """One user's review of a queue item, or of a rollout outside queues.
 
-    An open review is a lease: until `leased_until` (database clock), no other reviewer gets its `slot` of the item. A
-    lapsed review has lost its lease but can still be submitted. An adjudication replaces earlier ones.
+    Opening an item creates a review and reserves it: until `leased_until` (database clock), no other reviewer gets its
+    `slot`. A lapsed review has lost the reservation but can still be submitted. An adjudication replaces earlier
+    adjudications.
     """
 
     class Status(models.TextChoices):
@@ -45,7 +46,7 @@ class Review(models.Model):
     )
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="Scored step, if any")
     rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="reviews")
-    reviewer = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reviews")
+    reviewer = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="reviews")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.OPEN)
     slot = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Index among the reviews of the item")
     repeat_of = models.ForeignKey(
@@ -71,7 +72,7 @@ class Review(models.Model):
     choice = models.CharField(max_length=16, blank=True, default="", help_text="Of a pair, as it was shown")
     ranks = models.JSONField(default=list, blank=True, help_text="In the order shown; 1 is best, ties are equal")
     reasons = models.JSONField(default=list, blank=True)
-    note = TypedTextField(max_length=10_000, blank=True, default="")
+    note = RedactedTextField(max_length=10_000, blank=True, default="")
     confidence = models.PositiveSmallIntegerField(null=True, blank=True, help_text="1 unsure, 2 rather sure, 3 sure")
     skip_reason = models.CharField(
         max_length=500, blank=True, default="", help_text="Reason of the reviewer for skipping"
@@ -139,17 +140,17 @@ class Review(models.Model):
         return self.submitted_at or self.skipped_at
 
     @property
-    def said(self) -> dict[str, Any]:
-        """Return the answered parts, without the note."""
+    def answers(self) -> dict[str, Any]:
+        """Return the parts of the answer that are set, except the note."""
         given = {name: getattr(self, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
         return {name: value for name, value in given.items() if value}
 
 
 class PairVerdict(models.Model):
-    """A submitted verdict about two rollouts, independent of the sides on which they were shown.
+    """A submitted verdict about two rollouts, whichever sides they were shown on.
 
-    `low` has the lower id. A ranking has one row for every two rollouts. Rows are replaced when the review is
-    resubmitted.
+    `low` is the rollout with the lower id. A ranking has one row for each pair of rollouts. Resubmitting a review
+    replaces its rows.
     """
 
     class Outcome(models.TextChoices):

@@ -62,7 +62,7 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
                 model=_name_model(rollout) if shows.model else None,
             )
         )
-    row = rollouts[0].task.row if rollouts else {}
+    row = rollouts[0].task.masked_row if rollouts else {}
     expected = {name: value for name, value in row.items() if name != "responses_create_params"}
     return Shown(sides=sides, expected=expected if shows.expected else None)
 
@@ -80,7 +80,7 @@ def shown_as_dict(review: Review, shown: Shown) -> dict[str, Any]:
         }
         for side in shown.sides
     ]
-    prompt = input_items(review.item.task.row) if review.item else []
+    prompt = input_items(review.item.task.masked_row) if review.item else []
     return {"prompt": prompt, "expected": shown.expected, "sides": sides}
 
 

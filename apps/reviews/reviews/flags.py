@@ -8,7 +8,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.reviews.models import Flag
 from apps.rollouts.models import Rollout
 
@@ -16,7 +16,7 @@ MAX_NOTE = 1_000
 
 
 class FlagRefused(Refusal, code="flag-refused"):
-    """Raised if kind or event is unknown, the note is too long, or another user set the flag."""
+    """Raised for an unknown kind or event, a note that is too long, or a flag of another user."""
 
 
 def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = None, note: str = "") -> Flag:
@@ -31,7 +31,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
         raise FlagRefused(f"A note has at most {MAX_NOTE:,} characters; this one has {len(note):,}.")
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise FlagRefused(f"The rollout's latest attempt has no event {seq}.")
-    clean = clean_typed(note)
+    clean = redact_input(note)
     with transaction.atomic():
         # Lock the rollout, so that concurrent flags of one user are stored once.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)

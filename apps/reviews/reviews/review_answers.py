@@ -20,7 +20,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import INVALID, Refusal
 from apps.gym.rubric_criteria import Criterion, check_scores
 from apps.gym.storable import find_unstorable
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.reviews.models import PairVerdict, Queue, Review
 
 MAX_NOTE = 10_000
@@ -81,7 +81,7 @@ def take_answer(review: Review, answer: Answer) -> list[Verdict]:
     if wrong:
         raise AnswerRefused(wrong)
     review.reasons = list(dict.fromkeys(answer.reasons))
-    review.note = clean_typed(answer.note.strip())
+    review.note = redact_input(answer.note.strip())
     review.confidence = answer.confidence
     # Results that were visible before a role change still count as seen.
     review.could_see_results |= user_may(review.reviewer, Permission.READ)

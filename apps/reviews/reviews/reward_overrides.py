@@ -12,7 +12,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
 from apps.gym.rubric_criteria import MAX_NUMBER
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.reviews.models import RewardOverride
 from apps.rollouts.models import Rollout
 
@@ -132,4 +132,4 @@ def _clean(reason: str) -> str:
         raise OverrideRefused("Give a reason for this reward.")
     if len(reason) > MAX_REASON:
         raise OverrideRefused(f"A reason has at most {MAX_REASON:,} characters; this one has {len(reason):,}.")
-    return clean_typed(reason)
+    return redact_input(reason)

@@ -40,7 +40,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
         verdicts = take_answer(locked, answer)
         if refusal:
             # Raised outside the transaction, so that the draft is kept.
-            Review.objects.filter(pk=locked.pk).update(draft={**locked.said, "note": locked.note})
+            Review.objects.filter(pk=locked.pk).update(draft={**locked.answers, "note": locked.note})
         else:
             _store(locked, token, verdicts)
     if refusal:
@@ -70,7 +70,7 @@ def _store(review: Review, token: str, verdicts: list[Verdict]) -> None:
     review.save()
     store_verdicts(review, verdicts)
     recount(review)
-    detail = {"queue": review.queue_id, "item": review.item_id, **review.said}
+    detail = {"queue": review.queue_id, "item": review.item_id, **review.answers}
     record(user=review.reviewer, action="review.submit", target=f"review {review.pk}", **detail)
 
 

@@ -50,7 +50,7 @@ def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
     if review.status == Review.Status.SKIPPED:
         _reopen_skipped(queue, review, user)
         return
-    said = review.said
+    said = review.answers
     review.draft = {**said, "note": review.note}
     review.submitted_at, review.seconds = None, None
     hold(queue, review)

@@ -1,6 +1,7 @@
 """Run the background jobs of all apps in the worker, next to the rollouts.
 
-Each kind of job has a thread and runs one job at a time. One query a second finds the jobs with work to do.
+Each thread runs one job at a time (see `thread` in apps/accounts/job_declarations.py). One query a second finds the
+jobs with work to do.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class BackgroundJobs:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Run until cancelled. Jobs that are running then continue until `leave` stops them."""
+        """Start due jobs until cancelled. Running jobs then continue until `leave` stops them."""
         while self._jobs:
             try:
                 self._start(await self._in_database(self._due))
@@ -79,7 +80,7 @@ class BackgroundJobs:
         return [job for job in ready if waits.get(job.path, True)]
 
     def _waiting(self) -> dict[str, bool]:
-        """Return which of the jobs that declare their rows have rows to process."""
+        """Return whether each job with a `waiting` query has rows to process."""
         asking = [job for job in self._jobs if job.waiting is not None]
         if not asking:
             return {}
@@ -96,10 +97,7 @@ class BackgroundJobs:
                 self._running[kind] = asyncio.create_task(self._run_jobs(jobs, self._threads[kind]))
 
     async def _run_jobs(self, jobs: dict[str, BackgroundJob], thread: ThreadPoolExecutor) -> None:
-        """Run jobs round-robin, each until it has nothing left to do.
-
-        Jobs that become due are added to `jobs` meanwhile.
-        """
+        """Run jobs round-robin until none has work left. Jobs that become due are added to `jobs` meanwhile."""
         loop = asyncio.get_running_loop()
         while jobs:
             for job in list(jobs.values()):

@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-import orjson
 from django.db import connection, transaction
 
 from apps.accounts.disk_space import Place, check_space
+from apps.gym.tasks.task_rows import load_row
 from apps.gym.traces.items import TaskRow
 from apps.rollouts.database_clock import server_now_sql
 from apps.rollouts.engine.circuit_breakers import BreakerReport, Endpoint, read_open_breakers, store_reports
@@ -93,7 +93,7 @@ def _read_tasks(task_ids: set[int]) -> dict[int, TaskRow]:
     condition, ids = in_ids("id", task_ids)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT id, row_json FROM tasks_task WHERE {condition}", [ids])  # noqa: S608
-        return {pk: orjson.loads(row) for pk, row in cursor.fetchall()}
+        return {pk: load_row(row) for pk, row in cursor.fetchall()}
 
 
 def _one_transaction_on_sqlite() -> AbstractContextManager[object]:

@@ -35,10 +35,10 @@ class Claim(NamedTuple):
 class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
-    `running` counts its running rollouts, and `suspects` those whose previous worker died. `alone`: this worker runs a
-    quarantined rollout and must not claim more. `yields`: this worker should drain to make room for a quarantined
-    rollout. `group` is its worker group. Reservations also apply `max_in_flight`, the maximum number of rollouts in
-    flight by collection id, and `judge_calls`, the number of this worker's judge calls by model id.
+    `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
+    died. `alone`: the worker runs a quarantined rollout and must claim no more. `yields`: the worker should finish its
+    rollouts to make room for a quarantined one. `group` is its worker group. Only reservations use `max_in_flight`, the
+    maximum number of rollouts in flight by collection id, and `judge_calls`, this worker's judge calls by model id.
     """
 
     seats: int
@@ -82,15 +82,15 @@ def claim_rollouts(
     `running` are the running collections; by default they are read here. `can_run(collection id)` tells whether this
     worker can run a collection; it is called only for collections with free slots.
 
-    A rollout may have crashed its worker, so it is isolated step by step: after one crash it shares a worker with at
-    most MAX_SUSPECTS others like it, after two it runs alone.
+    A rollout whose worker crashed may be the cause. After one crash, a worker runs at most MAX_SUSPECTS such rollouts
+    at a time. After two crashes, a rollout runs alone on its worker.
     """
     if slots.seats <= 0 or slots.alone:
         return []
     running = read_running() if running is None else running
     candidates = [one for one in running if one.is_claimable_by(slots.group)]
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
-    # Only if a slot is free: otherwise a worker would drain in vain.
+    # Only with a free slot, so that no worker drains for a rollout that cannot start.
     quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]
     if quarantined and not slots.running:
         for candidate in quarantined:
@@ -159,8 +159,8 @@ def _limits(one: RunningCollection) -> list[tuple[str, int]]:
 def usable_by(group: str) -> Q:
     """Return a filter for collections that workers of this group may run.
 
-    At least one of model and environment must have this group, and the other the same or none. A worker without a group
-    runs only collections without groups.
+    Model and environment must each have this group or none, and at least one must have it. A worker without a group
+    runs only collections whose model and environment have none.
     """
     model, environment = "policy_model__worker_group", "environment__worker_group"
     if not group:
@@ -177,7 +177,7 @@ def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[C
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
-        # As a parameter, the limit would keep PostgreSQL from keeping the plan.
+        # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
         pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         given = [lease, started, collection_id, lease, *moment, collection_id]

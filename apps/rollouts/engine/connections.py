@@ -30,7 +30,7 @@ from apps.rollouts.models import Collection
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
-"""Seconds before the rows of a cached setting are read again, so that changes take effect."""
+"""Seconds until the rows behind a cached setting are read again. Changes take effect then."""
 REFUSED_SECONDS = 30.0
 """Seconds for which this worker ignores a collection that it cannot run."""
 MAX_KNOWN = 1_000

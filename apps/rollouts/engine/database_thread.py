@@ -56,7 +56,7 @@ class DatabaseThread:
         return f"The database has not answered for {seconds:.0f} s." if seconds > HANGING_SECONDS else ""
 
     async def log_hanging(self, waiting: Callable[[], str]) -> None:
-        """Log while the database hangs: a call without a response raises nothing.
+        """Log while the database hangs, because a call without a response raises nothing.
 
         `waiting` describes the waiting work.
         """

@@ -28,8 +28,8 @@ MAX_ENDS = 200
 MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-SHARE_OF_MEMORY = 2
-"""Share of the memory budget for events that are not stored yet. Above it, rollouts wait."""
+MEMORY_DIVISOR = 2
+"""Unstored events may use 1/MEMORY_DIVISOR of the memory budget. Above that, rollouts wait."""
 EVENT_BYTES = 300
 """Approximate bytes of memory per event, without its payload."""
 
@@ -38,11 +38,11 @@ InDatabase = Callable[..., Awaitable[Any]]
 
 
 class NotStored(Exception):
-    """Raised if the database refuses an event for good."""
+    """Raised if the database rejects an event permanently."""
 
 
 class _Waiter(NamedTuple):
-    """Waits until this many events altogether are stored, among them all events of the attempt."""
+    """A caller that waits until `events` events are stored in total, which include those of its attempt."""
 
     events: int
     attempt: Attempt
@@ -72,7 +72,7 @@ class Outbox:
         self._space.set()
         self.trouble = ""
         self._log = RetryLog("storing results")
-        self._kept = self._stored_events = 0
+        self._queued_events = self._stored_events = 0
         self._waiters: deque[_Waiter] = deque()
         self.unstored: Counter[int] = Counter()
         """Number of ends waiting to be stored, by collection id."""
@@ -88,7 +88,7 @@ class Outbox:
         size = _size(row)
         self._sizes.append(size)
         self._bytes += size
-        self._kept += 1
+        self._queued_events += 1
         self._memory.add(size)
         if self.is_full:
             self._space.clear()
@@ -101,10 +101,10 @@ class Outbox:
             await self._space.wait()
 
     async def wait_until_stored(self, claim: Claim) -> None:
-        """Return once the events kept so far are in the database. Raises NotStored if some of this attempt are not."""
-        if self._stored_events < self._kept:
+        """Wait until all queued events are stored. Raises NotStored if an event of this attempt was rejected."""
+        if self._stored_events < self._queued_events:
             stored = asyncio.get_running_loop().create_future()
-            self._waiters.append(_Waiter(self._kept, (claim.rollout_id, claim.attempt), stored))
+            self._waiters.append(_Waiter(self._queued_events, (claim.rollout_id, claim.attempt), stored))
             self._wake.set()
             await stored
 
@@ -120,7 +120,7 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Forget a rollout whose end this worker will not report."""
+        """Drop the state of a rollout whose end this worker will not report."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
 
     @property
@@ -129,7 +129,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes * SHARE_OF_MEMORY > self._memory.limit
+        return self._bytes * MEMORY_DIVISOR > self._memory.limit
 
     def waiting_ids(self) -> set[int]:
         """Return the ids of rollouts with an end that is not stored yet."""
@@ -162,11 +162,11 @@ class Outbox:
         try:
             await self._store(events, ends)
         except Exception:
-            logger.exception("a batch cannot be stored: storing its %d results one by one", len(ends))
+            logger.exception("storing a batch failed: storing its %d results one by one", len(ends))
             problems = await self._store_singly(events, ends)
-        self._tell_stored(len(events), problems)
+        self._wake_waiters(len(events), problems)
         del self._events[: len(events)]
-        # Measured once: SQLite's driver enlarges non-ASCII strings when it reads them.
+        # Use the sizes measured in `add_event`: SQLite's driver enlarges non-ASCII strings when it reads them.
         stored = sum(self._sizes[: len(events)])
         del self._sizes[: len(events)]
         self._bytes -= stored
@@ -180,7 +180,7 @@ class Outbox:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
 
-    def _tell_stored(self, number: int, problems: dict[Attempt, Exception]) -> None:
+    def _wake_waiters(self, number: int, problems: dict[Attempt, Exception]) -> None:
         self._stored_events += number
         while self._waiters and self._waiters[0].events <= self._stored_events:
             _, attempt, stored = self._waiters.popleft()
@@ -200,7 +200,7 @@ class Outbox:
                 changed = await self._in_database(batch.store, again=failures > 0)
             except (OperationalError, InterfaceError) as problem:
                 note_error(problem)
-                self.trouble = f"The database rejects results: {problem}"
+                self.trouble = f"Storing results failed and is retried: {problem}"
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             else:
@@ -211,7 +211,7 @@ class Outbox:
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[Attempt, Exception]:
-        """Store results one by one. A result that cannot be stored ends as failed with the reason.
+        """Store results one by one. If one cannot be stored, its rollout fails with the reason.
 
         Return the reasons by attempt.
         """
@@ -245,7 +245,7 @@ class Outbox:
 
 
 class _Batch:
-    """A batch of events and ends, redacted only once even if it is stored again. Used on the database thread."""
+    """A batch of events and ends. Redacted once, even if storing is retried. Used on the database thread."""
 
     def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
         self.redactions = redactions

@@ -21,9 +21,9 @@ StoredRow = tuple[int, int, int, str, bytes, bytes | None]
 class End(msgspec.Struct, kw_only=True, frozen=True):
     """The end of an attempt. `reward` is set only if `status` is `completed`, `error_kind` only if it is `failed`.
 
-    Status `queued` means that the rollout is tried again. `failed` is 1 if the attempt counts towards the maximum
-    number of attempts. `deferred` attempts do not count: the endpoint accepts no calls at present. Durations are in
-    seconds, `cost` is in USD.
+    Status `queued` retries the rollout. `failed` is 1 if the attempt counts towards the maximum number of attempts.
+    `deferred` attempts do not count, because the endpoint accepts no calls for now. Durations are in seconds, `cost` is
+    in USD.
     """
 
     id: int
@@ -67,7 +67,7 @@ def unstorable_end(end: End, problem: Exception) -> End:
         attempt=end.attempt,
         status="failed",
         error_kind="environment_error",
-        error_message=f"The result could not be stored: {type(problem).__name__}.",
+        error_message=f"The result could not be stored ({type(problem).__name__}). See the worker log.",
     )
 
 
@@ -118,8 +118,8 @@ _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
     **dict.fromkeys(["cost", "reward_sum"], 0.0),
 }
-# Written by hand, because compiling the ORM's statement takes longer than running it. True: `settle_collections` must
-# look at the collection.
+# Written by hand, because compiling the ORM's statement takes longer than running it. It returns True if
+# `settle_collections` must check whether the collection is complete or has reached a limit.
 _COUNT = f"""
     UPDATE rollouts_collection SET {", ".join(f"{name} = {name} + %s" for name in _COUNTERS)} WHERE id = %s
     RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <= completed + failed + cancelled
@@ -134,9 +134,9 @@ _BYTES_PER_STATEMENT = 8 * 1024 * 1024
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
-    If the rollout has another lease or attempt by now, an end changes nothing, not even counters. Events need no fence,
-    because each claim has a new attempt number. `again` means that the batch may already be stored, after a lost
-    response.
+    An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
+    no such check, because each claim has a new attempt number. `again` allows that the batch is already stored: the
+    response to the first try may have been lost.
     """
     with transaction.atomic():
         _insert_events(events, again)
@@ -173,7 +173,7 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
 
 
 def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
-    """Yield the rows of each statement. Statements are limited in size, because SQLite copies all values first."""
+    """Yield the rows of each statement. Limits its size, because SQLite copies all values before it runs."""
     start = size = 0
     for position, row in enumerate(events):
         size += len(row[4])
@@ -184,7 +184,7 @@ def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
 
 
 def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int]:
-    """Store the ends and return the tasks of those that were accepted, by (rollout id, attempt)."""
+    """Store the ends. Return the task id of each accepted end, by (rollout id, attempt)."""
     postgres = connection.vendor == "postgresql"
     values = msgspec.json.encode(ends).decode()
     with connection.cursor() as cursor:
@@ -194,7 +194,7 @@ def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:
-    """Add the ends to the counters of their collections, and settle the collections if necessary."""
+    """Add the ends to the counters of their collections, then complete or pause the collections if necessary."""
     totals: dict[int, dict[str, float]] = {}
     for end in ended:
         total = totals.setdefault(end.collection, {**_COUNTERS})
@@ -210,12 +210,12 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward
     lock_collections(totals)
-    open_ones: list[int] = []
+    unsettled: list[int] = []
     with connection.cursor() as cursor:
         for collection_id, total in totals.items():
             cursor.execute(_COUNT, [*total.values(), collection_id])
             if cursor.fetchone() == (True,):
-                open_ones.append(collection_id)
-    if open_ones:
-        settle_collections(open_ones)
+                unsettled.append(collection_id)
+    if unsettled:
+        settle_collections(unsettled)
     return set(totals)

@@ -1,8 +1,8 @@
 """Enforce limits of rollouts in flight across all workers, without a global lock.
 
 On PostgreSQL, each worker has one row per collection with its number of reserved slots: at least one per running
-rollout. Reserving locks only the limits that apply to the collection (its model, its environment, its own concurrency),
-sums up the rows of all workers with a live lease, and takes free slots, in one short transaction. Releasing needs no
+rollout. Reserving locks only the limits that apply to the collection: its model, its environment, its own concurrency.
+In one short transaction, it adds up the rows of all workers with a live lease and takes free slots. Releasing needs no
 lock.
 
 SQLite has a single writer, so claims count the running rollouts instead.

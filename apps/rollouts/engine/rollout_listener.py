@@ -46,18 +46,18 @@ class RolloutListener:
     async def wait_for_space(self) -> None:
         await self._outbox.wait_for_space()
 
-    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+    def count_failure(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
         """Return None if the rollout has failed for good, else how many failures to count (0 or 1).
 
-        An attempt does not count as failed if its endpoint fails for all rollouts, if this worker is misconfigured (the
-        collection is then left to other workers), or if the endpoint accepts no calls at present.
+        An attempt does not count as failed if its endpoint fails for all rollouts or accepts no calls at present, or if
+        this worker is misconfigured. In the last case, other workers run the collection.
         """
         if failure.refused_by:
             return 0
-        if failure.is_ours:
+        if failure.is_misconfigured:
             self.settings.refuse(claim.collection_id, str(failure))
             return 0
-        if not failure.passing or claim.attempt >= MAX_CLAIMS:
+        if not failure.transient or claim.attempt >= MAX_CLAIMS:
             return None
         if self._breakers.is_failing(_failing_endpoint(setting, failure)):
             return 0

@@ -1,4 +1,4 @@
-"""Run one claimed rollout: build gym objects from its rows, and report its events and exactly one end."""
+"""Run one claimed rollout, and report its events and exactly one end."""
 
 import logging
 import time
@@ -36,10 +36,10 @@ OTHER_TOOLS = "(others)"
 
 
 class Setting(msgspec.Struct, kw_only=True):
-    """The objects shared by all rollouts of a collection: policy client, resource server, harness and limits.
+    """The objects that all rollouts of a collection share: policy client, resource server, harness and limits.
 
-    `rollout_timeout` is in seconds. `command` is what a command agent runs, `agent_server` the server of such an agent
-    and whether it verifies. The judge belongs to the resource server.
+    `rollout_timeout` is in seconds. `command` is set for command agents. `agent_server` is set for agent servers: the
+    URL, and True if the server verifies. The judge belongs to the resource server.
     """
 
     policy_model_id: int
@@ -57,8 +57,8 @@ class Setting(msgspec.Struct, kw_only=True):
     judge_prices: Prices = FREE
 
 
-class Tally:
-    """Compute the figures of a rollout from its events."""
+class RolloutStats:
+    """Statistics of a rollout, added up from its events."""
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -69,14 +69,14 @@ class Tally:
         self.model_version = ""
         self.verification: Verification | None = None
         self.tools: dict[str, tuple[int, int, float]] = {}
-        self.said: list[Item] = []
+        self.last_reply: list[Item] = []
 
     def add(self, event: TraceUnion) -> None:
         if isinstance(event, ModelCall):
             self.turns += 1
             self.model_time += event.duration
             if event.lineage <= 1:  # not a subagent
-                self.said = event.items
+                self.last_reply = event.items
             self.model_version = self.model_version or event.version
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
@@ -90,7 +90,7 @@ class Tally:
         elif isinstance(event, Verification):
             self.verification = event
         elif isinstance(event, AgentEnd):
-            self.said = [message("assistant", event.answer)] if event.answer else self.said
+            self.last_reply = [message("assistant", event.answer)] if event.answer else self.last_reply
         elif isinstance(event, JudgeCall):
             self.judge_calls += 1
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
@@ -136,13 +136,13 @@ class Listener(Protocol):
         """Wait until more events can be queued."""
         ...
 
-    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Return None if the rollout has failed for good, else how many failures to count for the attempt (0 or 1)."""
+    def count_failure(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+        """Return how many failures to count (0 or 1) if the rollout is retried, or None if it has failed for good."""
         ...
 
 
 Drive = Callable[[Callable[[], float]], AttemptDriver]
-"""Return the driver of an attempt, given the clock of the attempt (see SessionDriver)."""
+"""Returns the driver of an attempt, given its clock (see SessionDriver)."""
 
 
 async def run_rollout(
@@ -153,10 +153,10 @@ async def run_rollout(
     Without `drive`, the built-in agent runs.
     """
     began = time.perf_counter()
-    tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
+    tally, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
 
     def elapsed() -> float:
-        # Not the clock of the loop: that of uvloop has a resolution of 1 ms.
+        # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
         return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
 
     attempt: AttemptDriver
@@ -174,7 +174,7 @@ async def run_rollout(
         attempt = drive(elapsed)
     failure: GymError
     try:
-        # The events are closed here, because the loop may end before it closes a generator itself.
+        # Close the generator explicitly: asyncio would close it too late if the event loop ends.
         async with limit, aclosing(attempt.events()) as events:
             async for event in events:
                 tally.add(event)
@@ -187,17 +187,17 @@ async def run_rollout(
     except GymError as problem:
         failure = problem
     except TimeoutError:
-        failure = TimedOut(f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s.")
+        failure = TimedOut(f"The rollout reached its limit of {setting.rollout_timeout:g} s. Increase rollout_timeout.")
     except Exception as bug:
         # A bug in GymWeb or in user code must only fail this rollout, never the worker.
         logger.exception("rollout %s failed unexpectedly", claim.rollout_id)
-        failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
+        failure = EnvironmentFault(f"Unexpected error; see the worker log: {type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
     for call in attempt.take_judge_calls():
         tally.add(call)
         listener.keep(claim, call)
     listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
-    counts_for = listener.another_attempt(claim, setting, failure)
+    counts_for = listener.count_failure(claim, setting, failure)
     # The traceback and this frame reference each other and would keep the attempt in memory until the next full
     # collection.
     failure.__traceback__ = None
@@ -206,7 +206,7 @@ async def run_rollout(
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
-def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, **failure: str) -> End:
+def _end(claim: Claim, tally: RolloutStats, setting: Setting | None, duration: float, **failure: str) -> End:
     verified = tally.verification
     outcome: dict[str, Any]
     if failure or verified is None:
@@ -224,7 +224,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "verify_time": verified.duration,
-            "answer": _storable(comparable_answer(tally.said, verified.details)),
+            "answer": _storable(comparable_answer(tally.last_reply, verified.details)),
         }
     return End(
         id=claim.rollout_id,
@@ -249,7 +249,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
     )
 
 
-def _retry_end(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
+def _retry_end(claim: Claim, tally: RolloutStats, setting: Setting, counts_for: int, *, deferred: bool) -> End:
     """Return the end of an attempt that will be retried. Its usage still counts."""
     return End(
         id=claim.rollout_id,
@@ -291,5 +291,5 @@ def cancelled_end(claim: Claim) -> End:
 
 def broken_end(claim: Claim, problem: Exception) -> End:
     """Return the end of a rollout after an unexpected error in `run_rollout`."""
-    message = f"{type(problem).__name__}: {problem}"
-    return _end(claim, Tally(), None, 0.0, error_kind="environment_error", error_message=message)
+    message = f"Unexpected error; see the worker log: {type(problem).__name__}: {problem}"
+    return _end(claim, RolloutStats(), None, 0.0, error_kind="environment_error", error_message=message)

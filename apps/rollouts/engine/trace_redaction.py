@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from apps.gym.redaction.redactor import MARK, Counts, Redactor, count_marks
-from apps.gym.traces.events import TraceUnion, encode_event, event_tokens
+from apps.gym.traces.events import Prompt, TraceUnion, encode_event, event_tokens
 from apps.rollouts.engine.recording import End, EventRow
 
 Attempt = tuple[int, int]
 """(rollout id, attempt)"""
+PROMPT = "prompt"
+"""Kind of the event that holds the prompt."""
 BIG = 64 * 1024
 """Payloads with more characters are searched separately, because joining texts copies them."""
 TOKENS_NOTE = "redacted"
@@ -29,7 +31,7 @@ def clean_batch(
     cleaned: list[EventRow] = []
     for rollout_id, attempt, seq, kind, payload, tokens in events:
         key = rollout_id, attempt
-        clean, kept, found = _clean(payload, tokens, redactor, counts.get(key))
+        clean, kept, found = _clean(kind, payload, tokens, redactor, counts.get(key))
         cleaned.append((rollout_id, attempt, seq, kind, clean, kept))
         if found:
             counts[key] = found
@@ -56,18 +58,21 @@ def clean_event(
     event: TraceUnion, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
     """Return the redacted payload and packed tokens of an event, and the updated redaction counts of its attempt."""
-    return _clean(encode_event(event), event_tokens(event), redactor, before)
+    kind = PROMPT if isinstance(event, Prompt) else ""
+    return _clean(kind, encode_event(event), event_tokens(event), redactor, before)
 
 
 def _clean(
-    payload: str, tokens: bytes | None, redactor: Redactor, before: Counts | None
+    kind: str, payload: str, tokens: bytes | None, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
     """Redact a payload. `before` has the redaction counts of its attempt so far.
 
     After the first credential, no token ids are stored, because all later prompts contain it. Token ids stored earlier
-    remain.
+    remain. Credentials in the prompt do not count: the task row has them as uploaded, and they were reported then.
     """
     payload, found = redactor.redact_json(payload)
+    if kind == PROMPT:
+        return payload, tokens, before
     counts = add_counts(before, found) if found else before
     if tokens is None or not counts:
         return payload, tokens, counts

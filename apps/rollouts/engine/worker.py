@@ -49,11 +49,11 @@ IDLE_SECONDS = 5.0
 CLAIM_SECONDS = 0.05
 POLLS_PER_RECONCILIATION = 5
 MAX_BACKLOG = 2_000
-"""Maximum number of ended rollouts waiting to be stored. Above it, nothing is claimed."""
+"""Maximum number of finished rollouts waiting to be stored. Above it, the worker claims no rollouts."""
 
 
 class RolloutWorker(ChannelsWorker):
-    """A Channels worker that uses its channel only to wake up. Rollouts run outside of dispatch."""
+    """A Channels worker that uses its channel only for wake-ups. Rollouts do not run in its dispatch."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RolloutWorker(ChannelsWorker):
         return self._identity.lease
 
     def stop(self) -> None:
-        """Start draining, with a grace period for running rollouts. `handle` returns when it is done."""
+        """Start draining, with a grace period for running rollouts. `handle` returns when they have finished."""
         self._leave_at = min(self._leave_at, time.monotonic() + settings.WORKER_GRACE_SECONDS)
         self._finish_and_leave()
 
@@ -153,7 +153,7 @@ class RolloutWorker(ChannelsWorker):
                 claimed = await self._fill_seats()
                 self._identity.trouble = ""
             except Exception as problem:
-                self._identity.trouble = f"No rollouts can be claimed: {problem}"
+                self._identity.trouble = f"Claiming rollouts failed and is retried: {problem}"
                 self._claim_log.failed(problem)
             if claimed < MAX_CLAIM:
                 await self._wait_until_woken(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
@@ -214,7 +214,7 @@ class RolloutWorker(ChannelsWorker):
         return attempt if fetched.work else None
 
     async def _fetch(self, seats: int, only: int | None = None) -> Fetched:
-        """Claim rollouts. Returns none if the lease was lost meanwhile: then the claimed rows have another owner."""
+        """Claim rollouts. Discard them if the lease was lost meanwhile, because other workers then own the rows."""
         lease, in_use = self.lease, self._in_use()
         self._is_claiming = True
         try:
@@ -259,11 +259,11 @@ class RolloutWorker(ChannelsWorker):
         )
 
     async def _run(
-        self, claim: Claim, row: TaskRow, setting: Setting, foreign: "ExternalAttempt | HostedAttempt | None"
+        self, claim: Claim, row: TaskRow, setting: Setting, external: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
         try:
             with self._memory.account():
-                drive = foreign.drive if foreign else None
+                drive = external.drive if external else None
                 end = await run_rollout(claim=claim, row=row, setting=setting, listener=self._listener, drive=drive)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
@@ -272,8 +272,8 @@ class RolloutWorker(ChannelsWorker):
             logger.exception("rollout %s failed outside its error handling", claim.rollout_id)
             end = broken_end(claim, bug)
         finally:
-            if foreign:
-                await foreign.close()
+            if external:
+                await external.close()
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.add_end(end)
 
@@ -343,9 +343,9 @@ class RolloutWorker(ChannelsWorker):
         backlog = self._outbox.backlog
         trouble = self._outbox.trouble or self._identity.trouble or self._database.trouble
         if not trouble and self._memory.is_full and not self._outbox.is_full:
-            trouble = "The memory budget for replies (GYMWEB_WORKER_MEMORY_MB) is used up. No rollouts are claimed now."
+            trouble = "The memory budget for replies is used up. No rollouts start. Increase GYMWEB_WORKER_MEMORY_MB."
         if not trouble and self._is_behind():
-            trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
+            trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. New ones wait."
         refuses = self._settings.refusals()
         if not trouble and refuses:
             number, why = next(iter(refuses.items()))
@@ -355,7 +355,7 @@ class RolloutWorker(ChannelsWorker):
         return Vitals(self._seats.taken, backlog, trouble, refuses, {**self._meters.read(), "memory": memory})
 
     def _lease_lost(self, lease: int) -> None:
-        """Cancel all rollouts and restart with a new lease: other workers now run this worker's rollouts."""
+        """Cancel all rollouts and restart with a new lease, because other workers take over the rollouts."""
         if lease == self.lease and not self._stopping:
             logger.warning("lease %s lost: dropping %d rollouts", lease, self._seats.taken)
             self._identity.drop()
@@ -363,13 +363,13 @@ class RolloutWorker(ChannelsWorker):
 
     async def _restart(self) -> None:
         await self._seats.cancel_all()
-        await self._close_servers()  # The next secrets name the new lease.
+        await self._close_servers()  # Secrets contain the lease, so agents need new ones.
         self._meters.reset()  # Earlier counts stay in the row of the old lease.
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
         self._woken.set()
 
     async def _drain(self) -> None:
-        """Wait for running rollouts, until the grace period ends if there is one. `_leave` requeues the rest."""
+        """Wait for running rollouts, at most for the grace period. `_leave` requeues the rest."""
         # Concurrently, so that a hanging database does not extend the grace period.
         announcing = asyncio.create_task(self._identity.drain())
         while self._seats.taken and (left := self._leave_at - time.monotonic()) > 0:

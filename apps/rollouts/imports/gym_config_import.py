@@ -5,6 +5,7 @@ Stores nothing if there are problems. Objects that already exist with the same s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -28,7 +29,9 @@ from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.models import Dataset
 
 _OWN_LOOP = frozenset({"simple_agent", "gymnasium_agent"})
-"""Agents whose loop is the same as ours. Other agents are harnesses of their own."""
+"""Agents whose loop is the same as ours. Other agents become agent servers."""
+_SERVER_STEPS = 1000
+"""Maximum turns of an agent server if the configuration has none: NeMo Gym does not limit them."""
 _SLUG_LENGTH = 64
 
 Row = TypeVar("Row", bound=models.Model)
@@ -120,8 +123,7 @@ class _Registrar:
     def environment(self, server: descriptions.ResourceServer) -> None:
         url = (self._addresses.get(server.name) or server.url).rstrip("/")
         if not url:
-            where = f"{server.name}=URL (in a terminal: gymweb import config --address {server.name}=URL)"
-            self._refuse(server.key, f"has no host and port. Start it and give its address: {where}")
+            self._refuse(server.key, f"has no host and port. {_start(server.name)}")
             return
         adapter = Adapter.GYMNASIUM if server.is_gymnasium else Adapter.HTTP
         fields = {"adapter": adapter.value, "base_url": url, "description": server.description}
@@ -136,14 +138,27 @@ class _Registrar:
             self._environments[server.name] = row
 
     def agent(self, agent: descriptions.Agent) -> None:
+        fields: dict[str, Any] = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
+        first, told = None, ""
         if agent.kind not in _OWN_LOOP:
-            told = (
-                f"{agent.kind} is an external harness. Its servers and models are registered for use with an agent here"
-            )
-            self.done.add("agent", _slug(agent.name), "skipped", told)
-            return
-        fields = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
-        self._save("agent", agent, fields, model=Agent, save=lambda row: save_agent(agent=row, user=self._user))
+            url = (self._addresses.get(agent.name) or agent.url).rstrip("/")
+            if problem := self._find_agent_problem(agent, url):
+                self.done.add("agent", _slug(agent.name), "skipped", problem)
+                return
+            first = {"max_steps": _SERVER_STEPS}
+            fields |= {"kind": Agent.Kind.SERVER.value, "server_url": url}
+            if not agent.server:
+                fields["server_route"] = Agent.Route.RUN.value
+            told = f"{url}; {_partners(agent)}"
+        save = partial(save_agent, user=self._user)
+        self._save("agent", agent, fields, model=Agent, save=lambda row: save(agent=row), first=first, told=told)
+
+    def _find_agent_problem(self, agent: descriptions.Agent, url: str) -> str:
+        """Return why an agent cannot be an agent server here; empty if it can."""
+        environment = self._environments.get(agent.server)
+        if environment is not None and environment.adapter == Adapter.GYMNASIUM:
+            return f"{agent.kind} drives a Gymnasium environment, which needs the built-in loop"
+        return "" if url else f"{agent.kind} is an agent server. {_start(agent.name)}"
 
     def model(self, model: descriptions.Model) -> None:
         fields = {
@@ -191,26 +206,29 @@ class _Registrar:
         model: type[Row],
         save: Callable[[Row], object],
         same: Callable[[Row], bool] = lambda row: True,
+        first: Mapping[str, Any] | None = None,
+        told: str = "",
     ) -> Row | None:
+        """Create or change a row. A new row also gets the fields of `first`."""
         slug = _slug(given.name)
         row = model._default_manager.filter(slug=slug).first()
         outcome = "created" if row is None else "changed"
         if row is None:
-            row = model(slug=slug, name=cut_clean(given.name, 100), **fields)
+            row = model(slug=slug, name=cut_clean(given.name, 100), **{**(first or {}), **fields})
         else:
             changed = [name for name, value in fields.items() if getattr(row, name) != value]
             if not changed and same(row):
-                self.done.add(kind, slug, "unchanged")
+                self.done.add(kind, slug, "unchanged", told)
                 return row
             for name in changed:
                 setattr(row, name, fields[name])
         try:
             save(row)
         except ValidationError as wrong:
-            for name, told in wrong.message_dict.items():
-                self._refuse(given.key, f"{name}: {' '.join(told)}")
+            for name, problems in wrong.message_dict.items():
+                self._refuse(given.key, f"{name}: {' '.join(problems)}")
             return None
-        self.done.add(kind, slug, outcome, str(getattr(row, "base_url", "")))
+        self.done.add(kind, slug, outcome, told or str(getattr(row, "base_url", "")))
         return row
 
     def _refuse(self, key: str, message: str) -> None:
@@ -222,6 +240,18 @@ def _has_key(model: PolicyModel, api_key: str) -> bool:
         return stored_key(model) == api_key
     except SecretUnreadable:
         return False
+
+
+def _start(name: str) -> str:
+    """Return what to do about a server without an address."""
+    return f"Start it and give its address: {name}=URL (in a terminal: gymweb import config --address {name}=URL)"
+
+
+def _partners(agent: descriptions.Agent) -> str:
+    """Return what to combine an agent server with: GymWeb's agents name no environment and no model."""
+    environment = f"with environment {_slug(agent.server)}" if agent.server else "it verifies, over /run"
+    model = f"; with policy model {_slug(agent.model)}" if agent.model else ""
+    return f"{environment}{model}; its model server must have the host and port of GymWeb"
 
 
 def _dataset_slug(given: descriptions.DatasetFile) -> str:

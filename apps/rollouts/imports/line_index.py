@@ -19,10 +19,7 @@ CREATE TABLE rollout (
     failed INTEGER NOT NULL, PRIMARY KEY (task, repeat)
 ) WITHOUT ROWID;
 CREATE TABLE numbered (number INTEGER NOT NULL, task INTEGER NOT NULL, PRIMARY KEY (number, task)) WITHOUT ROWID;
-CREATE TABLE claimed (
-    file INTEGER NOT NULL, number INTEGER NOT NULL, repeat INTEGER NOT NULL, line INTEGER NOT NULL,
-    PRIMARY KEY (file, number, repeat)
-) WITHOUT ROWID;
+CREATE TABLE seen (file INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (file, hash)) WITHOUT ROWID;
 """
 MAX_REPEAT = 2**31 - 1
 
@@ -117,11 +114,10 @@ class LineIndex:
         self._insert(task, free, file, line, failed)
         return True
 
-    def claim_place(self, number: int, repeat: int, *, file: int, line: int) -> int:
-        """Return the first line of the file that has these numbers of task and rollout."""
-        self._database.execute("INSERT OR IGNORE INTO claimed VALUES (?, ?, ?, ?)", (file, number, repeat, line))
-        claimed = "SELECT line FROM claimed WHERE file = ? AND number = ? AND repeat = ?"
-        return self._one(claimed, file, number, repeat) or line
+    def note_line(self, file: int, digest: bytes) -> bool:
+        """Note a line by its hash. Return False if the file has an identical line before it."""
+        added = self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (file, digest))
+        return bool(added.rowcount)
 
     def note_number(self, number: int | None, repeat: int | None, *, task: int) -> None:
         """Record the numbers that a line has for its task and its rollout."""

@@ -33,7 +33,7 @@ from apps.gym.tasks.files.file_limits import READ_BYTES
 from apps.gym.traces.events import SessionOpened, event_kind
 from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
+from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, RolloutStats
 from apps.rollouts.engine.trace_redaction import add_counts, clean_event
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.imports.import_spec import MAX_NAME, ImportOrder
@@ -56,7 +56,8 @@ class Imported:
 
     `created` is False if the same files were imported before; then `collection` is the existing one. `superseded`
     counts failures of rollouts that were attempted again. `renumbered` counts rollouts whose number was already used
-    for the same task, for example because a file was given twice.
+    for the same task, for example because a file was given twice. `repeated` counts lines that are identical to an
+    earlier line of their file; they are left out.
     """
 
     collection: Collection
@@ -64,6 +65,7 @@ class Imported:
     refused: int = 0
     superseded: int = 0
     renumbered: int = 0
+    repeated: int = 0
     errors: list[BadLine] = field(default_factory=list)
 
 
@@ -99,6 +101,7 @@ def import_rollouts(order: ImportOrder, *, files: Sequence[File], user: User | N
         refused=reading.refused,
         superseded=reading.superseded,
         renumbered=reading.index.renumbered,
+        repeated=reading.repeated,
     )
 
 
@@ -241,12 +244,12 @@ def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -
 
 
 def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredAttempt, redactor: Redactor) -> Rollout:
-    tally = Tally()
+    tally = RolloutStats()
     for event in attempt.events:
         tally.add(event)
     verified = tally.verification
     message, found = redactor.redact_text(attempt.error_message)
-    answer, also_found = redactor.redact_text(comparable_answer(tally.said, verified.details) if verified else "")
+    answer, also_found = redactor.redact_text(comparable_answer(tally.last_reply, verified.details) if verified else "")
     version, _ = redactor.redact_text(attempt.model)
     tools, _ = redactor.redact_value(dict(tally.tools))
     components, _ = redactor.redact_value(dict(attempt.components))

@@ -82,6 +82,7 @@ class StoredFiles:
         self.refused = 0
         self.count = 0
         self.superseded = 0
+        self.repeated = 0
         self.model = ""
         self._wanted: RolloutFormat = wanted
         self._found = (folder / "found.jsonl").open("w+b")
@@ -153,10 +154,12 @@ class StoredFiles:
                 attempt = given.attempt({}, environment=self.environment)
                 index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
                 failed = given.kind == "failure"
-                if index is not None and repeat is not None and not failed:
-                    self._refuse_again(index, repeat, file=place, line=number)
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
+                continue
+            numbered = index is not None and repeat is not None and not failed
+            if numbered and not self.index.note_line(place, _hash(line)):
+                self.repeated += 1
                 continue
             task = self._find_task(given, index, place)
             self.index.note_number(index, repeat, task=task)
@@ -168,12 +171,6 @@ class StoredFiles:
             self._found.seek(start)
             self._starts.append(self._tasks.tell())
             self._tasks.write(self._found.readline())
-
-    def _refuse_again(self, index: int, repeat: int, *, file: int, line: int) -> None:
-        first = self.index.claim_place(index, repeat, file=file, line=line)
-        if first != line:
-            message = f"with {TASK_INDEX} {index} repeats the rollout of line {first}"
-            raise RowRefused("duplicate_index", message, pointer=f"/{ROLLOUT_INDEX}")
 
     def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
         if index is not None and (named := self.index.named_task(index)) is not None:
@@ -220,7 +217,9 @@ class StoredFiles:
             return latest
         self._tasks.seek(0)
         try:
-            upload = upload_file(dataset=dataset, stream=self._tasks, filename=files[0].name, user=user)
+            upload = upload_file(
+                dataset=dataset, stream=self._tasks, filename=files[0].name, user=user, samples_gold=False
+            )
         except DatasetIsBusy as busy:
             raise ImportRefused(str(busy)) from None
         if upload.version is None:

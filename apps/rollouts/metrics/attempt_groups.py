@@ -12,9 +12,9 @@ from apps.rollouts.metrics.deviations import Deviations, deviations_sql
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, SOLVE_THRESHOLD, TaskRange
 
-# Votes of a group as text, for example 0:3:2/1:5:5: three attempts gave no answer, two of them solved; five gave one
-# answer, all solved. This also encodes the size of the group and its number of solved attempts. Sums of rewards are
-# stored separately. With labels of rollouts, the attempts at one task may form several groups.
+# Votes of a group as text: `voting:attempts:solved` for each answer. In 0:3:2/1:5:5, three attempts gave no answer and
+# two of them solved the task; five attempts gave one answer, and all solved it. Sizes of groups follow from the votes.
+# Sums of rewards are stored separately. Labels of rollouts may split the attempts at one task into several groups.
 _GROUPS = f"""
     WITH {{known}}
     SELECT {{label}}, votes, COUNT(*), SUM(total / size), {deviations_sql("total", "size", "n0")}

@@ -16,7 +16,7 @@ from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import when_database_answers
+from apps.accounts.job_retries import retry_until_available
 from apps.policies.models import PolicyModel
 from apps.rollouts.engine.worker_leases import live_workers
 from apps.rollouts.metrics.labels import Facet
@@ -171,14 +171,14 @@ def measure_wanted() -> bool:
                 _measure(row, owner)
             except Error:
                 # Release the claim, so that any worker can retry at once.
-                when_database_answers(partial(KeptFigures.objects.filter(pk=row.pk).update, claimed_at=None))
+                retry_until_available(partial(KeptFigures.objects.filter(pk=row.pk).update, claimed_at=None))
                 raise
             return True
     return False
 
 
 def _measure(row: KeptFigures, owner: Owner) -> None:
-    # Counters are read first: rollouts that end meanwhile make the figures stale, never wrongly fresh.
+    # Read the counters first, so that rollouts which end in the meantime mark the figures as outdated.
     counted, began = _fingerprint(owner), time.monotonic()
     figures = measure_page(owner, row.facets) if isinstance(owner, Collection) else track_versions(policy_model=owner)
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()

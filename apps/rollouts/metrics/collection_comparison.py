@@ -29,6 +29,7 @@ SOLVES = 0.5
 _PAIRED = """
     WITH rewarded AS (
         SELECT r.collection_id, {same} AS same, MIN(r.task_id) AS task_id, AVG(r.reward) AS mean,
+            COUNT(*) AS size, SUM(CASE WHEN r.reward >= c.solve_threshold THEN 1 ELSE 0 END) AS hits,
             AVG(CASE WHEN r.reward >= c.solve_threshold THEN 1.0 ELSE 0.0 END) AS solved
         FROM rollouts_rollout r JOIN rollouts_collection c ON c.id = r.collection_id {join}
         WHERE r.collection_id IN (%s, %s) AND r.status = 'completed' AND r.reward IS NOT NULL {known}
@@ -36,7 +37,8 @@ _PAIRED = """
     ),
     pairs AS MATERIALIZED (
         SELECT one.task_id AS one_task, other.task_id AS other_task, one.mean AS one_mean, other.mean AS other_mean,
-            one.solved AS one_solved, other.solved AS other_solved, other.mean - one.mean AS difference
+            one.solved AS one_solved, other.solved AS other_solved, one.size AS one_size, one.hits AS one_hits,
+            other.size AS other_size, other.hits AS other_hits, other.mean - one.mean AS difference
         FROM rewarded one JOIN rewarded other ON other.same = one.same
         WHERE one.collection_id = %s AND other.collection_id = %s
     )
@@ -78,6 +80,12 @@ _FIGURES = """,
         SELECT 'improved', one_task, other_task, one_mean, other_mean, difference, 0, 0, 0, 0 FROM pairs
         WHERE difference > 0 ORDER BY difference DESC, one_task LIMIT %s
     ) best
+"""
+_SUMS = """,
+    ends AS (SELECT AVG(difference) AS mean FROM pairs)
+    SELECT COUNT(*), AVG(one_mean), AVG(other_mean), AVG(difference),
+        SUM((difference - ends.mean) * (difference - ends.mean))
+    FROM pairs, ends
 """
 _DIFFERENCES = "SELECT difference FROM pairs ORDER BY one_task"
 
@@ -126,6 +134,16 @@ class Contrast:
     differs: dict[str, tuple[Any, Any]]
     regressions: list[Change]
     improvements: list[Change]
+
+
+class PairSums(NamedTuple):
+    """Sums over tasks with rewards in both collections: means, mean difference, and its squared deviations."""
+
+    tasks: int
+    mean: float | None
+    other_mean: float | None
+    difference: float
+    squares: float
 
 
 class CannotContrast(Refusal, status=409, code="cannot-contrast"):
@@ -189,6 +207,12 @@ def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
     else:
         parts = {"same": "t.key", "join": "JOIN tasks_task t ON t.id = r.task_id", "known": "AND t.key <> ''"}
     return _PAIRED.format(**parts), [one.pk, other.pk, one.pk, other.pk]
+
+
+def measure_pairs(one: Collection, other: Collection) -> PairSums:
+    pairs, given = pair_tasks(one, other)
+    [(tasks, mean, other_mean, difference, squares)] = read_pairs(pairs + _SUMS, given)
+    return PairSums(int(tasks), mean, other_mean, difference or 0.0, squares or 0.0)
 
 
 def _permutation(pairs: str, given: list[Any], tasks: int, difference: float, squares: float) -> float:

@@ -1,4 +1,5 @@
-from apps.rollouts.models.collections import LARGEST, Collection, CollectionDeletion, CollectionQuerySet
+from apps.rollouts.models.collections import MAX_FLOAT, Collection, CollectionDeletion, CollectionQuerySet
+from apps.rollouts.models.failure_causes import FailureCause, RolloutCause
 from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
@@ -10,13 +11,14 @@ from apps.rollouts.models.workers import Breaker, Reservation, Worker
 __all__ = [
     "ALL_TOKENS",
     "HAS_ENDED",
-    "LARGEST",
     "LAST_SPAN",
+    "MAX_FLOAT",
     "SPAN_BITS",
     "Breaker",
     "Collection",
     "CollectionDeletion",
     "CollectionQuerySet",
+    "FailureCause",
     "FigureBlock",
     "FigureMark",
     "KeptFigures",
@@ -24,6 +26,7 @@ __all__ = [
     "Reverification",
     "ReverifiedReward",
     "Rollout",
+    "RolloutCause",
     "RolloutQuerySet",
     "RolloutWords",
     "ServerMetrics",

@@ -14,12 +14,12 @@ from apps.environments.models import Environment
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.models import PolicyModel
-from apps.policies.typed_texts import TypedCharField
+from apps.policies.redacted_fields import RedactedCharField
 from apps.tasks.deletion_jobs import DeletionJob
 from apps.tasks.models import Dataset, DatasetVersion
 
-LARGEST = 1e308
-"""Largest number that both databases can compare. Values within ± LARGEST are neither infinite nor NaN."""
+MAX_FLOAT = 1e308
+"""Bound of numbers in check constraints: values within ± MAX_FLOAT are neither infinite nor NaN."""
 
 
 class CollectionQuerySet(models.QuerySet["Collection"]):
@@ -49,7 +49,7 @@ class Collection(models.Model):
         MAX_COST = "max_cost", "the cost limit is reached"
         QUOTA = "quota", "the quota of a model is exhausted"
 
-    name = TypedCharField(max_length=200)
+    name = RedactedCharField(max_length=200)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
     version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="collections")
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="collections")
@@ -191,13 +191,14 @@ class Collection(models.Model):
                 & Q(max_attempts__gte=1, max_attempts__lte=20)
                 & (Q(max_seconds__isnull=True) | Q(max_seconds__gte=1))
                 & (Q(max_tokens__isnull=True) | Q(max_tokens__gte=1))
-                & (Q(max_cost__isnull=True) | Q(max_cost__gte=0, max_cost__lte=LARGEST))
+                & (Q(max_cost__isnull=True) | Q(max_cost__gte=0, max_cost__lte=MAX_FLOAT))
                 & Q(priority__gte=-1000, priority__lte=1000),
                 name="collection_limits_are_possible",
                 violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(
-                condition=Q(cost__gte=0, cost__lte=LARGEST) & Q(reward_sum__gte=-LARGEST, reward_sum__lte=LARGEST),
+                condition=Q(cost__gte=0, cost__lte=MAX_FLOAT)
+                & Q(reward_sum__gte=-MAX_FLOAT, reward_sum__lte=MAX_FLOAT),
                 name="collection_sums_are_finite",
             ),
             models.CheckConstraint(
@@ -232,7 +233,7 @@ class Collection(models.Model):
 
     @property
     def snapshot_digest(self) -> str:
-        """Return the SHA-256 of the resolved configuration: equal for collections that ran with the same settings."""
+        """Return the SHA-256 of the snapshot. Collections with equal digests ran with the same settings."""
         written = json.dumps(self.snapshot, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(written.encode()).hexdigest()
 
@@ -245,8 +246,8 @@ class Collection(models.Model):
         return self.state in {self.State.COMPLETED, self.State.CANCELLED}
 
     @property
-    def may_go_on(self) -> bool:
-        """Return True if rollouts may still run: failed rollouts of a completed collection can be retried."""
+    def can_continue(self) -> bool:
+        """Return True if rollouts can still run. A completed collection may have failed rollouts to retry."""
         return not self.is_finished or (self.state == self.State.COMPLETED and self.failed > 0)
 
 

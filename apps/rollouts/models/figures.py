@@ -1,4 +1,4 @@
-"""Cached figures that take long to compute, and the counted blocks of tasks that they are computed from."""
+"""Cached statistics of collections and models, and the precomputed blocks of counts behind them."""
 
 from django.db import models
 from django.db.models import F, Q
@@ -7,7 +7,7 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.models.collections import Collection
 
 SPAN_BITS = 4
-"""Blocks and marks consist of spans: 16 successive task ids. The number of a span is the task id without these bits."""
+"""A span is 16 successive task ids. Its number is `task_id >> SPAN_BITS`. Blocks and marks refer to spans."""
 LAST_SPAN = 2 ** (63 - SPAN_BITS) - 1
 
 
@@ -42,10 +42,10 @@ class KeptFigures(models.Model):
 
 
 class FigureBlock(models.Model):
-    """Counts of the rollouts of some spans of tasks in a collection. The blocks of a collection cover all spans.
+    """Counts of a collection's rollouts in a range of spans. The blocks of a collection cover all spans.
 
-    `content` is a WholePart (apps/rollouts/metrics/whole_parts.py), or empty if it was not counted yet. A block never
-    changes: another one with a new id replaces it.
+    `content` is an encoded WholePart (apps/rollouts/metrics/whole_parts.py), or empty before the first count. A block
+    is never updated: a new row replaces it.
     """
 
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_blocks", db_index=False)
@@ -66,7 +66,7 @@ class FigureBlock(models.Model):
 
 
 class FigureMark(models.Model):
-    """A change of rollouts after their block was counted. It is written in the same transaction and needs no lock."""
+    """Marks a span as changed since its block was counted. Inserted with the change, without a lock."""
 
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_marks", db_index=False)
     span = models.BigIntegerField()

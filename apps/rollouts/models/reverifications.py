@@ -57,12 +57,12 @@ class Reverification(RetriedJob):
 
     @property
     def is_settled(self) -> bool:
-        """Return True if verification has ended and the results can be applied."""
+        """Return True unless a worker still verifies or applies results."""
         return self.state not in {self.State.QUEUED, self.State.VERIFYING, self.State.APPLYING}
 
 
 class ReverifiedReward(models.Model):
-    """Old and new reward of one rollout, kept as history. Has either a new reward or the reason why there is none."""
+    """The old reward of one rollout and the new one, or the error that prevented it. Kept as history."""
 
     class Fate(models.TextChoices):
         APPLIED = "applied", "applied"

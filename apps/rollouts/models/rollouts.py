@@ -19,7 +19,7 @@ from apps.tasks.models import Task
 from apps.tasks.parent_spans import span
 
 ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
-"""Input and output tokens; capped, because the sum of two maximum values exceeds the column."""
+"""Input plus output tokens, as a 64-bit integer: the sum of two large columns exceeds 32 bits."""
 HAS_ENDED = Q(finished_at__isnull=False)
 UNUSUAL_STOP = ~Q(stop_reason="") & ~Q(stop_reason="answered")
 
@@ -190,11 +190,11 @@ class Rollout(models.Model):
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
-        """Return the main line of the latest attempt; model calls include packed tokens on request."""
+        """Return the events on the main path of the latest attempt. `tokens` adds packed tokens to model calls."""
         return self.graph(tokens=tokens).main
 
     def graph(self, *, tokens: bool = False) -> TraceGraph:
-        """Return all events of the latest attempt; model calls include packed tokens on request."""
+        """Return the graph of the latest attempt. `tokens` adds packed tokens to model calls."""
         columns = ("payload", "tokens") if tokens else ("payload",)
         rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list("seq", *columns)
         read = [(seq, decode_event(*row)) for seq, *row in rows]

@@ -9,7 +9,7 @@ from apps.rollouts.models.collections import Collection
 
 
 class ServerMetrics(RetriedJob):
-    """The reply of a server's `/aggregate_metrics`, and the job that requests it. A failure keeps the last reply."""
+    """A job that requests `/aggregate_metrics` of a server, and its last reply, which a failed request keeps."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"

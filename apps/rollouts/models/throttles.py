@@ -1,4 +1,4 @@
-"""State of endpoints that throttle."""
+"""The state of flow control for endpoints that throttle."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Words of finished rollouts, separate from traces, for text search in millions of rollouts."""
+"""The full-text index: words of finished rollouts, stored apart from the traces."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class DocumentField(models.TextField):  # type: ignore[type-arg]
 
 @DocumentField.register_lookup
 class Finds(models.Lookup):
-    """`document__finds`: the words of a phrase are next to each other, in this order."""
+    """`document__finds`: match a phrase, that is, its words next to each other in this order."""
 
     lookup_name = "finds"
     prepare_rhs = False
@@ -40,7 +40,7 @@ class Finds(models.Lookup):
 
 @DocumentField.register_lookup
 class FindsStart(Finds):
-    """`document__finds_start`: the same, and the last word is a prefix."""
+    """`document__finds_start`: match a phrase whose last word is a prefix."""
 
     lookup_name = "finds_start"
     postgresql = "(phraseto_tsquery('simple', %s)::text || ':*')::tsquery"
@@ -64,7 +64,7 @@ class RolloutWords(models.Model):
 
 
 class UnindexedRollout(models.Model):
-    """A finished rollout that is not indexed yet. Written with its end, deleted when indexed."""
+    """Queues a finished rollout for indexing. Inserted when the rollout ends, deleted when it is indexed."""
 
     rollout = models.OneToOneField(Rollout, primary_key=True, on_delete=models.CASCADE, related_name="+")
     attempt = models.PositiveSmallIntegerField()

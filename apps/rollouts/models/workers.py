@@ -59,17 +59,17 @@ class Worker(models.Model):
 
         None before the second heartbeat and after the worker stopped.
         """
-        is_going = self.state in {self.State.ACTIVE, self.State.DRAINING}
-        rate: float | None = self.meters.get("rate") if is_going else None
+        is_running = self.state in {self.State.ACTIVE, self.State.DRAINING}
+        rate: float | None = self.meters.get("rate") if is_running else None
         return rate
 
     def is_overdue(self, now: datetime) -> bool:
-        """Return True if the lease expired without a stop: the next check declares the worker lost."""
+        """Return True if the lease expired although the worker did not stop. The next check marks it lost."""
         return self.state in {self.State.ACTIVE, self.State.DRAINING} and self.lease_expires_at < now
 
 
 class Reservation(models.Model):
-    """Slots of a collection that a worker holds against its limits; at least the rollouts that it runs.
+    """Slots that a worker has reserved within the limits of a collection: at least one for each rollout it runs.
 
     Used on PostgreSQL only (apps.rollouts.engine.reservations).
     """

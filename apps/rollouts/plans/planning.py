@@ -39,7 +39,7 @@ class Planned(NamedTuple):
 
 
 def insert_rollouts(*, collection_id: int, status: str, chunk: Sequence[Planned]) -> None:
-    """Store the chunk as queued rows of this collection. All other columns have their defaults."""
+    """Insert the chunk with this status. All other columns get their defaults."""
     columns, defaults = _defaults(connection.vendor)
     given = [collection_id, status, *defaults]
     names = ", ".join(["collection_id", "status", *columns, "task_id", "repeat", "seed"])
@@ -58,7 +58,7 @@ def insert_rollouts(*, collection_id: int, status: str, chunk: Sequence[Planned]
 
 @cache
 def _defaults(vendor: str) -> tuple[list[str], list[Any]]:
-    """Return the other columns with the defaults of the model: the tables define none."""
+    """Return the remaining columns and their defaults from the model, because the table defines none."""
     varying = {"id", "collection_id", "status", *Planned._fields}
     fields = [field for field in Rollout._meta.concrete_fields if field.column not in varying]
     defaults = [field.get_db_prep_save(field.get_default(), connection) for field in fields]
@@ -67,10 +67,10 @@ def _defaults(vendor: str) -> tuple[list[str], list[Any]]:
 
 CHUNK = 2_000
 """Rows per transaction: larger ones would delay heartbeats on SQLite."""
-QUIET = timedelta(minutes=5)
-"""A plan without progress for this long has lost its planner."""
-QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
-"""The same time, used when a request repeats the plan's idempotency key."""
+ABANDONED_AFTER = timedelta(minutes=5)
+"""A plan without progress for this long is abandoned: its process died."""
+ABANDONED_ON_REPEAT = timedelta(seconds=60)
+"""The same, for a request that repeats the plan's idempotency key."""
 
 
 _COLUMNS = {field.name for field in Collection._meta.concrete_fields} - {"name", "version"}
@@ -86,19 +86,19 @@ def plan_collection(
     user: User | None = None,
     task_ids: Sequence[int] | None = None,
     idempotency_key: str | None = None,
-    asked: str | None = None,
+    request_digest: str | None = None,
 ) -> Collection:
     """Create the collection and its queued rollouts, and notify the workers.
 
-    `task_ids` are tasks of the version; default: all. The same plan with the same key returns the existing collection;
-    `asked` is the digest of the request (default: computed from the plan). Resumed rollouts keep their repeat number,
-    and also their seed if the collection has the same seed.
+    `task_ids` are tasks of the version; default: all. Repeating a plan with the same key returns its collection.
+    `request_digest` identifies the request (default: digest of the plan). Resumed rollouts keep their repeat number,
+    and their seed if the collection has the same seed.
 
-    Raise NothingToCollect for a plan without rollouts, PlanConflict for a key of another plan, and ValidationError by
-    field.
+    Raises NothingToCollect if there are no rollouts, PlanConflict if the key belongs to another plan, and
+    ValidationError by field.
     """
     plan = check_plan(plan)
-    digest = asked or _digest(plan)
+    digest = request_digest or _digest(plan)
     if earlier := find_planned(idempotency_key, digest, user):
         return earlier
     choice = choose_rollouts(plan, task_ids=task_ids)
@@ -122,7 +122,9 @@ def plan_collection(
     try:
         with transaction.atomic():
             collection.save()
-            record(user=user, action="collection.create", target=f"collection {collection.pk}", **_say_plan(collection))
+            record(
+                user=user, action="collection.create", target=f"collection {collection.pk}", **_audit_values(collection)
+            )
     except IntegrityError:
         if earlier := find_planned(idempotency_key, digest, user):
             return earlier
@@ -143,8 +145,8 @@ def plan_collection(
     return collection
 
 
-def _say_plan(collection: Collection) -> dict[str, Any]:
-    """Return the plan's description for the audit log."""
+def _audit_values(collection: Collection) -> dict[str, Any]:
+    """Return the values of the plan for the audit log."""
     return {
         "dataset": collection.dataset.slug,
         "version": collection.version.number,
@@ -155,7 +157,7 @@ def _say_plan(collection: Collection) -> dict[str, Any]:
 
 
 def _describe_choice(plan: Plan) -> dict[str, Any]:
-    """Return the selection for the snapshot, which is the only record of options without a column."""
+    """Return the selection for the snapshot, the only record of options that have no column."""
     elsewhere = {*LIMITS, "dataset", "agent", "policy_model", "version", "name", "sampling"}
     # Leave out unset options that later versions added, so that digests of older plans stay valid.
     return {
@@ -170,9 +172,9 @@ def _plain(plan: Plan) -> dict[str, Any]:
 
 @background_job(waiting=lambda: Collection.objects.filter(state=Collection.State.PLANNING))
 def sweep_plans() -> bool:
-    """Delete one plan whose planner died; return True if there was one. A background job."""
-    quiet_since = timezone.now() - QUIET
-    dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=quiet_since).first()
+    """Background job: delete one plan whose process died. Return True if there was one."""
+    abandoned_since = timezone.now() - ABANDONED_AFTER
+    dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=abandoned_since).first()
     if dead is None:
         return False
     delete_plan(dead)
@@ -214,14 +216,14 @@ def find_planned(idempotency_key: str | None, digest: str, user: User | None) ->
         raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan. Use a new key.")
     if earlier.state != Collection.State.PLANNING:
         return earlier
-    if earlier.touched_at < timezone.now() - QUIET_TO_ASK_AGAIN:
+    if earlier.touched_at < timezone.now() - ABANDONED_ON_REPEAT:
         delete_plan(earlier)
         return None
     return earlier
 
 
 def _digest(plan: Plan) -> str:
-    """Return the digest of the request. The limits of the collection may change while it runs."""
+    """Return the digest of a plan as requested."""
     return hashlib.sha256(orjson.dumps(_plain(plan), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -14,7 +14,7 @@ from apps.gym.specs import spec_problems
 from apps.gym.storable import find_unstorable
 from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_problems
 from apps.gym.wires.sampling_values import find_default_problems
-from apps.policies.typed_texts import clean_typed_value
+from apps.policies.redacted_fields import redact_input_value
 from apps.rollouts.plans.plan_spec import Limits, Plan
 from apps.rollouts.plans.task_selection import Choice
 from apps.tasks.models import DatasetVersion
@@ -30,12 +30,12 @@ def check_plan(plan: Plan) -> Plan:
     """Return the plan with its texts cleaned and duplicates removed. Raise ValidationError by field."""
     plan = replace(
         plan,
-        sampling=clean_typed_value(plan.sampling) or {},
+        sampling=redact_input_value(plan.sampling) or {},
         split_repeats=plan.split_repeats or {},
         splits=list(dict.fromkeys(plan.splits)),
         tags=list(dict.fromkeys(plan.tags)),
         search=plan.search.strip(),
-        prompt_template={part: text for part, text in (clean_typed_value(plan.prompt_template) or {}).items() if text},
+        prompt_template={part: text for part, text in (redact_input_value(plan.prompt_template) or {}).items() if text},
     )
     errors = spec_problems(Plan, vars(plan)) | _find_problems(plan)
     if errors:

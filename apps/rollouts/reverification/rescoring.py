@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
-from apps.accounts.job_retries import progressed
+from apps.accounts.job_retries import progress_fields
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment, connect_judge, connect_verifier
 from apps.gym import process_exit
@@ -195,7 +195,7 @@ def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece
     with transaction.atomic():
         ReverifiedReward.objects.bulk_create(rewards)
         owner.write(
-            **progressed(),
+            **progress_fields(),
             verified=F("verified") + len(rewards) - failed,
             failed=F("failed") + failed,
             changed=F("changed") + sum(reward.changed for reward in rewards),

@@ -4,7 +4,7 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
-from apps.accounts.job_retries import progressed
+from apps.accounts.job_retries import progress_fields
 from apps.gym.redaction.redactor import count_marks
 from apps.gym.traces.events import decode_event, event_kind
 from apps.rollouts.engine.trace_redaction import add_counts
@@ -32,7 +32,7 @@ def write_rewards(owner: Owner) -> None:
             )
             mark_changed((collection_id, task_id) for task_id in tasks)
             applied = fates.count(Fate.APPLIED)
-            owner.write(**progressed(), applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
+            owner.write(**progress_fields(), applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
         owner.pause_here()
     owner.write(state=Reverification.State.APPLIED, finished_at=timezone.now())
     announce_collection(collection_id)

@@ -1,4 +1,4 @@
-"""Build the full-text index in the background. Finishing a rollout only queues it.
+"""Build the full-text index and group failures in the background. Finishing a rollout only queues it.
 
 Only redacted text is indexed, because traces are stored redacted. The first SEARCH_WORDS words of each rollout are
 indexed.
@@ -20,12 +20,13 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import when_database_answers
+from apps.accounts.job_retries import retry_until_available
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.outages import is_transient
 from apps.gym import process_exit
 from apps.gym.traces.event_texts import texts_of
 from apps.gym.traces.events import decode_event
+from apps.rollouts.failures.cause_index import Cause, find_causes, store_causes
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.word_splitting import BREAK, split_words
@@ -132,10 +133,10 @@ def index_next_rollouts() -> bool:
     # Read without a lock: the write below only affects rows whose claim is unchanged.
     try:
         for group in _group(taken):
-            _store(_read(group), taken_at)
+            _store(_read(group), _find_causes(group), taken_at)
     except Exception as problem:
         if isinstance(problem, process_exit.Leaving) or is_transient(problem):
-            when_database_answers(lambda: _requeue(taken_at))
+            retry_until_available(lambda: _requeue(taken_at))
         raise
     return True
 
@@ -207,6 +208,17 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
     return found
 
 
+def _find_causes(group: dict[int, int]) -> list[Cause]:
+    try:
+        return find_causes(group)
+    except Exception as problem:
+        if is_transient(problem):
+            raise
+        # An unreadable trace must not keep the words of the others from being stored.
+        logger.exception("the causes of rollouts %s could not be read", sorted(group))
+        return []
+
+
 def _decompress(read: dict[int, list[bytes]]) -> dict[int, Iterable[str]]:
     """Decompress payloads by rollout id: all at once, or lazily if they are large or one is invalid."""
     every = list(itertools.chain.from_iterable(read.values()))
@@ -260,8 +272,8 @@ def _texts(payload: str) -> Iterable[str]:
     return texts_of(event)
 
 
-def _store(found: dict[int, list[Part]], taken_at: datetime) -> None:
-    """Replace the words of rollouts whose claim is unchanged.
+def _store(found: dict[int, list[Part]], causes: list[Cause], taken_at: datetime) -> None:
+    """Replace the words and causes of rollouts whose claim is unchanged.
 
     A rollout that has finished again since then stays in the queue.
     """
@@ -271,6 +283,7 @@ def _store(found: dict[int, list[Part]], taken_at: datetime) -> None:
         parts = [part for pk in still for part in found[pk]]
         with connection.cursor() as cursor:
             cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
+        store_causes(still, causes)
 
 
 def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:

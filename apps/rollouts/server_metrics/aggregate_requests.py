@@ -144,7 +144,9 @@ def _encode(responses: Iterator[dict[str, Any]]) -> bytes:
         body += orjson.dumps(response)
         if len(body) > MAX_BODY:
             most = f"{MAX_BODY // 1024 // 1024} MiB"
-            raise EnvironmentFault(f"The verified rollouts take more than {most}, the maximum of one request").lasting()
+            raise EnvironmentFault(
+                f"The verified rollouts take more than {most}, the maximum of one request"
+            ).permanent()
     return bytes(body + b"]")
 
 

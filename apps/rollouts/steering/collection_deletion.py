@@ -8,7 +8,7 @@ from django.db.models import F
 
 from apps.accounts.audit_log import record
 from apps.accounts.job_declarations import background_job
-from apps.accounts.job_retries import progressed
+from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.rollouts.figure_marks import mark_changed
@@ -77,6 +77,6 @@ def _delete(deletion: CollectionDeletion) -> None:
         with transaction.atomic():
             Rollout.objects.filter(pk__in=tasks).delete()
             mark_changed((collection.pk, task_id) for task_id in tasks.values())
-        mine.update(deleted=F("deleted") + len(tasks), **progressed())
+        mine.update(deleted=F("deleted") + len(tasks), **progress_fields())
         process_exit.check()
     collection.delete()

@@ -21,7 +21,7 @@ from apps.rollouts.plans.validation import check_limits
 from apps.rollouts.steering.holds import RAISE, REMEDIES
 
 CHUNK = 2_000
-"""Rows per transaction: larger ones would delay heartbeats on SQLite."""
+"""Rows per transaction. Larger transactions would delay heartbeats on SQLite."""
 
 
 class CannotSteer(Refusal, status=409, code="cannot-steer"):
@@ -55,7 +55,7 @@ def resume_collection(*, collection: Collection, user: User | None = None) -> Co
 
 
 def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: User | None = None) -> Collection:
-    """Set priority, concurrency and limits (see planning.LIMITS), of a running collection too.
+    """Set priority, concurrency and limits (plan_spec.LIMITS), even while the collection runs.
 
     Raise ValidationError by field, and CannotSteer for a finished collection.
     """
@@ -65,7 +65,7 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
     check_limits(changes)
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
-        if not collection.may_go_on:
+        if not collection.can_continue:
             raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to run.")
         before = {name: getattr(collection, name) for name in changes}
         Collection.objects.filter(pk=collection.pk).update(**changes)
@@ -80,7 +80,7 @@ def cancel_collection(*, collection: Collection, user: User | None = None) -> Co
     """Cancel queued rollouts; workers drop running ones within a second. Idempotent."""
     unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
     cancelled = {"state": Collection.State.CANCELLED, "pause_reason": "", "finished_at": timezone.now()}
-    # In a transaction of its own, first: from here on nothing is claimed or planned.
+    # First, in its own transaction: after it, no rollouts are claimed or planned.
     update_row(collection, cancelled, only={"state__in": unfinished}, user=user, action="collection.cancelled")
     if collection.state != Collection.State.CANCELLED:
         raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to cancel.")
@@ -199,7 +199,7 @@ def _told(collection: Collection) -> Collection:
 
 
 def archive_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Hide it from lists. Idempotent. Raise CannotSteer for an unfinished one."""
+    """Hide a collection from lists. Idempotent. Raise CannotSteer if it is not finished."""
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
         if not collection.is_finished:
@@ -212,7 +212,7 @@ def archive_collection(*, collection: Collection, user: User | None = None) -> C
 
 
 def restore_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Show it in lists again. Idempotent."""
+    """Show an archived collection in lists again. Idempotent."""
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
         if collection.is_archived:

@@ -76,8 +76,8 @@ def _of(endpoint: PolicyModel | Environment) -> Q:
 def find_holds(collection: Collection) -> Holds:
     """Return why this collection waits; empty if it is finished.
 
-    In this order: a full disk of the database (unless the collection is paused), an environment with an unhealthy
-    server, open breakers, throttled endpoints, and workers that cannot run the collection.
+    In this order: a full disk of the database, unless the collection is paused; an environment with an unhealthy
+    server; open breakers; throttled endpoints; workers that cannot run the collection.
     """
     if collection.is_finished:
         return []

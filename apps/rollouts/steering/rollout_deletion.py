@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
 from apps.accounts.audit_log import record
-from apps.accounts.job_retries import progressed
+from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.gym.errors import ErrorKind
@@ -145,7 +145,7 @@ def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> Non
     mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
         removed = _remove(collection, ids)
-        mine.update(deleted=F("deleted") + removed, **progressed())
+        mine.update(deleted=F("deleted") + removed, **progress_fields())
         process_exit.check()
     announce_collection(collection.pk)
 

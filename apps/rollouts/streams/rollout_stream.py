@@ -18,12 +18,14 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
+from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
-from apps.gym.traces.items import dump_json
+from apps.gym.traces.items import dump_json, input_items
 from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.tokens import TokensUnreadable
+from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.steering.holds import explain_pause
@@ -238,14 +240,16 @@ def _read_rollout_line(rollout_id: int) -> bytes:
 def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
-    Prompt, tools and items are those of the main path. `segments` are the captured tokens of all paths, ready to train
-    on; None if they cannot be read.
+    Prompt, tools and items are those of the main path. The prompt is that of the task row, not masked.
+    `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read.
     """
-    events = graph.main
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task
     row = task.row
+    events, redactor = graph.main, fresh_redactor()
+    if redactor.is_suspicious(task.row_json):
+        events = restore_prompts(events, input_items(row), redactor)
     response = assemble_response(events, row, stop_reason=rollout.stop_reason)
     return {
         "type": "rollout",

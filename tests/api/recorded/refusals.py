@@ -31,6 +31,7 @@ from apps.reviews.reviews.rubric_changes import RubricInUse
 from apps.reviews.reviews.submission import AlreadySubmitted
 from apps.rollouts.imports.task_matching import BadLine, ImportRefused
 from apps.rollouts.metrics.collection_comparison import CannotContrast
+from apps.rollouts.metrics.model_matrix import MatrixRefused
 from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
@@ -47,6 +48,7 @@ from apps.rollouts.serving.attempt_commands import (
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused
 from apps.tasks.deletion_jobs import AlreadyBeingDeleted, StillInUse
+from apps.tasks.gold_checks import NotCheckable
 from apps.tasks.received_files import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
 from apps.tasks.task_marks import MarkRefused
 from apps.tasks.upload_choices import ChoiceRefused
@@ -96,6 +98,7 @@ WITH_A_MESSAGE = [
     StillInUse,
     AlreadyBeingDeleted,
     NotWaiting,
+    NotCheckable,
     DatasetIsBeingDeleted,
     DatasetIsBusy,
     PartTooLarge,
@@ -137,4 +140,5 @@ REFUSALS: list[Exception] = [
     exceptions.ValidationError({"field": {"0": [MESSAGE]}, "non_field_errors": [MESSAGE]}),
     exceptions.Throttled(30),
     exceptions.AuthenticationFailed({"one": MESSAGE}),
+    MatrixRefused(MESSAGE, "field"),
 ]

@@ -34,7 +34,7 @@ def test_a_bar_leads_to_the_rewards_in_it_alone():
         (0.0, 3.0, [0.0, 1.0, 2.0, 3.0]),
     ],
 )
-def test_ticks_stand_at_round_values(low, high, values):
+def test_ticks_are_at_round_values(low, high, values):
     assert [value for _, value in Axis(low, high, 0.0, 100.0).ticks] == values
 
 
@@ -46,11 +46,11 @@ def test_an_axis_keeps_what_leaves_it_at_its_ends():
 @pytest.mark.parametrize(
     ("ends", "drawn"), [((0.2, 0.9), (0.0, 1.0)), ((-1.0, 1.0), (-1.12, 1.12)), ((5.0, 5.0), (4.7, 5.3))]
 )
-def test_rewards_within_0_and_1_are_drawn_on_all_of_it(ends, drawn):
+def test_rewards_from_0_to_1_span_the_whole_axis(ends, drawn):
     assert tuple(round(end, 9) for end in reward_range(*ends)) == drawn
 
 
-def test_points_stand_by_length_and_reward_and_are_toned_by_it():
+def test_points_are_placed_by_length_and_coloured_by_reward():
     drawn = draw_scatter([ScatterPoint(11, 1.0, 100), ScatterPoint(22, 0.0, 50), ScatterPoint(33, 0.5, 0)], [], whole=9)
     assert [(point.x, point.tone) for point in drawn.points] == [(352.0, "ok"), (193.0, "bad"), (34.0, "warn")]
     assert [abs(point.y - y) <= 4 for point, y in zip(drawn.points, (10, 156, 83), strict=True)] == [True] * 3
@@ -76,7 +76,7 @@ def test_curves_go_by_the_logarithm_of_k_and_have_a_table():
     assert drawn.rows == [(1, [0.5, 0.5]), (2, [0.75, 0.6]), (4, [1.0, None])]
 
 
-def test_labels_of_curves_that_end_together_stand_apart():
+def test_labels_of_curves_do_not_overlap():
     drawn = draw_curves([(name, "round", {1: 0.5, 2: 0.5}) for name in "abc"])
     assert [curve.label_y for curve in drawn.curves] == [83.0, 98.0, 113.0]
 
@@ -92,7 +92,7 @@ def test_bars_of_negative_means_grow_from_zero():
     assert (loss.x + loss.width, gain.x) == (80.0, 80.0)
 
 
-def test_bubbles_stand_on_their_side_of_the_diagonal_and_grow_with_their_tasks():
+def test_bubbles_keep_their_side_of_the_diagonal_and_grow_with_tasks():
     drawn = draw_bubbles([GridCell(0.0, 1.0, 1), GridCell(0.5, 0.5, 4), GridCell(1.0, 0.0, 1)])
     assert [(bubble.tone, bubble.r) for bubble in drawn.bubbles] == [("even", 11.0), ("ok", 6.75), ("bad", 6.75)]
     middle = drawn.bubbles[0]

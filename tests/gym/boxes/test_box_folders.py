@@ -12,7 +12,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_folders_of_a_killed_process_are_removed_and_those_of_others_stay(place):
+def test_only_folders_of_the_killed_process_are_removed(place):
     running, killed = BoxFolders(), BoxFolders()
     made = killed.make("work")
     (made / "work" / "file").write_text("left over")

@@ -140,7 +140,7 @@ def test_over_http_rewards_are_the_same(name):
     asyncio.run(compare())
 
 
-def test_more_tasks_than_there_are_is_said():
+def test_too_few_different_tasks_raise():
     kit = KITS["calculator"]
 
     def always_the_same(dice, difficulty):
@@ -148,8 +148,8 @@ def test_more_tasks_than_there_are_is_said():
 
     class Poor:
         make_task = staticmethod(always_the_same)
-        told_apart_by = kit.told_apart_by
-        essence = None
+        identity_fields = kit.identity_fields
+        identity = None
 
-    with pytest.raises(TooFewTasks, match="only about 1 different tasks of the difficulty easy"):
+    with pytest.raises(TooFewTasks, match="only about 1 different"):
         list(generate_tasks(Poor, count=2, difficulty="easy"))

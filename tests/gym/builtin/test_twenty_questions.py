@@ -79,7 +79,7 @@ def test_the_attempt_is_the_same_when_it_is_heard_again():
     assert TwentyQuestions(ROW).verify(attempt(says("Is it a plant?"), answer)).value == 0.0
 
 
-def test_a_reply_that_was_cut_off_was_heard_by_nobody():
+def test_a_truncated_reply_is_not_a_question():
     made = attempt(says("Is it a plant?"), message("user", "Yes."), says("Guess: oak"))
     assert all_replies(made) == ["Is it a plant?", "Guess: oak"]
     assert all_replies({**made, "status": "incomplete"}) == answered_replies(made) == ["Is it a plant?"]

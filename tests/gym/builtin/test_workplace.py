@@ -109,7 +109,7 @@ def test_the_tools_read_and_change_the_tables():
     assert use(office, "delete_task", id="t1") == {"deleted": "t1"}
 
 
-def test_what_is_added_has_the_same_id_in_whichever_order_it_comes():
+def test_added_rows_have_the_same_id_in_any_order():
     print_it = {"title": "Print", "assignee": "ines@office.example"}
     count_it = {"title": "Count", "assignee": "otto@office.example"}
     one, other = workplace(), workplace()
@@ -187,7 +187,7 @@ AGAIN = ("send_email", {"to": ["otto@office.example", "ines@office.example"], "s
     ],
     ids=["any order", "half", "more", "twice", "no change", "another change", "a mistake mended"],
 )
-def test_what_was_done_is_compared_with_what_was_wanted(expected, made, parts):
+def test_the_final_state_is_compared_with_the_expected_one(expected, made, parts):
     reward = verify(expected, *made)
     assert tuple(reward.components.values()) == parts
     assert reward.value == parts[0]
@@ -214,7 +214,7 @@ def test_hardly_any_request_is_one_that_doing_nothing_fulfils():
     assert ROW["databases"]["contacts"][0]["id"] == "c1"
 
 
-def test_nobody_is_asked_to_forward_an_e_mail_to_who_sent_it():
+def test_no_task_forwards_an_e_mail_to_its_sender():
     checked = 0
     for row in generate_tasks(KITS["workplace"], count=120, seed=3, difficulty="medium"):
         senders = {mail["id"]: mail["sender"] for mail in row["databases"]["emails"]}

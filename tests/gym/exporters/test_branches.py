@@ -45,7 +45,7 @@ def answers(found):
 @pytest.mark.parametrize(
     ("branches", "said_last"), [("main", ["Three."]), ("longest", ["Four."]), ("all", ["Sub.", "Three.", "Four."])]
 )
-def test_messages_are_those_of_the_chosen_paths(branches, said_last):
+def test_messages_equal_the_chosen_paths(branches, said_last):
     assert answers(rows("trl_sft", branches, forked())) == said_last
 
 
@@ -75,7 +75,7 @@ def test_every_sampled_token_is_trained_once(format):
 
 
 @pytest.mark.parametrize("format", OF_MESSAGES)
-def test_a_line_is_exported_as_it_was(format):
+def test_a_line_is_exported_unchanged(format):
     attempt = Attempt(events=paris(), task=row(), reward=1.0, columns={"rollout_id": 7})
     made = find_format(format)
     options = resolve_options(made, {})

@@ -124,7 +124,7 @@ def test_the_defaults_of_a_format_are_not_refused_and_each_refusal_says_why(slug
         assert reason.endswith(".")
 
 
-def test_a_format_that_does_not_exist_names_those_that_do():
+def test_an_unknown_format_is_refused_with_the_known_ones():
     with pytest.raises(FormatUnknown, match=r"format sft.* trl_sft, "):
         find_format("sft")
 
@@ -153,7 +153,7 @@ def test_an_option_that_cannot_be_is_refused_by_name(slug, given, message):
 
 @unhurried
 @given(attempts())
-def test_what_was_said_is_in_the_file_byte_for_byte(events):
+def test_texts_are_in_the_file_byte_for_byte(events):
     [row] = FORMATS["trl_sft"].rows(attempt(events), Options())
     assert as_json(row)["messages"] == [*prompt_messages(events), *completion_messages(events)]
 
@@ -169,7 +169,7 @@ def test_turns_by_turn_are_the_whole_conversation_cut_where_the_model_spoke(even
     ]
 
 
-def test_arguments_as_text_are_those_that_the_model_wrote():
+def test_arguments_as_text_are_exactly_the_models():
     odd = '{ "city":"Paris",  "unit": "celsius" }'
     [row] = FORMATS["openai_sft"].rows(attempt(paris(arguments=odd)), resolve_options(FORMATS["openai_sft"], {}))
     assert row["messages"][2]["tool_calls"][0]["function"]["arguments"] == odd
@@ -185,7 +185,7 @@ def test_malformed_arguments_drop_the_row_or_stay_as_text_where_asked(arguments)
     assert row["messages"][1]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
-def test_reasoning_stands_in_its_field_inline_or_nowhere():
+def test_reasoning_is_in_its_field_inline_or_left_out():
     said_last = []
     for reasoning in ("field", "inline", "dropped"):
         options = resolve_options(FORMATS["trl_sft"], {"reasoning": reasoning})
@@ -199,7 +199,7 @@ def test_reasoning_stands_in_its_field_inline_or_nowhere():
     ]
 
 
-def test_tools_in_the_system_message_are_those_of_the_column():
+def test_tools_in_the_system_message_equal_the_column():
     column, system = (
         next(iter(FORMATS["trl_sft"].rows(attempt(), resolve_options(FORMATS["trl_sft"], {"tools": tools}))))
         for tools in ("column", "system")

@@ -22,6 +22,6 @@ THOUGHT = "<think>\nLet me see.\n</think>\n\n"
         (THOUGHT, [], THOUGHT),
     ],
 )
-def test_a_call_follows_reasoning_as_it_stands_and_words_after_one_break(content, calls, text):
+def test_a_call_follows_reasoning_directly_and_text_after_a_line_break(content, calls, text):
     message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
     assert completion_text([message]) == f"{text}<|im_end|>"

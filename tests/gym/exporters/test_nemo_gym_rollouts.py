@@ -28,7 +28,7 @@ def made(events, task=None, **fields):
     return rollout_row(events, task or row(), **{**given, **fields})
 
 
-def test_a_row_is_the_task_with_what_was_asked_answered_and_scored():
+def test_a_row_has_task_request_response_and_reward():
     events = weather_trace()
     found = made(events, row(category="weather"), components={"correct": 1, "format": 0.5})
     response = found.pop("response")

@@ -19,7 +19,7 @@ def pair(chosen, rejected):
     return made
 
 
-def test_a_pair_is_a_shared_prompt_and_what_came_after_it():
+def test_a_pair_is_a_shared_prompt_and_two_continuations():
     chosen, rejected = weather_trace("It is 22 °C."), trace(turn(said("It is 30 °C.")))
     made = pair(chosen, rejected)
     assert made["prompt"] == [{"role": "user", "content": "How warm is it in Paris?"}]
@@ -74,7 +74,7 @@ def test_what_cannot_be_compared_is_dropped_with_its_reason(rejected, reason):
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the shared samples are not here")
-def test_the_keys_are_those_of_the_sample_that_trl_trained_on():
+def test_the_keys_equal_the_sample_for_trl():
     sample = read_lines(SAMPLES / "trl.dpo.jsonl")[0]
     made = pair(weather_trace(), weather_trace("30"))
     assert set(sample) <= set(made)

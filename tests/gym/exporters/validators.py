@@ -1,6 +1,7 @@
 """What each trainer's loader demands of a row, written from what the loaders do; each raises AssertionError."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -153,14 +154,20 @@ def check_sharegpt(row: Row, options: Options) -> None:
     assert row["tools"] == "" or all({"name", "parameters"} <= set(one) for one in json.loads(row["tools"]))
 
 
+def read_function_turn(value: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text before the calls, and the calls, as FunctionFormatter of LLaMA-Factory 0.9.5 reads them."""
+    if block := re.search(r"<tool_call>(.*?)</tool_call>", value, re.DOTALL):
+        before, called = value.replace(block[0], ""), block[1]
+    elif thought := re.search(r"<think>\n(.*?)\n</think>\n\n", value, re.DOTALL):
+        before, called = thought[0], value.replace(thought[0], "")
+    else:
+        before, called = "", value
+    calls = json.loads(called)
+    return before, calls if isinstance(calls, list) else [calls]
+
+
 def check_call_text(value: str) -> None:
-    """As its formatter reads it: the JSON in <tool_call>, else all but a leading thought."""
-    if "<tool_call>" in value:
-        value = value[value.rindex("<tool_call>") + len("<tool_call>") : value.rindex("</tool_call>")]
-    elif value.startswith("<think>\n"):
-        value = value[value.index("</think>\n\n") + len("</think>\n\n") :]
-    calls = json.loads(value)
-    for call in calls if isinstance(calls, list) else [calls]:
+    for call in read_function_turn(value)[1]:
         assert set(call) == {"name", "arguments"}
         assert isinstance(call["arguments"], dict)
 
@@ -231,7 +238,18 @@ def check_scored(row: Row, options: Options) -> None:
     assert 0 <= row["captured_calls"] <= row["calls"]
 
 
+def check_art(row: Row, options: Options) -> None:
+    """The fields of art.Trajectory: messages, tools, numbers as metrics, scalars as metadata."""
+    check_messages(row["messages_and_choices"], options)
+    assert set(row) - {"tools"} == {"messages_and_choices", "reward", "metrics", "metadata", "logs"}
+    assert row.get("tools") != []
+    assert all(isinstance(value, float) for value in row["metrics"].values())
+    assert all(isinstance(value, str | int | float | bool) for value in row["metadata"].values())
+    assert isinstance(row["metadata"]["task_id"], int)
+
+
 CHECKS: dict[str, Check] = {
+    "art_trajectories": check_art,
     "atif": check_trajectory,
     "trl_sft": check_messages_with_tools,
     "trl_sft_completion": check_prompt_completion,

@@ -70,7 +70,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_has_no_end_is_refused(name):
+def test_endless_references_are_refused(name):
     text, told = HOSTILE[name]
     assert told in refusal(text)
 

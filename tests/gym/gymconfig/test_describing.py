@@ -126,7 +126,7 @@ def test_a_file_overrides_what_it_includes_and_a_later_one_the_earlier():
     assert (server.url, server.description) == ("http://127.0.0.1:9", "newer")
 
 
-def test_parts_inherit_and_their_source_is_gone_or_stays():
+def test_parts_inherit_and_their_source_can_be_removed():
     base = ("base.yaml", LAB.replace("lab:\n  resources", "lab:\n  responses_api_models: {}\n  resources", 1))
     text = """
 exam:
@@ -164,7 +164,7 @@ def test_inheritance_goes_on_through_what_inherits_itself():
     }
 
 
-def test_one_line_forms_stand_for_values():
+def test_one_line_forms_expand_to_values():
     text = LAB.replace("max_steps: 6", "max_steps: ${copy:limits.steps}") + "limits: {steps: 4}\n"
     (agent,) = describe(("lab.yaml", text)).agents
     assert agent.max_steps == 4
@@ -184,7 +184,7 @@ def test_one_line_forms_stand_for_values():
         ("null", ""),
     ],
 )
-def test_references_are_resolved_wherever_they_lead(written, told):
+def test_references_are_resolved_across_files(written, told):
     text = LAB.replace("Tools of the lab", f'"{written}"' if written != "null" else written)
     assert describe(("lab.yaml", text + "words: hello\nwhich: words\n")).servers[0].description == told
 
@@ -240,7 +240,7 @@ def test_models_that_are_started_over_there_are_noted_and_can_be_left_out():
         (("    lab: {entry", "    lab: 1\n    lap: {entry"), "lab.resources_servers", "must hold one implementation"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_file_and_key(change, key, message):
+def test_errors_name_file_and_key(change, key, message):
     path = ("lab.yaml", LAB.replace(*change))
     first = refused(path)[0]
     assert first.startswith(f"lab.yaml: {key}: {message}")

@@ -34,7 +34,7 @@ def test_files_that_were_joined_are_parted_again():
     assert split_texts(join_texts(files)) == {"lab.yaml": "\na: 1\n\n", "env .yaml": "\nb: 2"}
 
 
-def test_later_texts_override_and_what_is_included_goes_first():
+def test_later_texts_override_and_includes_come_first():
     texts = {
         "top.yaml": "config_paths: [configs/lab.yaml]\nlab: {resources_servers: {lab: {port: 9}}}",
         "lab.yaml": LAB,

@@ -52,7 +52,7 @@ def test_a_scale_may_have_other_ends():
     assert found.value == 0.25
 
 
-def test_the_judge_reads_rubric_task_answer_and_what_was_expected():
+def test_the_judge_reads_rubric_task_answer_and_expected_answer():
     answers = Answers(verdict(score=8))
     score(make_judge(answers, rubric="Only arithmetic counts."), expected_answer="4")
     system, user = answers.asks[0].items
@@ -101,7 +101,7 @@ def test_a_judges_settings_may_leave_temperature_and_schema_to_its_server():
 # ── verdicts that cannot be read ──
 
 
-def test_an_unreadable_answer_is_asked_for_again_with_what_was_wrong():
+def test_an_unreadable_answer_is_requested_again_with_the_error():
     answers = Answers("I liked it.", verdict(score=70), verdict(score=7))
     found, calls = score(make_judge(answers))
     assert found.value == 0.7
@@ -120,7 +120,7 @@ def test_an_unreadable_answer_is_asked_for_again_with_what_was_wrong():
 def test_a_judge_that_never_gives_a_verdict_fails_after_its_tries():
     answers = Answers("I would rather not.")
     error, calls = failure(make_judge(answers, tries=2))
-    assert (error.kind, error.passing, len(answers.asks), len(calls)) == ("judge_error", False, 2, 2)
+    assert (error.kind, error.transient, len(answers.asks), len(calls)) == ("judge_error", False, 2, 2)
     assert str(error) == "The judge judge gave no verdict in 2 tries: there is no JSON object in the answer"
 
 
@@ -134,14 +134,14 @@ def test_an_answer_that_was_cut_says_so_to_the_judge_and_the_reader():
 
 
 def test_a_judge_that_is_refused_fails_for_good():
-    error, calls = failure(make_judge(Answers(PolicyError("401: bad key").lasting())))
-    assert (error.kind, error.passing) == ("judge_error", False)
+    error, calls = failure(make_judge(Answers(PolicyError("401: bad key").permanent())))
+    assert (error.kind, error.transient) == ("judge_error", False)
     assert [(call.items, call.problem) for call in calls] == [([], "401: bad key")]
 
 
 def test_a_judge_that_is_down_may_be_up_for_the_next_attempt():
     error, _ = failure(make_judge(Answers(PolicyError("503"))))
-    assert (error.kind, error.passing, str(error)) == ("judge_error", True, "The judge judge failed: 503")
+    assert (error.kind, error.transient, str(error)) == ("judge_error", True, "The judge judge failed: 503")
 
 
 def test_a_judge_whose_call_timed_out_fails_as_a_judge():
@@ -154,7 +154,7 @@ def test_a_judge_that_never_answers_is_given_up_after_its_time():
         await asyncio.Event().wait()
 
     error, calls = failure(make_judge(Answers(for_ever), call_timeout=0.05))
-    assert (error.kind, error.passing, calls[0].problem) == ("judge_error", True, "no answer within 0.05 s")
+    assert (error.kind, error.transient, calls[0].problem) == ("judge_error", True, "no answer within 0.05 s")
     assert calls[0].duration >= 0.05
 
 
@@ -162,7 +162,7 @@ def test_a_judge_that_never_answers_is_given_up_after_its_time():
 def test_a_judge_that_was_stopped_is_not_asked_again(reason):
     answers = Answers(Reply(items=[], finish_reason=reason))
     error, calls = failure(make_judge(answers))
-    assert (len(answers.asks), error.passing, calls[0].problem) == (1, False, f"it was stopped by {reason}")
+    assert (len(answers.asks), error.transient, calls[0].problem) == (1, False, f"it was stopped by {reason}")
 
 
 # ── what others wrote is data ──
@@ -231,7 +231,7 @@ def test_a_refusal_is_no_verdict_whatever_its_words():
 
     answers = Answers(refuse)
     error, calls = failure(make_judge(answers))
-    assert (len(answers.asks), error.kind, error.passing) == (1, "judge_error", False)
+    assert (len(answers.asks), error.kind, error.transient) == (1, "judge_error", False)
     assert calls[0].problem.startswith("it refused: ")
 
 
@@ -319,7 +319,7 @@ def test_the_second_of_two_may_win_and_two_may_be_even():
 )
 def test_a_judge_that_contradicts_itself_when_swapped_fails_as_a_judge(given, swapped, told):
     error, calls, _ = compare(verdict(winner=given), verdict(winner=swapped))
-    assert (error.kind, error.passing) == ("judge_error", False)
+    assert (error.kind, error.transient) == ("judge_error", False)
     assert str(error) == f"The judge judge contradicts itself: {told}"
     assert [bool(call.verdict) for call in calls] == [True, True]
     assert calls[1].problem == f"contradicts itself: {told}"

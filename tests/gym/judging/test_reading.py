@@ -66,7 +66,7 @@ def test_a_verdict_is_read(text):
         ('{"a":' * 6_000, "there is no JSON object in the answer"),
     ],
 )
-def test_what_is_no_verdict_says_why(text, why):
+def test_a_reply_without_a_verdict_has_a_reason(text, why):
     with pytest.raises(VerdictUnreadable, match=why):
         read(text)
 
@@ -84,7 +84,7 @@ def test_what_the_judge_quotes_does_not_count_beside_its_verdict():
     assert read_verdict(inside, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
 
 
-def test_the_mark_may_stand_anywhere_in_the_object():
+def test_the_mark_can_be_anywhere_in_the_object():
     last = json.dumps({"explanation": 'It is {"so": {so}' * 100 + "</think>", "score": 2, "mark": "a1b2c3d4"})
     assert read_verdict(last, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
     nested = json.dumps({"mark": "a1b2c3d4", "read": {"mark": "a1b2c3d4", "score": 10}, "score": 2})

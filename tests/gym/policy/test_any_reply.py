@@ -248,7 +248,7 @@ HALF = rb'"\ud800"'
         ),
     ],
 )
-def test_what_is_too_deep_too_large_or_half_a_character_is_no_crash(frame, given, value):
+def test_deep_large_and_broken_replies_do_not_crash(frame, given, value):
     assert is_an_outcome(frame % value, **given)
 
 
@@ -302,7 +302,7 @@ def test_arguments_that_are_an_object_in_a_stream_become_text():
 
 
 @pytest.mark.parametrize("error", [None, "", {}, False])
-def test_an_error_that_is_none_is_no_matter(error):
+def test_a_null_error_is_ignored(error):
     chunks = [{**delta(content="4"), "error": error}, delta("stop")]
     assert text_of(read_chat_reply(join_chat_stream(stream(*chunks))).items[0]) == "4"
 

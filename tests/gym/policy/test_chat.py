@@ -193,7 +193,7 @@ def test_a_task_cannot_replace_what_its_trace_says_was_sent(extra, why, request_
     ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"metadata": {"extra_body": extra}})
     with pytest.raises(PolicyError, match=why) as refusal:
         request_of(ask, model_name="m")
-    assert not refusal.value.passing
+    assert not refusal.value.transient
 
 
 @pytest.mark.parametrize("request_of", [chat_request, responses_request])
@@ -202,10 +202,10 @@ def test_sampling_that_would_change_what_the_trace_tells_is_refused_and_not_left
     ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling={name: 3, "best_of": None})
     with pytest.raises(SamplingRefused, match=f"^Sampling cannot set {name}, which the rollout sets.$") as told:
         request_of(ask, model_name="m")
-    assert not told.value.passing
+    assert not told.value.transient
 
 
-def test_what_a_task_adds_to_the_request_is_sent_over_both_wires():
+def test_request_fields_of_a_task_are_sent_over_both_wires():
     sampling = {"seed": 3, "metadata": {"extra_body": '{"seed": 99, "top_k": 5}', "x": "y"}}
     ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling=sampling)
     said = {"model": "m", "seed": 3, "top_k": 5}
@@ -380,7 +380,7 @@ def test_tokens_that_do_not_fit_together_cost_a_note_and_never_the_reply(fields,
     assert (got.tokens, got.tokens_note, text_of(got.items[-1])) == (None, note, "4")
 
 
-def test_nobody_notes_the_absence_of_tokens_that_were_not_asked_for():
+def test_missing_tokens_are_noted_only_if_requested():
     got = read_chat_reply(reply({"content": "4"}))
     assert (got.tokens, got.tokens_note) == (None, "")
 
@@ -408,7 +408,7 @@ def test_tokens_are_asked_for_in_the_words_of_vllm():
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_chat_completion_is_malformed(body):
+def test_an_invalid_chat_completion_is_malformed(body):
     with pytest.raises(ReplyMalformed):
         read_chat_reply(body)
 

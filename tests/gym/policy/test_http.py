@@ -134,7 +134,7 @@ def test_a_reply_that_is_too_large_fails_by_name_at_once_and_is_not_the_endpoint
     endpoint = Endpoint(*3 * [b"x" * 2_000])
     with pytest.raises(PolicyReplyTooLarge, match=r"1,000 bytes.*max_output_tokens") as caught:
         endpoint.ask(observe=lambda outcome, said="": observed.append(outcome))
-    assert (len(endpoint.requests), observed, caught.value.passing) == (1, ["failed"], False)
+    assert (len(endpoint.requests), observed, caught.value.transient) == (1, ["failed"], False)
 
 
 def test_announced_calls_that_are_missing_are_asked_for_again():
@@ -179,7 +179,7 @@ def test_a_redirect_to_where_none_may_go_is_the_endpoints_fault():
     endpoint = Endpoint((307, {}, {"Location": "http://169.254.169.254/v1"}))
     with pytest.raises(PolicyError, match="redirected the call") as caught:
         endpoint.ask()
-    assert (caught.value.passing, caught.value.is_ours, endpoint.slept) == (False, False, [])
+    assert (caught.value.transient, caught.value.is_misconfigured, endpoint.slept) == (False, False, [])
 
 
 def test_a_used_up_quota_is_not_waited_for():

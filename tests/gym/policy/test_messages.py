@@ -211,7 +211,7 @@ def test_any_items_are_messages_or_an_error(items):
 @pytest.mark.parametrize(
     "text", ["not JSON", "[1]", '{"a": ', '{"a": 1e400}', '{"a": NaN}', "[" * 100_000, '"x"', " {"]
 )
-def test_arguments_that_are_no_object_come_back_as_they_are(text):
+def test_non_object_arguments_are_sent_back_unchanged(text):
     assert write_arguments(read_arguments(text)) == text
 
 

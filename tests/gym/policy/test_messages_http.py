@@ -151,7 +151,7 @@ def test_a_conversation_that_outgrew_the_model_is_a_reply_that_says_so(status, t
 def test_a_refusal_is_an_error_at_once_with_the_servers_words(status, kind):
     with pytest.raises(PolicyError, match=rf"returned {status}: No\.") as caught:
         ask(error(status, kind, "No."))
-    assert not caught.value.passing
+    assert not caught.value.transient
 
 
 def test_a_used_up_credit_is_not_waited_for():

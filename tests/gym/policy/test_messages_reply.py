@@ -100,7 +100,7 @@ def body_of(**fields):
     )
 
 
-def test_input_tokens_include_those_of_the_cache():
+def test_input_tokens_include_cached_tokens():
     usage = {
         "input_tokens": 5,
         "cache_read_input_tokens": 100,

@@ -136,7 +136,7 @@ def test_a_reply_of_5_mb_is_kept_whole():
 
 
 @pytest.mark.parametrize("finish", ["eos", "", None, "stop_sequence"])
-def test_a_finish_reason_that_nobody_knows_is_a_stop(finish):
+def test_an_unknown_finish_reason_is_a_stop(finish):
     reply, _ = ask(says({"id": "r", "choices": [{"message": {"content": "42"}, "finish_reason": finish}]}))
     assert (text(reply), reply.finish_reason) == ("42", "stop")
 
@@ -145,7 +145,7 @@ def test_missing_usage_counts_nothing():
     assert ask(says(GOOD))[0].usage == {}
 
 
-def test_fields_that_nobody_knows_are_no_matter():
+def test_unknown_fields_are_ignored():
     body = {
         **GOOD,
         "service_tier": "x",

@@ -130,7 +130,7 @@ def test_azure_names_deployment_and_version_and_takes_a_key_or_a_token(wire, is_
     assert (KEY in str(headers.get("Authorization", ""))) is is_token
 
 
-def test_what_may_pass_is_tried_again_and_by_us_alone():
+def test_transient_errors_are_retried_only_by_gymweb():
     provider = Provider((429, {"error": {"message": "slow down"}}), (200, CHAT))
     assert provider.ask().retries == 1
     assert len(provider.requests) == 2
@@ -140,7 +140,7 @@ def test_what_lasts_is_a_policy_error_that_does_not_quote_the_key():
     provider = Provider((401, {"error": {"message": f"Incorrect API key provided: {KEY}."}}))
     with pytest.raises(PolicyError, match=r"returned 401: Incorrect API key provided: \[API key\]") as refusal:
         provider.ask()
-    assert refusal.value.passing is False
+    assert refusal.value.transient is False
     assert len(provider.requests) == 1
 
 

@@ -31,7 +31,7 @@ def test_a_request_carries_items_tools_and_what_sampling_says():
     }
 
 
-def test_structured_output_tool_choice_and_parallel_calls_are_sent_as_they_are():
+def test_structured_output_tool_choice_and_parallel_calls_are_sent_unchanged():
     said = {
         "text": {"format": {"type": "json_schema", "name": "answer", "schema": {"type": "object"}, "strict": True}},
         "tool_choice": {"type": "function", "name": "f"},
@@ -124,7 +124,7 @@ def test_an_error_object_is_a_failure_with_its_message(body, code, retryable):
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"output": 3}', b'{"output": ["x"]}', b"\xff"])
-def test_what_is_no_responses_object_is_malformed(body):
+def test_an_invalid_responses_object_is_malformed(body):
     with pytest.raises(ReplyMalformed):
         read_responses_reply(body)
 

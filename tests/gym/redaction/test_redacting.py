@@ -60,7 +60,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_credential_is_found_by_its_form_wherever_it_stands(name):
+def test_a_credential_is_found_by_its_form_in_any_place(name):
     secret = SECRETS[name]
     places = [
         secret,
@@ -130,13 +130,13 @@ def test_an_unmistakable_beginning_is_found_inside_a_word(name):
         ("https://hooks.slack.com/services/T00000000/B00000000/abcdefABCDEF123456789012", "abcdefABCDEF123456789012"),
     ],
 )
-def test_a_credential_is_found_by_what_stands_beside_it(text, secret):
+def test_a_credential_is_found_by_its_context(text, secret):
     clean, counts = PLAIN.redact_text(text)
     assert (secret in clean, sum(counts.values())) == (False, 1), clean
 
 
 @pytest.mark.parametrize("sign", ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u200b\u200b", "\\u200b"])
-def test_a_credential_with_signs_that_nobody_sees_in_it_is_found(sign):
+def test_a_credential_with_invisible_characters_is_found(sign):
     secret = SECRETS["github"]
     for at in (2, 4, 12, 30):
         text = f"The key is {secret[:at]}{sign}{secret[at:]}, keep it."
@@ -166,7 +166,7 @@ def test_the_value_of_a_telling_key_is_taken_out_and_its_neighbours_stay():
     assert counts == {"named": 6}
 
 
-def test_what_stands_below_a_telling_key_is_taken_out_whatever_its_shape():
+def test_values_below_a_sensitive_key_are_redacted():
     mark = "[REDACTED:named]"
     value = {
         "password": 12345678901234,
@@ -299,7 +299,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_a_credential_stays_as_it_is(text):
+def test_lookalikes_of_credentials_are_kept(text):
     assert PLAIN.redact_text(text) == (text, {})
     assert PLAIN.redact_value({"output": text}) == ({"output": text}, {})
     encoded = msgspec.json.encode({"output": text}).decode()
@@ -345,7 +345,7 @@ def test_an_installation_adds_names_prefixes_and_exceptions():
     assert counts == {"badge": 2, "corp": 1}
 
 
-def test_what_was_redacted_stays_as_it_is():
+def test_redacted_text_is_not_redacted_again():
     text = "password=" + "hunter2" + " " + "DB_PASSWORD=hunter2 " + SECRETS["github"] + ' {"api_key": "swordfish"}'
     once, counts = PLAIN.redact_text(text)
     assert counts == {"named": 2, "github_token": 1}

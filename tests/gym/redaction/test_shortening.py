@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from apps.gym.redaction.redactor import Redactor
-from apps.gym.redaction.shortening import cut, cut_body, cut_clean, cut_middle, cut_to_end, shorten, shorten_with
+from apps.gym.redaction.shortening import (
+    cut,
+    cut_body,
+    cut_clean,
+    cut_middle,
+    cut_to_end,
+    set_shortening_redactor,
+    shorten,
+)
 from apps.gym.storable import clean_line
 from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.parameters import check_params, find_params
@@ -35,21 +43,21 @@ def test_half_a_password_is_not_left_where_a_text_is_cut(shown: str) -> None:
     assert [part for part in ("correct", "battery", "horse") if part in shown] == []
 
 
-def test_what_fits_comes_back_as_it_is_for_its_own_redaction_to_count() -> None:
+def test_a_short_text_is_returned_unchanged() -> None:
     assert [one(ADDRESS, 80) for one in (cut, shorten, cut_middle, cut_to_end)] == [ADDRESS] * 4
 
 
-def test_what_was_cut_carries_a_mark_and_what_fits_without_its_password_does_not() -> None:
+def test_a_cut_text_has_a_mark() -> None:
     assert shorten("a" * 90, 80) == "a" * 80 + "…"
     assert shorten(f"https://a:{'b' * 90}@c", 80) == "https://a:[REDACTED:url_password]@c"
 
 
 def test_a_secret_of_our_own_is_not_left_half_either() -> None:
-    shorten_with(Redactor(known=["a-secret-of-ours-without-a-form"]))
+    set_shortening_redactor(Redactor(known=["a-secret-of-ours-without-a-form"]))
     try:
         assert cut("the key a-secret-of-ours-without-a-form", 20) == "the key [REDACTED:ow"
     finally:
-        shorten_with(Redactor())
+        set_shortening_redactor(Redactor())
 
 
 @pytest.mark.parametrize("name", [LONG, ADDRESS], ids=["a long name", "a short name"])

@@ -114,14 +114,11 @@ def test_a_call_without_an_output_is_answered_so_that_the_conversation_can_go_on
     assert given.outputs["call_look_1"].text == '{"error":"the environment returned no output for this call"}'
 
 
-def test_an_action_that_cannot_be_read_is_told_to_the_model():
-    def moves(row, said, prompt):
-        return [says("push up" if len(said) > 1 else "well")]
-
-    trace, _ = at(kinds.refusing("push"), moves)
-    turns = [event.items[0]["content"] for event in trace if isinstance(event, EnvironmentTurn)]
-    assert turns == ['{"detail": "Unable to parse an action"}']
-    assert (trace[-1].reward, trace[-1].stop_reason) == (0.5, "environment_done")
+def test_a_refused_step_is_a_lasting_fault_and_no_reward_of_0():
+    answers = Answers(reset={}, step=(400, "Unable to parse an action", {}))
+    with pytest.raises(EnvironmentFault, match="POST /step returned 400: Unable to parse an action") as refused:
+        in_session(step, answers)
+    assert (refused.value.transient, len(answers.bodies("step"))) == (False, 1)
 
 
 def test_a_step_is_sent_once_unless_the_server_knows_it_by_its_number():
@@ -177,7 +174,7 @@ def test_a_reply_that_is_no_object_breaks_the_protocol(text):
 def test_a_refused_reset_is_a_fault_for_good_and_a_failed_one_is_tried_again():
     with pytest.raises(EnvironmentFault, match='POST /reset returned 422: "no"') as refused:
         in_session(step, Answers(reset=(422, '"no"', {})))
-    assert refused.value.passing is False
+    assert refused.value.transient is False
     answers = Answers(reset=[(500, "boom", {}), {}], step=OVER)
     assert in_session(step, answers).done is True
 

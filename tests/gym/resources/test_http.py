@@ -146,7 +146,7 @@ def test_a_verdict_may_echo_a_large_attempt():
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "../verify", "a\\b", "verify", "seed_session", "openapi.json", "reset", "x" * 300]
 )
-def test_names_that_are_no_tools_never_leave_the_house(name):
+def test_unknown_tool_names_are_not_sent(name):
     answers = Answers(seed_session={}, verify={"reward": 1.0})
     output = seed_and(call(name), answers)
     assert output.error == "unknown_tool"
@@ -202,7 +202,7 @@ def test_a_redirect_to_where_none_may_go_is_the_servers_fault_and_an_address_of_
     for options in ({}, {"allow": []}):
         with pytest.raises(EnvironmentFault) as caught:
             seed_and(verify, answers, **options)
-        faults.append((caught.value.passing, caught.value.is_ours))
+        faults.append((caught.value.transient, caught.value.is_misconfigured))
     assert faults == [(False, False), (False, True)]
 
 
@@ -454,7 +454,7 @@ def test_the_document_is_asked_for_once():
     assert [path for path, _, _ in answers.seen].count("openapi.json") == 1
 
 
-def test_a_server_that_is_gone_when_its_tools_are_asked_for_is_a_fault():
+def test_an_unreachable_server_is_an_error_when_listing_tools():
     with pytest.raises(EnvironmentFault, match=r"^lab: "):
         listing(Answers(**{"seed_session": {}, "openapi.json": BROKEN}), {"responses_create_params": {"input": "hi"}})
 

@@ -17,7 +17,7 @@ from tests.gym.verifiers.replies import response
 ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer": "42"}
 
 
-def test_the_built_in_environments_stand_under_their_names():
+def test_built_in_environments_are_found_by_name():
     assert {"calculator", "code_exec", "exact_match", "judged"} <= set(BUILTINS)
     assert all(name == builtin.name for name, builtin in BUILTINS.items())
 
@@ -186,7 +186,7 @@ def test_a_bug_in_a_verifier_is_a_verifier_error_and_no_reward(monkeypatch, capl
 
     with pytest.raises(VerifierError, match="lab: ZeroDivisionError: division by zero") as broken:
         asyncio.run(verify())
-    assert not broken.value.passing
+    assert not broken.value.transient
     assert "its verifier failed" in caplog.text
 
 

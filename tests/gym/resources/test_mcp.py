@@ -91,7 +91,7 @@ def test_a_tool_is_called_and_its_text_is_the_output(way):
     assert in_session(calling("add", {"a": 2, "b": 3}), **way) == ToolOutput(text="5")
 
 
-def test_what_a_tool_says_wrong_is_read_by_the_model(way):
+def test_errors_of_a_tool_reach_the_model(way):
     wrong = in_session(calling("add", {"a": "two"}), **way)
     assert wrong.error == "tool_error"
     assert "Field required" in wrong.text
@@ -114,7 +114,7 @@ def test_an_output_that_no_model_reads_is_a_tool_error(way):
     assert output.error == "too_large"
 
 
-def test_a_reply_over_http_beyond_what_is_read_is_a_tool_error_and_the_session_goes_on(url, monkeypatch):
+def test_an_oversized_http_reply_is_a_tool_error(url, monkeypatch):
     async def doing(session):
         with monkeypatch.context() as patched:
             patched.setattr(MemoryBudget, "largest_reply", 100_000)
@@ -210,7 +210,7 @@ def test_a_process_knows_nothing_of_our_environment_but_what_it_is_given(monkeyp
 def test_a_process_that_falls_is_a_fault_that_quotes_its_last_words():
     with pytest.raises(EnvironmentFault, match=r"^lab: .*it said: the lab is on fire$") as fallen:
         in_session(calling("fall"), **STDIO)
-    assert fallen.value.passing is True
+    assert fallen.value.transient is True
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ while True:
         ("endless", "a line of more than 16,777,216 bytes"),
     ],
 )
-def test_a_process_that_writes_without_end_is_ended_and_nothing_of_it_is_logged(line, told, caplog):
+def test_a_process_that_writes_endlessly_is_killed(line, told, caplog):
     command = Command([sys.executable, "-c", PREACHING, line, "1"])
     with pytest.raises(EnvironmentFault, match=told):
         in_session(calling("add"), command=command, max_tries=1)
@@ -298,10 +298,10 @@ def test_a_server_that_is_not_there_is_a_fault_after_its_tries():
 def test_an_address_that_is_not_allowed_is_refused_by_the_guard(url):
     with pytest.raises(EnvironmentFault, match="GYMWEB_OUTBOUND_ALLOW") as refused:
         in_session(calling("add"), url=url, allow=[])
-    assert refused.value.passing is False
+    assert refused.value.transient is False
 
 
-def test_a_redirect_to_where_the_guard_lets_nobody_is_not_followed():
+def test_a_redirect_to_a_forbidden_address_is_not_followed():
     async def run():
         async def lead_away(request):
             return web.Response(status=307, headers={"Location": "http://169.254.169.254/latest/meta-data/"})
@@ -323,11 +323,11 @@ def test_a_redirect_to_where_the_guard_lets_nobody_is_not_followed():
 
     with pytest.raises(EnvironmentFault, match="cloud metadata address") as refused:
         asyncio.run(run())
-    assert refused.value.passing is False
+    assert refused.value.transient is False
 
 
 @pytest.mark.parametrize("status", [401, 404])
-def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
+def test_a_server_that_refuses_access_is_a_permanent_error(status):
     async def run():
         async def refuse(request):
             return web.Response(status=status, text="go away")
@@ -348,7 +348,7 @@ def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
 
     with pytest.raises(EnvironmentFault, match=f"lab: it returned {status}: go away") as refused:
         asyncio.run(run())
-    assert refused.value.passing is False
+    assert refused.value.transient is False
 
 
 def test_names_that_become_one_are_told_apart():
@@ -358,7 +358,7 @@ def test_names_that_become_one_are_told_apart():
     assert list(taken) == ["a_b", "a_b_2", "a_b_3", "x" * 64, "x" * 62 + "_2"]
 
 
-def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
+def test_a_process_ends_with_its_attempt_and_its_parent(tmp_path):
     async def pid_of(session):
         return int((await session.call_tool("process", {})).text)
 

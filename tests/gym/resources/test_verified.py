@@ -7,7 +7,7 @@ import pytest
 from apps.gym.errors import VerifierError
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
-from apps.gym.resources.protocol import Stepped
+from apps.gym.resources.protocol import SteppedSession
 from tests.gym.resources.servers import Answers, serve
 from tests.gym.verifiers.replies import response, says
 
@@ -35,7 +35,7 @@ def test_a_gymnasium_server_keeps_its_steps_and_loses_its_sum():
     async def attempt():
         async with serve(answers, adapter=GymnasiumServer) as server:
             session = await VerifiedServer(server, verifier={"type": "numeric"}).seed_session(ROW, seed=1)
-            assert isinstance(session, Stepped)
+            assert isinstance(session, SteppedSession)
             opening = [item["content"] for item in session.opening]
             step = await session.step({"object": "response", "output": [says("42")]})
             reward = await session.verify(response("42"))
@@ -50,7 +50,7 @@ def test_a_session_that_is_no_stepped_one_does_not_look_like_one():
         return await VerifiedServer(ToollessServer(name="lab"), verifier={"type": "numeric"}).seed_session(ROW, seed=1)
 
     session = asyncio.run(open_session())
-    assert not isinstance(session, Stepped)
+    assert not isinstance(session, SteppedSession)
 
 
 def test_what_verifies_here_can_be_verified_again_whatever_the_server_keeps():
@@ -77,4 +77,4 @@ def test_a_row_that_nothing_can_verify_is_refused_before_the_server_is_asked(row
     with pytest.raises(VerifierError) as refused:
         asyncio.run(VerifiedServer(Untouched(name="lab"), verifier={}).seed_session(row, seed=1))
     assert str(refused.value).startswith(told)
-    assert not refused.value.passing
+    assert not refused.value.transient

@@ -156,7 +156,7 @@ def test_a_line_is_read_or_refused(row):
     assert (attempt.reward is None) == (stored.kind == "failure" or "verification_skipped" in stored.row)
 
 
-def test_what_is_nested_without_end_is_refused():
+def test_endless_nesting_is_refused():
     deep = b'{"messages": ' + b"[" * 900 + b"]" * 900 + b"}"
     try:
         read_line(deep)

@@ -326,7 +326,7 @@ def test_signals_put_off_nothing():
     assert (outcome.ending, outcome.seconds < 1000) == ("too_long", True)
 
 
-def test_who_stays_behind_is_gone_with_the_sandbox():
+def test_remaining_processes_end_with_the_sandbox():
     program = """
 import os, time
 if not os.fork():
@@ -448,7 +448,7 @@ def judge(code):
     return result.passed
 
 
-def test_what_is_expected_is_nowhere_in_the_sandbox():
+def test_expected_answers_are_not_in_the_sandbox():
     code = f"""
 import gc, sys
 def solve(n):

@@ -123,7 +123,7 @@ def test_as_an_ordinary_user_it_is_the_same(monkeypatch):
     assert "etc" not in told
 
 
-def test_who_is_killed_leaves_nobody_behind_and_no_descriptor_open():
+def test_a_killed_sandbox_leaves_no_process_and_no_descriptor():
     before = len(list(Path("/proc/self/fd").iterdir()))
     outcome = run_bounded(["sleep", "1000"], stdin=b"", limits=Limits(seconds=0.1), env=ENV)
     assert (outcome.ending, outcome.status) == ("too_long", -9)
@@ -163,7 +163,7 @@ def test_so_many_run_at_once_and_the_others_wait():
         (Choice(python="/bin/true"), "/bin/true is not a working Python"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_is_run(choice, problem):
+def test_missing_programs_are_reported_before_running(choice, problem):
     chosen = ChosenSandbox(choice)
     assert problem in chosen.find_problem()
     with pytest.raises(SandboxMissing, match="code cannot be run here"):
@@ -189,7 +189,7 @@ def test_the_process_without_walls_says_what_it_lacks(caplog):
     assert int(outcome.stdout) == (65534 if os.geteuid() == 0 else os.geteuid())
 
 
-def test_what_is_chosen_holds_for_the_process():
+def test_the_choice_holds_for_the_process():
     before = the_sandbox()
     try:
         choose_sandbox(Choice(kind="none"))
@@ -218,7 +218,7 @@ HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64":
 
 
 @pytest.mark.parametrize("machine", HEADERS)
-def test_the_numbers_of_the_calls_are_those_of_the_kernels_headers(machine):
+def test_system_call_numbers_equal_the_kernel_headers(machine):
     header = Path(HEADERS[machine])
     if not header.exists():
         pytest.skip(f"{header} is not here")

@@ -74,7 +74,7 @@ def test_two_rows_of_one_rollout_are_refused():
 
 
 @pytest.mark.parametrize("body", [{}, {"verify_responses": 3}, {"verify_responses": [3]}])
-def test_what_is_no_list_of_rows_is_refused(body):
+def test_a_body_without_rows_is_refused(body):
     with pytest.raises(Refused):
         aggregate_metrics(body)
 

@@ -159,7 +159,7 @@ def test_the_literal_exchange_of_a_session(calculator):
     assert (late.status, why["detail"][:23]) == (400, "Session not initialized")
 
 
-def test_what_a_client_asks_of_the_server_itself(calculator):
+def test_requests_about_the_server_itself_are_answered(calculator):
     assert ask(calculator, "GET", "")[1]["status"] == "ok"
     assert ask(calculator, "GET", "reverify_mode")[1] == "stateless"
     document = ask(calculator, "GET", "openapi.json")[1]

@@ -118,7 +118,7 @@ def test_an_mcp_server_gives_the_same_over_http(transport, url):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_somebody_elses_server_gives_the_same_through_ours(kind, moves, reward):
+def test_a_foreign_server_gives_the_same_results_through_gymweb(kind, moves, reward):
     [row, *_] = rows_of(kind.name, own=True)
 
     async def run():

@@ -217,7 +217,7 @@ def test_bad_input_is_told_as_the_api_does(path, body):
 
 
 @pytest.mark.parametrize("extra", [{}, {"stream": True}])
-def test_a_policy_reads_back_what_a_served_model_sends(extra):
+def test_a_policy_reads_the_replies_of_a_served_model(extra):
     """Both ends of the wire: the items of the reply, and of the conversation that goes back."""
     policy = Recording()
 

@@ -163,7 +163,7 @@ def ask(path, body, reply=None):
     return answer.status, json.loads(answer.body)
 
 
-def test_captured_tokens_stand_where_trainers_look_for_them():
+def test_captured_tokens_are_where_trainers_read_them():
     tokens = capture_tokens([1, 2], [3], [-0.5])
     fields = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
     reply = Reply(items=[SAID], finish_reason="stop", tokens=tokens)
@@ -214,7 +214,7 @@ def test_a_policy_that_fails_is_a_server_error(error, status):
     assert (answered, said["error"]["type"], said["error"]["message"]) == (status, "server_error", str(error))
 
 
-def test_what_no_endpoint_is_ever_asked_is_the_clients_mistake():
+def test_an_impossible_request_is_the_clients_error():
     class Strict(Recording):
         async def ask(self, ask):
             responses_request(ask, model_name="m")

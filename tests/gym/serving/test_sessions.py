@@ -84,7 +84,7 @@ def test_sessions_that_are_still_being_opened_count_too(sessions):
     assert len(sessions) == 2
 
 
-def test_what_was_verified_makes_room_and_lives_for_a_minute_more(sessions, clock):
+def test_a_verified_session_frees_its_place_and_expires_after_a_minute(sessions, clock):
     first, second = Held(), Held()
     verified, running = sessions.add(first), sessions.add(second)
     sessions.mark_verified(verified)

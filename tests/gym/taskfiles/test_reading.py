@@ -80,7 +80,7 @@ def test_several_members_and_frames_and_padding_are_one_file():
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_a_packed_file_that_was_cut_off_is_refused_wherever_it_was_cut(pack):
+def test_a_truncated_compressed_file_is_refused(pack):
     packed = pack(JSONL * 50)
     for end in {len(packed) - 1, len(packed) - 9, len(packed) // 2, 20}:
         assert refusal(packed[:end]).code == "cut_off"
@@ -124,7 +124,7 @@ def test_rows_are_counted_against_their_limit():
         (b'{"a": 1}\n\x00\x00', "not_text"),
     ],
 )
-def test_what_is_no_text_is_refused_by_name(content, code):
+def test_binary_files_are_refused_by_type(content, code):
     assert refusal(content).code == code
 
 
@@ -325,7 +325,7 @@ def test_no_file_costs_more_memory_than_a_row_and_two_blocks(name):
         tracemalloc.stop()
 
 
-def test_bytes_read_are_those_of_the_file_as_it_came():
+def test_bytes_read_count_the_received_file():
     packed = zlib.compressobj(wbits=31)
     content = packed.compress(JSONL * 1000) + packed.flush()
     opened = open_rows(io.BytesIO(content), filename="x.gz", limits=Limits(ratio=10**6))

@@ -81,7 +81,7 @@ def test_a_state_that_cannot_be_stored_is_left_out_of_the_trace(reply):
     assert orjson.dumps([reward.explanation, reward.details])
 
 
-def test_what_is_wrong_is_named_by_its_place():
+def test_differences_are_named_by_path():
     verifier = read_verifier({"type": "final_state", "score": "fraction"})
     reward = verifier.verify({"expected_state": {"a": {"b": 1}, "c": 2}}, attempt(says('{"a": {"b": 5}, "c": 2}')))
     assert reward.explanation == "1 of 2 values as expected; not /a/b"

@@ -106,7 +106,7 @@ def test_instructions(name, arguments, reply, reward):
     assert reward_of(given, {}, "") == 0.0
 
 
-def test_every_constraint_stands_in_the_table_with_a_reply_that_follows_and_one_that_does_not():
+def test_every_constraint_has_a_good_and_a_bad_example():
     told = {(name, reward) for name, _, _, reward in CASES}
     assert told == {(name, reward) for name in CONSTRAINTS for reward in (0.0, 1.0)}
 

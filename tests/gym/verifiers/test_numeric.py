@@ -34,7 +34,7 @@ from tests.gym.verifiers.replies import response
         ("**42**", 42),
     ],
 )
-def test_a_number_is_read_as_it_is_written(text, value):
+def test_a_number_is_read_exactly(text, value):
     number = parse_number(text)
     assert number is not None
     assert number.value == value
@@ -44,7 +44,7 @@ def test_a_number_is_read_as_it_is_written(text, value):
 @pytest.mark.parametrize(
     "text", ["", "four", "12 apples", "1,23", "1/0", "1.2.3", "x2", "nan", "inf", "1e9999", "9" * 1000]
 )
-def test_what_is_no_number_is_none(text):
+def test_texts_without_a_number_give_none(text):
     assert parse_number(text) is None
 
 

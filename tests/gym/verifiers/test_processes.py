@@ -45,7 +45,7 @@ def test_a_pattern_that_hangs_is_killed_at_its_time_limit_and_gives_no_reward(po
     with pytest.raises(VerifierError, match=r"Regular expressions: stopped after 0\.5 s without a result") as refused:
         verify(pool, HANGS, LONG, seconds=0.5)
     assert refused.value.kind == "verifier_error"
-    assert not refused.value.passing
+    assert not refused.value.transient
     assert child.process.returncode == -signal.SIGKILL
     assert verify(pool, HANGS, "aaaa").value == 1.0
 
@@ -173,7 +173,7 @@ def test_a_process_that_is_killed_at_work_fails_that_verification_alone(pool):
 
     with pytest.raises(VerifierError, match="its process failed") as refused:
         asyncio.run(kill_at_work())
-    assert refused.value.passing
+    assert refused.value.transient
     assert verify(pool, HANGS, "a").value == 1.0
 
 
@@ -188,7 +188,7 @@ def test_texts_that_json_can_hardly_hold_reach_the_process(pool):
     assert verify(pool, given, "\ud800 ", huge).value == 1.0
 
 
-def test_who_gives_up_waiting_holds_up_nobody(pool):
+def test_a_cancelled_caller_blocks_no_other(pool):
     async def give_up():
         # What runs already goes on to its limit; what waits is dropped.
         limits = [0.5] + [10 * DEADLINE] * 9

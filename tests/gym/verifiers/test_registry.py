@@ -55,7 +55,7 @@ def test_every_verifier_states_its_range_and_its_components(kind):
         ({"type": "contains", "forbidden": ["x" * 300_000]}, [("", "has more than 200,000 bytes of parameters")]),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place_and_what_would_be_right(given, problems):
+def test_errors_name_place_and_valid_values(given, problems):
     found = list(find_problems(given))
     assert [place for place, _ in found] == [place for place, _ in problems]
     assert [(told, part) for (_, told), (_, part) in zip(found, problems, strict=True) if part not in told] == []
@@ -79,7 +79,7 @@ def test_reading_says_everything_at_once():
     assert str(wrong.value).startswith("/pattern is missing")
 
 
-def test_a_judge_is_found_wherever_it_stands():
+def test_a_judge_is_found_at_any_depth():
     judge = {"type": "llm_judge"}
     assert asks_judge(judge)
     assert asks_judge({"type": "hybrid", "components": [{"name": "a", "verifier": judge}]})

@@ -70,7 +70,7 @@ def test_structured_output(given, row, reply, reward):
     assert reward_of({"type": "json_schema", **given}, row, reply) == reward
 
 
-def test_what_does_not_fit_is_named_by_its_pointer():
+def test_violations_are_named_by_pointer():
     reward = read_verifier({"type": "json_schema", **GIVEN}).verify({}, response('{"name": 3, "age": -1}'))
     assert reward.components == {"json": 1.0, "schema": 0.0}
     assert sorted(reward.explanation.splitlines()) == [

@@ -140,7 +140,7 @@ def test_verify_gives_a_number_or_a_reward_and_anything_else_is_a_fault():
     assert verify("explain") == Reward(value=0.5, components={"count": 0.0})
     with pytest.raises(VerifierError, match="counter: verify: LookupError: no") as broken:
         verify("break")
-    assert not broken.value.passing
+    assert not broken.value.transient
     with pytest.raises(VerifierError, match="verify: TypeError: returned NoneType, expected a number or a Reward"):
         verify("none")
 

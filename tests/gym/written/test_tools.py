@@ -193,7 +193,7 @@ def test_a_docstring_is_what_the_tool_does_and_a_line_for_each_parameter(text, d
     assert read_docstring(text) == (does, told)
 
 
-def test_what_a_tool_gives_becomes_text():
+def test_results_of_tools_become_text():
     assert write_output("as it is") == "as it is"
     assert write_output({"a": [1, 2.5, None]}) == '{"a":[1,2.5,null]}'
     assert write_output(Place("Oslo")) == '{"city":"Oslo","street":""}'

@@ -144,7 +144,7 @@ def test_there_are_several_ways_to_say_the_same(text, same):
         ("user__password:x", (0, 14), "user__password", "", "To search for text, put it in quotation marks"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place_and_what_was_meant(text, place, key, suggestion, said):
+def test_errors_name_place_and_suggestion(text, place, key, suggestion, said):
     with pytest.raises(FilterRefused) as refused:
         parse_filter(text)
     refusal = refused.value

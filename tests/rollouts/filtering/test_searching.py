@@ -76,7 +76,7 @@ def test_a_text_is_found(stored, asked):
         "か",
     ],
 )
-def test_what_does_not_stand_there_is_not_found(asked):
+def test_absent_words_are_not_found(asked):
     said("I cannot find the file.", "It is the first", "second to none", "找不到", "が")
     assert found(asked) == []
 
@@ -220,7 +220,7 @@ def test_a_trace_that_cannot_be_read_holds_up_no_other(monkeypatch, caplog):
     assert f"the words of rollout {broken.pk} could not be read" in caplog.text
 
 
-def test_an_event_of_an_unknown_kind_is_found_as_it_is_stored():
+def test_an_event_of_an_unknown_kind_is_searchable():
     rollout = make_rollout(make_collection(), trace=[])
     payload = '{"type":"from_the_future","note":"hidden treasure"}'
     TraceEvent.objects.create(rollout=rollout, attempt=1, seq=0, kind="from_the_future", payload=payload)

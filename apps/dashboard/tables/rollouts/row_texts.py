@@ -10,6 +10,7 @@ from django.db.models.functions import Length
 
 from apps.gym.redaction.shortening import shorten
 from apps.gym.tasks.expected_answers import find_expected
+from apps.policies.installation_redactor import fresh_redactor
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Review
 from apps.reviews.reviews.reward_overrides import read_overrides
@@ -69,6 +70,8 @@ def _reviews(rollouts: Sequence[int]) -> dict[int, list[str]]:
 
 def _expected(tasks: set[int]) -> dict[int, str]:
     rows = Task.objects.filter(pk__in=tasks).annotate(size=Length("row_json")).filter(size__lte=LARGEST_ROW)
+    redactor = fresh_redactor()
     return {
-        pk: find_expected(orjson.loads(row), characters=CHARACTERS) for pk, row in rows.values_list("pk", "row_json")
+        pk: find_expected(orjson.loads(redactor.redact_json(row)[0]), characters=CHARACTERS)
+        for pk, row in rows.values_list("pk", "row_json")
     }

@@ -12,6 +12,7 @@ from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.overview.comparison_verdict import describe_difference
 from apps.dashboard.overview.server_metric_rows import compare_server_metrics
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.rollouts.metrics.collection_comparison import (
@@ -20,6 +21,7 @@ from apps.rollouts.metrics.collection_comparison import (
     contrast_collections,
     find_differences,
 )
+from apps.rollouts.metrics.paired_labels import Grouping, contrast_by
 from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_representatives, list_changes
 from apps.rollouts.models import Collection
 
@@ -75,8 +77,13 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
     same = contrast.tasks - contrast.improved - contrast.regressed
     witnesses = find_representatives(a, b, contrast.regressions)
     shown = [pair for pair in witnesses if pair]
+    overall = next(iter(contrast_by(a, b, "all")), None)
+    groupings: tuple[tuple[str, Grouping], ...] = (("Split", "split"), ("Tag", "tag"))
+    labels = [(title, contrast_by(a, b, grouping)) for title, grouping in groupings]
     return {
         "contrast": contrast,
+        "verdict": overall and describe_difference(a, b, overall),
+        "by_label": [(title, rows) for title, rows in labels if len(rows) > 1 or (rows and rows[0].label)],
         "shares": draw_shares(
             [
                 ("improved", contrast.improved, "ok"),

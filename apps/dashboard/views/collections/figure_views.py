@@ -1,5 +1,7 @@
 """Figures of a collection, one part per view: results, breakdowns, tasks, and files."""
 
+from urllib.parse import urlencode
+
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.vary import vary_on_headers
@@ -13,15 +15,19 @@ from apps.dashboard.overview.server_metric_rows import list_server_metrics
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
+from apps.gym.traces.cause_texts import SOURCES
+from apps.rollouts.failures.failure_groups import FailureGroup, read_failures
 from apps.rollouts.metrics.cached_figures import CachedFigures, fresh_figures, read_figures
 from apps.rollouts.metrics.label_figures import break_down
 from apps.rollouts.metrics.labels import FACETS, Facet
 from apps.rollouts.metrics.page_figures import PageFigures, scatter_rewards
 from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
+from apps.rollouts.search.filters.filter_grammar import Term, Text, write_term
 
 RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 _TASKS_A_PAGE = 50
+_SOURCES = ("Verifier explanations", "Last tool errors", "Errors")
 _LABELS: dict[Facet, str] = {"split": "Split", "tag": "Tag", "model_version": "Model version"}
 
 
@@ -87,6 +93,24 @@ def collection_tasks(request: PageRequest, pk: int) -> HttpResponse:
         "next_after": profiles[-1].task if len(profiles) == _TASKS_A_PAGE else None,
     }
     return answer(request, "collections/tasks.html", context, part="tasks")
+
+
+@allow(GET=Permission.READ)
+def collection_failures(request: PageRequest, pk: int) -> HttpResponse:
+    """Show why rewards are low: unsolved rollouts by cause, most frequent cause first."""
+    collection = _collection(pk)
+    source = next((each for each in SOURCES if each == request.GET.get("by")), None)
+    offset = min(read_number(request.GET.get("offset", "")) or 0, collection.total)
+    found = read_failures(collection, source, offset=offset)
+    sources = [(name, label, found.by_source[name]) for name, label in zip(SOURCES, _SOURCES, strict=True)]
+    groups = [(group, [(each, _query(collection, group, each.label)) for each in group.tags]) for group in found.groups]
+    context = {"collection": collection, "failures": found, "groups": groups, "sources": sources, "offset": offset}
+    return answer(request, "collections/failures.html", context, part="failures")
+
+
+def _query(collection: Collection, group: FailureGroup, tag: str) -> str:
+    """Return the query string of the rollouts of a group whose task has the tag."""
+    return urlencode({"collection": collection.pk, "q": f"cause:{group.cause} {write_term(Term('tag', (Text(tag),)))}"})
 
 
 @allow(GET=Permission.READ)

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.number_formats import count_words
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.collection_forms import LimitsForm
@@ -91,7 +91,7 @@ def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
     if request.POST.getlist("error_kind") and not kinds:
         messages.error(request, "Unknown error kind.")
         return redirect("dashboard:collection_detail", pk=pk)
-    with tell_refusal(request):
+    with show_refusal(request):
         queued = retry_failed(collection=collection, error_kinds=kinds, user=request.user)
         rollouts = count_words(queued, "failed rollout is", "failed rollouts are")
         waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
@@ -164,7 +164,7 @@ def rollouts_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _delete_rollouts(request: PageRequest, collection: Collection, chosen: dict[str, Any]) -> HttpResponse:
-    with tell_refusal(request):
+    with show_refusal(request):
         deletion = queue_rollout_deletion(collection=collection, chosen=chosen, user=request.user)
         return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
     return redirect("dashboard:collection_detail", pk=collection.pk)

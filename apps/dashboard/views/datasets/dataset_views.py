@@ -5,11 +5,11 @@ from typing import Any
 from django.contrib import messages
 from django.db.models import Avg, Count, OuterRef, Q, Subquery
 from django.db.models.query import QuerySet
-from django.http import HttpResponse, QueryDict
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, tell_refusal
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import show_errors
@@ -20,6 +20,7 @@ from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.dataset_changes import create_dataset, rename_dataset
 from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.deletion_jobs import find_references
+from apps.tasks.gold_checks import check_again, read_check
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
 from apps.tasks.task_marks import MAX_TASKS, mark_tasks
 from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
@@ -135,12 +136,28 @@ def dataset_detail(request: PageRequest, slug: str) -> HttpResponse:
         "filters": filters,
         "is_filtered": any(filters.values()),
         "metrics": (version.metrics or {}) if version else {},
+        "gold": read_check(version) if version else None,
         "mark_form": MarkForm(),
         "deletion": dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING]).first(),
         "uploads": dataset.uploads.select_related("version", "created_by")[:_SHOWN_UPLOADS],
         "collections": dataset.collections.all()[:_SHOWN_UPLOADS],
     }
     return answer(request, "datasets/detail.html", context, part="tasks")
+
+
+@allow(POST=Permission.UPLOAD)
+def dataset_check(request: PageRequest, slug: str) -> HttpResponse:
+    """Score the expected answers of a version again."""
+    dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
+    version = _version(request, dataset)
+    if version is None:
+        raise Http404("This dataset has no version.")
+    with show_refusal(request):
+        check_again(version=version, user=request.user)
+        messages.success(request, f"The expected answers of version {version.number} are being scored again.")
+    response = redirect("dashboard:dataset_detail", slug)
+    response["Location"] += f"?v={version.number}"
+    return response
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
@@ -167,7 +184,7 @@ def dataset_mark(request: PageRequest, slug: str) -> HttpResponse:
             messages.error(request, " ".join(map(str, problems)))
     else:
         own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
-        with tell_refusal(request):
+        with show_refusal(request):
             count = mark_tasks(task_ids=own, **form.marks(), user=request.user)
             messages.success(request, f"{count} task{'' if count == 1 else 's'} changed.")
     response = redirect("dashboard:dataset_detail", slug)

@@ -15,7 +15,7 @@ from apps.tasks.models import Task
 def task_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a task with its rollouts, optionally filtered by `?collection=` and `?outcome=`."""
     task = get_object_or_404(Task.objects.ready().select_related("dataset__environment", "version"), pk=pk)
-    row = task.row
+    row = task.masked_row
     params = row["responses_create_params"]
     collection = read_number(request.GET.get("collection", ""))
     outcome = request.GET.get("outcome", "")

@@ -16,7 +16,7 @@ from django.utils.text import slugify
 from apps.accounts.disk_space import DiskFull
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import explain_range
-from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, tell_refusal
+from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
@@ -27,6 +27,7 @@ from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.tasks.mappings.shapes import SHAPES
 from apps.rollouts.engine.worker_leases import live_workers
 from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
+from apps.tasks.gold_checks import read_check
 from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.received_files import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
 from apps.tasks.rejected_rows import rejected_path
@@ -110,7 +111,7 @@ def _go_on(request: PageRequest, upload: Upload, form: MappingForm, *, check_onl
             messages.success(request, f"The mapping {name} is saved.")
         except ValidationError:
             messages.error(request, f"The mapping was not saved, because the name {name} is in use.")
-    with tell_refusal(request):
+    with show_refusal(request):
         queue_upload(upload=upload, choices=form.choices(check_only=check_only))
     return go(request, "dashboard:upload_detail", upload.pk)
 
@@ -128,7 +129,7 @@ def upload_detail(request: PageRequest, pk: int) -> HttpResponse:
     is_queued, is_quiet = upload.state == Upload.State.QUEUED, timezone.now() - upload.touched_at > _SLOW
     context: dict[str, Any] = {
         "upload": upload,
-        "going_on": upload.state in Upload.GOING_ON,
+        "going_on": upload.state in Upload.IN_PROGRESS,
         "has_rejected": rejected_path(upload) is not None,
         "bad_share": upload.rejected and upload.lines and upload.rejected < upload.lines,
         "waits": explain_wait(upload) if is_queued else "",
@@ -136,6 +137,7 @@ def upload_detail(request: PageRequest, pk: int) -> HttpResponse:
         "taken_up_at": upload.touched_at + QUIET_LOADING if is_quiet else None,
         "format": FORMATS.get(upload.format, upload.format),
         "shape": SHAPES.get(upload.shape, ""),
+        "gold": read_check(upload.version) if upload.version else None,
     }
     if upload.state in {Upload.State.CHECKED, Upload.State.REJECTED} and parts_file(upload).exists():
         context["commit_form"] = CommitForm(upload=upload, initial={"note": upload.note})
@@ -153,7 +155,7 @@ def upload_commit(request: PageRequest, pk: int) -> HttpResponse:
         return redirect("dashboard:upload_detail", pk)
     on_error = Upload.OnError.SKIP if form.cleaned_data.get("skip_bad") else upload.on_error
     choices = replace(choices_of(upload), on_error=on_error, note=form.cleaned_data["note"], check_only=False)
-    with tell_refusal(request):
+    with show_refusal(request):
         queue_upload(upload=upload, choices=choices)
     return redirect("dashboard:upload_detail", pk)
 

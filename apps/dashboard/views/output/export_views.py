@@ -20,15 +20,17 @@ from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_folders import named_encoding, names_in
 from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
+from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.held_out_splits import split_label
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
-from apps.gym.exporters.protocol import Format, Makes
+from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.exporters.registry import FORMATS
+from apps.policies.installation_redactor import fresh_redactor
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
-KINDS: dict[Makes, str] = {
+KINDS: dict[RowKind, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",
     "labels": "Rollouts labelled good or bad, for KTO",
@@ -81,7 +83,7 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
     context = {
         "form": form,
         "preview": preview,
-        "rows": [(pretty(row), *figures) for row, *figures in sized],
+        "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
         "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
     }
     return answer(request, "exports/create.html", context, part="form")
@@ -96,6 +98,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "ended": export.is_settled,
         "manifest": pretty(export.manifest) if export.manifest else "",
         "counts": _counts(export),
+        "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
         "splits": ", ".join(
             f"{count:,} of {split_label(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
         ),

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.number_formats import count_words
-from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, show_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
@@ -195,7 +195,7 @@ def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, "Select at least one pair of this set, then accept or reject.")
     else:
         given = form.cleaned_data
-        with tell_refusal(request):
+        with show_refusal(request):
             changed = decide_pairs(
                 pairs=given["pair"], status=given["status"], reason=given["reason"], user=request.user
             )
@@ -212,7 +212,7 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
         told = (f"{form[name].label}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items())
         messages.error(request, " ".join(told))
         return redirect("dashboard:pair_set_detail", pk=pk)
-    with tell_refusal(request):
+    with show_refusal(request):
         queue = create_pair_queue(pair_set=pair_set, **form.asked, user=request.user)
         messages.success(request, f"This queue holds {count_words(queue.item_count, 'pair', 'pairs')}.")
         return redirect("dashboard:queue_detail", pk=queue.pk)
@@ -252,7 +252,7 @@ def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Accept or reject one pair, then open the next undecided one. Undo stays on the pair."""
     pair = get_object_or_404(PreferencePair, pk=pk)
     form = DecisionForm(request.POST)
-    with tell_refusal(request):
+    with show_refusal(request):
         if not form.is_valid():
             raise DecisionRefused("Accept or reject the pair, or undo the decision.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)

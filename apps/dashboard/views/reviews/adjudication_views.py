@@ -66,7 +66,7 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
         "item": item,
         "review": draft,
         "judged": read_judged(draft, whole=shows),
-        "prompt": input_items(item.task.row),
+        "prompt": input_items(item.task.masked_row),
         "fields": read_fields(draft, errors),
         "people": Review.objects.filter(item=item).independent().count(),
         "rollouts": list(zip(LABELS, rollouts, strict=False)),

@@ -14,10 +14,10 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import show_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
-from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
+from apps.dashboard.reviewing.work_items import count_mine, count_work, read_fields, read_judged, read_text
 from apps.dashboard.views.rollouts.trace_part_views import INERT
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, QueueItem, Review
@@ -120,7 +120,7 @@ def _answer_text(request: PageRequest, text: str | None) -> HttpResponse:
 def review_skip(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     assert review.queue is not None
-    with tell_refusal(request):
+    with show_refusal(request):
         skip_item(review=review, user=request.user, reason=request.POST.get("reason", ""))
         return _go_on(request, review.queue)
     return redirect("dashboard:queue_work", pk=review.queue.pk)
@@ -133,7 +133,7 @@ def review_undo(request: PageRequest, pk: int) -> HttpResponse:
     `review` is the one shown on the page, so that a repeated request undoes only once.
     """
     queue = _find(request.user, pk)
-    with tell_refusal(request):
+    with show_refusal(request):
         undone = undo_review(queue=queue, user=request.user, wanted=read_number(request.POST.get("review", "")))
         is_late = undone.status == Review.Status.LAPSED
         late = " Another reviewer has the item now. You can still submit your review." if is_late else ""
@@ -152,7 +152,7 @@ def _find(user: User, pk: int) -> Queue:
 
 
 def _go_on(request: PageRequest, queue: Queue) -> HttpResponse:
-    with tell_refusal(request):
+    with show_refusal(request):
         claim_item(queue=queue, user=request.user)
     return redirect("dashboard:queue_work", pk=queue.pk)
 
@@ -176,9 +176,9 @@ def _work(
         "queue": queue,
         "review": review,
         "judged": read_judged(review),
-        "prompt": input_items(review.item.task.row),
+        "prompt": input_items(review.item.task.masked_row),
         "fields": read_fields(review, errors),
-        "mine": count_mine(queue, request.user.pk),
+        "mine": count_work(queue, request.user),
         "undoable": find_undoable(queue, request.user),
         "token": uuid.uuid4().hex,
         "lapsed": lapsed,

@@ -12,7 +12,7 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.table_preferences import arrange_table, delete_view, save_view
-from apps.dashboard.chrome.page_answers import answer, carry_out, tell_refusal, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, carry_out, show_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
@@ -21,7 +21,7 @@ from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
 from apps.dashboard.traces.trace_reading import find_next, open_chunk, open_trace
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, or_404, read_place
-from apps.policies.typed_texts import clean_typed
+from apps.policies.redacted_fields import redact_input
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 
@@ -94,12 +94,12 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
         messages.error(request, "Invalid filter. The view was not saved.")
         return go_back(request)
     columns = known_columns(request.POST.get("columns", "").split(","))
-    with tell_refusal(request):
+    with show_refusal(request):
         view = save_view(
             user=request.user,
             table=TABLE,
-            name=clean_typed(request.POST.get("name", "")),
-            query=clean_typed(str(there.parsed)),
+            name=redact_input(request.POST.get("name", "")),
+            query=redact_input(str(there.parsed)),
             sort=there.sort,
             columns=columns,
             is_shared=bool(request.POST.get("shared")),

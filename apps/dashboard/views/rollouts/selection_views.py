@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.number_formats import count_words
-from apps.dashboard.chrome.page_answers import tell_refusal
+from apps.dashboard.chrome.page_answers import show_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.views.rollouts.rollout_table_views import back_of, go_back
 from apps.gym.request_refusals import Refusal
@@ -43,7 +43,7 @@ def selected_queue(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def selected_export(request: PageRequest) -> HttpResponse:
     """List the formats for an export of the selected rollouts."""
-    with tell_refusal(request):
+    with show_refusal(request):
         collection, ids = _one_collection(request)
         chosen = {"collection": collection.pk, "rollouts": " ".join(map(str, ids))}
         return redirect(f"{reverse('dashboard:export_create')}?{urlencode(chosen)}")
@@ -52,7 +52,7 @@ def selected_export(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.COLLECT)
 def selected_verify_again(request: PageRequest) -> HttpResponse:
-    with tell_refusal(request):
+    with show_refusal(request):
         collection, ids = _one_collection(request)
         order = ReverificationOrder(collection=collection, filters={"ids": ids})
         return redirect("dashboard:reverification_detail", pk=queue_reverification(order, user=request.user).pk)
@@ -62,7 +62,7 @@ def selected_verify_again(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.COLLECT)
 def selected_delete(request: PageRequest) -> HttpResponse:
     """Confirm the deletion of the selected rollouts on a page of its own."""
-    with tell_refusal(request):
+    with show_refusal(request):
         collection, ids = _one_collection(request)
         if "confirmed" in request.POST:
             deletion = queue_rollout_deletion(collection=collection, chosen={"ids": ids}, user=request.user)

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.page_answers import tell_refusal
+from apps.dashboard.chrome.page_answers import show_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
 from apps.dashboard.reviewing.work_items import read_fields
@@ -71,7 +71,7 @@ def rollouts_flag(request: PageRequest) -> HttpResponse:
         messages.error(request, "Not flagged. Choose a problem.")
         return redirect(_step(pairs, at) or _address(ids))
     rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
-    with tell_refusal(request):
+    with show_refusal(request):
         with transaction.atomic():
             for rollout in rollouts:
                 raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)

@@ -1,5 +1,6 @@
 """Manual attempts at an environment, and test cases of its verifier."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +16,9 @@ from apps.dashboard.traces.card_building import show_events
 from apps.environments.manual_attempts import play_session, suggest_row
 from apps.environments.models import Environment
 from apps.environments.verifier_cases import CasesNotRun, find_cases, prove_environment
+from apps.gym.traces.events import TraceUnion, decode_event
+from apps.policies.installation_redactor import fresh_redactor
+from apps.rollouts.engine.trace_redaction import clean_event
 from apps.tasks.models import Task
 
 
@@ -23,7 +27,7 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
     environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
     tools = list_tools(environment)
     if request.method != "POST":
-        form = PlayForm(tools=tools, initial={"row": _first_row(request, environment), "seed": 0})
+        form = PlayForm(tools=tools, initial={**_first_row(request, environment), "seed": 0})
         return answer_form(request, "environments/try.html", {"form": form, "environment": environment})
     form = PlayForm(request.POST, tools=tools)
     context: dict[str, Any] = {"form": form, "environment": environment}
@@ -34,7 +38,7 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
         with show_errors(form):
             played = play_session(
                 environment=environment,
-                row=given["row"],
+                row=_exact_row(given["row"], given["task"]),
                 moves=moves,
                 seed=given["seed"] or 0,
                 verify=act == VERIFY,
@@ -43,19 +47,29 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
             # The form shows the played moves again, ready for the next one; a verdict ends the attempt.
             kept = {**given, "moves": moves, "answer": given["answer"] if act == VERIFY else ""}
             context["form"] = PlayForm(tools=tools, initial=kept)
-            context |= {"played": played, "trace": show_events(played.events)}
+            context |= {"played": played, "trace": show_events(_mask(played.events))}
             return answer(request, "environments/try.html", context, part="form")
     return answer_form(request, "environments/try.html", context)
 
 
+def _exact_row(shown: dict[str, Any], task_id: int | None) -> dict[str, Any]:
+    """Return the task's row if the form shows it unedited, because the page masks credentials."""
+    task = Task.objects.ready().filter(pk=task_id).first() if task_id else None
+    return task.row if task and task.masked_row == shown else shown
+
+
+def _mask(events: Iterable[TraceUnion]) -> list[TraceUnion]:
+    redactor = fresh_redactor()
+    return [decode_event(clean_event(event, redactor, None)[0]) for event in events]
+
+
 def _first_row(request: HttpRequest, environment: Environment) -> dict[str, Any]:
-    """Return the row of the task in the URL, else of the newest task, else an example of the environment."""
+    """Return the masked row and the id of the task in the URL, else of the newest task, else an example row."""
     tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")
     if (asked := read_number(request.GET.get("task", ""))) is not None:
         tasks = tasks.filter(pk=asked)
     task = tasks.first()
-    row: dict[str, Any] = task.row if task else suggest_row(environment)
-    return row
+    return {"row": task.masked_row, "task": task.pk} if task else {"row": suggest_row(environment)}
 
 
 @allow(GET=Permission.READ, POST=Permission.CONFIGURE)

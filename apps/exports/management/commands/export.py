@@ -11,6 +11,7 @@ from apps.exports.export_folders import manifest_path, named_encoding
 from apps.exports.export_jobs import check_path, write_export
 from apps.exports.export_orders import ExportOrder, ExportRefused, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
+from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
 from apps.pairs.models import PairSet
@@ -46,6 +47,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--validation", type=float, default=0.0, metavar="SHARE", help="of the prompts, e.g. 0.1")
         parser.add_argument("--split-seed", type=int, default=0, metavar="N")
+        parser.add_argument(
+            "--mask-credentials", action="store_true", help="mask suspected credentials (default: exact rows)"
+        )
         parser.add_argument("--pair-set", type=int, metavar="ID", help="for preference pairs (default: the newest)")
         parser.add_argument("--preview", type=int, metavar="N", help="print the first rows and write nothing")
         parser.add_argument("--json", action="store_true", help="print the manifest as one JSON object")
@@ -79,6 +83,8 @@ class Command(BaseCommand):
         if not export.rows:
             considered = export.manifest["counts"]["considered"]
             self.stderr.write(f"No rows, so no file: considered {considered}, dropped: {_dropped(export)}.")
+        if warning := warn_of_credentials(export.manifest["credentials"]):
+            self.stderr.write(warning)
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
     def _order(self, collection: Collection, options: dict[str, Any]) -> ExportOrder:
@@ -96,6 +102,7 @@ class Command(BaseCommand):
             encoding=options["encoding"] or (named_encoding(options["out"]) if options["out"] else None),
             validation_share=options["validation"],
             split_seed=options["split_seed"],
+            mask_credentials=options["mask_credentials"],
         )
 
     def _preview(self, export: Export, limit: int) -> None:
@@ -106,6 +113,8 @@ class Command(BaseCommand):
         more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
         summary = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
         self.stderr.write(summary)
+        if preview.credentials:
+            self.stderr.write(preview.credentials)
 
     def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
         if given is not None:

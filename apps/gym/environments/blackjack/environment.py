@@ -113,9 +113,9 @@ class Blackjack(GameInTurns[BlackjackGame]):
             told = (
                 f"must be 1 to {_MOST_ROUNDS} lists of {_CARDS.start} to {_CARDS.stop - 1} cards of {', '.join(RANKS)}"
             )
-            raise EnvironmentFault(f"the task row's `rounds` {told}").lasting()
+            raise EnvironmentFault(f"the task row's `rounds` {told}").permanent()
         if not isinstance(target, int) or isinstance(target, bool):
-            raise EnvironmentFault("the task row's `target` must be a whole number").lasting()
+            raise EnvironmentFault("the task row's `target` must be a whole number").permanent()
         return BlackjackGame(rounds, target)
 
 

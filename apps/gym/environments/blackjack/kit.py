@@ -126,5 +126,5 @@ KIT = Kit(
     guess=lambda seen: Move(text=seen.dice.choice(ACTIONS)),
     cases=_cases,
     max_steps=100,
-    told_apart_by=("rounds",),
+    identity_fields=("rounds",),
 )

@@ -62,4 +62,4 @@ def _essence(row: TaskRow) -> list[str]:
     return sorted(row["expression"].split())
 
 
-KIT = Kit(make_task=make_task, solve=solve, cases=list_cases, max_steps=5, essence=_essence)
+KIT = Kit(make_task=make_task, solve=solve, cases=list_cases, max_steps=5, identity=_essence)

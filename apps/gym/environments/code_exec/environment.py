@@ -88,9 +88,9 @@ def read_tests(row: TaskRow) -> HiddenTests:
     try:
         tests = msgspec.convert({key: row[key] for key in HiddenTests.__struct_fields__ if key in row}, HiddenTests)
     except msgspec.ValidationError as problem:
-        raise VerifierError(f"the task's tests cannot be read: {problem}").lasting() from None
+        raise VerifierError(f"the task's tests cannot be read: {problem}").permanent() from None
     if not tests.hidden_tests:
-        raise VerifierError("the task has no hidden_tests").lasting()
+        raise VerifierError("the task has no hidden_tests").permanent()
     return tests
 
 
@@ -207,7 +207,7 @@ class CodeExec(BuiltinEnvironment):
         try:
             outcome = the_sandbox().run(code, limits=_LIMITS)
         except SandboxMissing as missing:
-            raise EnvironmentFault(str(missing)).lasting().ours() from None
+            raise EnvironmentFault(str(missing)).permanent().misconfigured() from None
         told: dict[str, Any] = {
             "exit_code": outcome.status,
             "stdout": _text(outcome.stdout),
@@ -228,7 +228,7 @@ class CodeExec(BuiltinEnvironment):
         try:
             result = run_tests(code, tests)
         except SandboxMissing as missing:
-            raise VerifierError(str(missing)).lasting().ours() from None
+            raise VerifierError(str(missing)).permanent().misconfigured() from None
         told = f"; {result.told}" if result.told else ""
         return Reward(
             value=float(result.passed == result.total),

@@ -14,7 +14,7 @@ OPTIONS = 16
 
 def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
     question = dice.choice(MAKERS)(dice, LEVELS[difficulty])
-    # The options depend only on the question. Otherwise the same question could be two tasks, one in each split.
+    # The options depend only on the question. Otherwise one question could become two tasks, one in each split.
     dice = random.Random(question.text)
     values = [question.answer, *near_answers(dice, question, OPTIONS - 1)]
     dice.shuffle(values)

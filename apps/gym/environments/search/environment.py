@@ -121,7 +121,7 @@ class Search(BuiltinEnvironment):
         expected, wanted = self.row.get("expected_answer"), self.row.get("expected_sources")
         if not isinstance(expected, str) or not isinstance(wanted, list) or not wanted:
             told = "`expected_answer` must be text and `expected_sources` a list of ids"
-            raise VerifierError(f"the task row's {told}").lasting()
+            raise VerifierError(f"the task row's {told}").permanent()
         output = list(response.get("output") or [])
         text = last_message(output)
         answers = _ANSWER.findall(text)

@@ -11,7 +11,7 @@ from apps.gym.traces.items import TaskRow
 
 
 class Question(NamedTuple):
-    """A question. `sources` are the ids of the entries, in the order in which one leads to the next."""
+    """A question. `sources` are the ids of the entries to read, each of which leads to the next."""
 
     text: str
     answer: str
@@ -36,7 +36,7 @@ _LINKS = {
     "w": {"maker": ("Who made {}?", "the maker of {}"), "house": ("", "the house that keeps {}")},
     "f": {"founder": ("", "the founder of {}"), "town": ("", "the town of {}")},
 }
-"""For each link of an entity, the question about it, and the words that lead to the linked entity."""
+"""By link of an entity: the question about it, and the phrase that describes the linked entity."""
 _MOST_SOURCES = 3
 
 
@@ -59,7 +59,7 @@ def _ask(world: World, told: str, sources: tuple[str, ...]) -> Iterator[Question
     for fact, question in _FACTS[place[0]].items():
         yield Question(question.format(told), str(one.facts[fact]), sources)
     for link, (question, _) in links.items():
-        # A mayor is asked for only where more questions follow.
+        # A mayor is only a step to another question, never an answer.
         if question and (leads or link != "mayor"):
             yield Question(question.format(told), world[one.links[link]].name, sources)
     for link, (_, words) in links.items() if leads else ():

@@ -95,7 +95,7 @@ class Sokoban(GameInTurns[SokobanGame]):
         try:
             board, state = read_board(self.row.get("board"))
         except BadBoard as problem:
-            raise EnvironmentFault(f"the task row's `board`: {problem}").lasting() from None
+            raise EnvironmentFault(f"the task row's `board`: {problem}").permanent() from None
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MOST_MOVES:
-            raise EnvironmentFault(f"the task row's `max_moves` must be a number from 1 to {_MOST_MOVES}").lasting()
+            raise EnvironmentFault(f"the task row's `max_moves` must be a number from 1 to {_MOST_MOVES}").permanent()
         return SokobanGame(board, state, most)

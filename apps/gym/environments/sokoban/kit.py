@@ -194,5 +194,5 @@ KIT = Kit(
     guess=lambda seen: _moves(seen.dice.choices(list(MOVES), k=10)),
     cases=_cases,
     max_steps=60,
-    told_apart_by=("board",),
+    identity_fields=("board",),
 )

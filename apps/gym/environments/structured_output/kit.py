@@ -50,7 +50,7 @@ def _cases() -> list[Case]:
     return [
         Case(name="in a fence, keys in any order", kind="full reward", row=row, play=say(fenced), reward=1.0),
         Case(name="fits, but tells otherwise", kind="zero reward", row=row, play=say(other), reward=0.0),
-        Case(name="a field that nobody asked for", kind="zero reward", row=row, play=say(more), reward=0.0),
+        Case(name="an extra field", kind="zero reward", row=row, play=say(more), reward=0.0),
         Case(
             name="a number as text", kind="malformed", row=row, play=say('{"age": "41", "city": "Porto"}'), reward=0.0
         ),

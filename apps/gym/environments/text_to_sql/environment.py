@@ -33,7 +33,7 @@ def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) 
         try:
             wanted = run_query(database, str(row.get("sql")), most_rows=_MOST_ROWS)
         except QueryRefused as problem:
-            raise VerifierError(f"the task row's own query cannot be run: {problem}").lasting() from None
+            raise VerifierError(f"the task row's own query cannot be run: {problem}").permanent() from None
         try:
             given = run_query(database, query, most_rows=_MOST_ROWS)
         except QueryRefused as problem:
@@ -135,5 +135,5 @@ class TextToSql(BuiltinEnvironment):
         name, seed = self.row.get("database"), self.row.get("database_seed")
         if name not in DATABASES or not isinstance(seed, int):
             names = ", ".join(DATABASES)
-            raise VerifierError(f"the task row's `database` must be one of {names}, with a `database_seed`").lasting()
+            raise VerifierError(f"the task row's `database` must be one of {names}, with a `database_seed`").permanent()
         return str(name), seed

@@ -67,14 +67,14 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
     if len(query) > LONGEST_QUERY:
         raise QueryRefused(f"the query has {len(query):,} characters; at most {LONGEST_QUERY:,} are read")
     if _EXPLAINS.match(query):
-        raise QueryRefused("how a query is run is not told, for it depends on the machine: give one SELECT")
+        raise QueryRefused("EXPLAIN is not allowed: give one SELECT")
     with closing(sqlite3.connect(":memory:")) as connection, closing(sqlite3.connect(":memory:")) as clockless:
         connection.deserialize(database)
         watch = _guard(connection, clockless)
         try:
             cursor = connection.execute(query)
             if cursor.description is None:
-                raise QueryRefused("this is no query: give one SELECT")
+                raise QueryRefused("this is not a query: give one SELECT")
             rows = cursor.fetchmany(most_rows + 1)
         except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as problem:
             raise QueryRefused(watch.told or _tell(problem)) from None

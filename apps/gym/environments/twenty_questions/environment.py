@@ -123,7 +123,7 @@ class TwentyQuestions(BuiltinEnvironment):
     def _begin(self) -> Questions:
         secret, most = self.row.get("secret"), self.row.get("most_questions")
         if not isinstance(secret, str) or secret not in THINGS:
-            raise EnvironmentFault("the task row's `secret` must be one of the things that the user knows").lasting()
+            raise EnvironmentFault("the task row's `secret` must be one of the things that the user knows").permanent()
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MOST:
-            raise EnvironmentFault(f"the task row's `most_questions` must be a number from 1 to {_MOST}").lasting()
+            raise EnvironmentFault(f"the task row's `most_questions` must be a number from 1 to {_MOST}").permanent()
         return Questions(secret, most)

@@ -104,4 +104,4 @@ def _cases() -> list[Case]:
     ]
 
 
-KIT = Kit(make_task=make_task, solve=_solve, guess=_guess, cases=_cases, max_steps=25, told_apart_by=("secret",))
+KIT = Kit(make_task=make_task, solve=_solve, guess=_guess, cases=_cases, max_steps=25, identity_fields=("secret",))

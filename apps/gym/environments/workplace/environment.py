@@ -106,8 +106,8 @@ class Workplace(BuiltinEnvironment):
             for call in calls if isinstance(calls, list) else []:
                 use_tool(office, call["name"], call["arguments"])
         except (ToolRefused, KeyError, TypeError, AttributeError) as problem:
-            raise VerifierError(f"the task row's `expected_calls` cannot be made: {problem}").lasting() from None
+            raise VerifierError(f"the task row's `expected_calls` cannot be made: {problem}").permanent() from None
         if not isinstance(calls, list) or not (calls or self.row.get("must_read")):
             told = "`expected_calls` must be a list of calls, or empty beside a `must_read`"
-            raise VerifierError(f"the task row's {told}").lasting()
+            raise VerifierError(f"the task row's {told}").permanent()
         return office

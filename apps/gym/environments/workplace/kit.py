@@ -9,7 +9,7 @@ from apps.gym.environments.workplace.staffing import draw_office
 from apps.gym.traces.items import TaskRow
 
 _NOTHING_TO_DO = 0.2
-"""Share of requests without changes that are kept: rare enough that doing nothing does not pay."""
+"""Share of requests for no change that are kept. They are rare, so that doing nothing earns little reward."""
 
 
 def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:

@@ -33,7 +33,7 @@ class Office:
         given = row.get("databases")
         if not isinstance(given, dict) or not all(_is_table(given.get(name)) for name in TABLES):
             told = f"must hold lists of records with an `id`: {', '.join(TABLES)}"
-            raise EnvironmentFault(f"the task row's `databases` {told}").lasting()
+            raise EnvironmentFault(f"the task row's `databases` {told}").permanent()
         self.me = str(given.get("me", "me@office.example"))
         self.today = str(given.get("today", "2026-01-01"))
         self.tables: dict[str, Table] = {name: {str(record["id"]): record for record in given[name]} for name in TABLES}

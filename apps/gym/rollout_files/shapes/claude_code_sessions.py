@@ -2,7 +2,7 @@
 
 Lines name the line before them by `parentUuid`. Lines with the same `message.id` are one reply. A reply with several
 tool calls has their results on side branches. Subagents (`isSidechain`), turns that the user rewound and compactions
-are separate branches.
+are separate branches. Where the file has the requests of the replies, prompts and tools come from them.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from apps.gym.rollout_files.shapes.claude_code_requests import RecordedRequest, RecordedRequests
 from apps.gym.rollout_files.stored_calls import (
     StoredCall,
     StoredTrace,
@@ -62,6 +63,7 @@ class _Session:
         """The reply of each line by `uuid`."""
         self._results: dict[str, tuple[int, Line]] = {}
         """The first line with the result of each tool call."""
+        self._requests = RecordedRequests()
         self._session: dict[str, Any] = {"format": "claude_code"}
         for number, line in lines:
             self._take(number, line)
@@ -81,7 +83,7 @@ class _Session:
             for block in _blocks(number, line):
                 if block.get("type") == "tool_result":
                     self._results.setdefault(str(block.get("tool_use_id")), (number, line))
-        elif line.get("subtype") != "compact_boundary" and not (kind == "attachment" and _attached(line)):
+        elif not self._requests.take(line) and not _is_used(line):
             subtype = f"/{line['subtype']}" if isinstance(line.get("subtype"), str) else ""
             self._left_out[f"{kind}{subtype}"] += 1
 
@@ -96,6 +98,7 @@ class _Session:
     def trace(self) -> StoredTrace:
         numbers = {name: number for number, name in enumerate(self._replies, start=1)}
         calls: list[StoredCall] = []
+        requests: list[RecordedRequest | None] = []
         befores = []
         for name, reply in self._replies.items():
             parent, between = self._before(reply)
@@ -103,10 +106,19 @@ class _Session:
                 raise RowRefused("wrong_order", "names a later line", pointer="/parentUuid", line=reply.number)
             befores.append(between)
             calls.append(self._call(name, reply, numbers[parent] if parent else 0, between))
+            requests.append(self._requests.find(reply.first.get("requestRef")))
+        _use_requests(calls, requests)
         ends = self._explain_roots(calls, befores)
         number_lineages(calls, ends)
         tail = self._tail(list(self._replies)[ends[-1] - 1])
-        return StoredTrace(calls=calls, main=ends[-1], tail=tail, session=self._session, left_out=self._left_out)
+        return StoredTrace(
+            calls=calls,
+            main=ends[-1],
+            tools=requests[0].tools if requests[0] else [],
+            tail=tail,
+            session=self._session,
+            left_out=self._left_out,
+        )
 
     def _before(self, reply: _Reply) -> tuple[str, list[tuple[int, Line]]]:
         """Return the reply before, and the lines between both in the order of the file."""
@@ -198,6 +210,20 @@ class _Session:
         return [item for number, line in sorted(lines.items()) for item in _input_items(number, line, [])]
 
 
+def _use_requests(calls: list[StoredCall], requests: list[RecordedRequest | None]) -> None:
+    """Give calls the sampling and tools of their requests, and conversations their whole prompts."""
+    first = requests[0].tools if requests[0] else []
+    for call, request in zip(calls, requests, strict=True):
+        if request is None:
+            continue
+        call.sampling = request.sampling
+        before = requests[call.parent - 1] if call.parent else None
+        offered = before.tools if before else first
+        call.tools = request.tools if request.tools != offered else None
+        if not call.parent and request.items:
+            call.items_in = request.items
+
+
 def _is_error(line: Line) -> bool:
     """Return True for an error of the API, which Claude Code writes like a reply."""
     return bool(line.get("isApiErrorMessage")) or as_object(line.get("message")).get("model") == "<synthetic>"
@@ -221,10 +247,16 @@ def _blocks(number: int, line: Line) -> list[dict[str, Any]]:
         raise RowRefused(refusal.code, refusal.message, line=number) from None
 
 
+def _is_used(line: Line) -> bool:
+    """Return True for a line whose content becomes part of the trace."""
+    return line.get("subtype") == "compact_boundary" or (line.get("type") == "attachment" and bool(_attached(line)))
+
+
 def _attached(line: Line) -> str:
     """Return the text that an attachment put into the request."""
-    text = line.get("rendered") or as_object(line.get("attachment")).get("rendered")
-    return text if isinstance(text, str) else ""
+    given = line.get("rendered") or as_object(line.get("attachment")).get("rendered")
+    texts = [one.get("content") for one in given if isinstance(one, dict)] if isinstance(given, list) else [given]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _input_items(number: int, line: Line, dropped: list[str]) -> Iterator[Item]:

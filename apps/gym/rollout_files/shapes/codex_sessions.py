@@ -180,7 +180,7 @@ def _is_asked(item: Item) -> bool:
 
 def _plain_item(given: Line) -> Item:
     """Return an item with calls and outputs as functions. Raises RowRefused."""
-    item = {key: value for key, value in given.items() if value is not None}
+    item = {key: value for key, value in given.items() if value is not None and not key.startswith("internal_")}
     kind = item.get("type")
     if not isinstance(kind, str):
         raise RowRefused("missing", "must be the type of an item", pointer="/payload/type")

@@ -8,15 +8,18 @@ BOM = b"\xef\xbb\xbf"
 
 
 class LineReader:
-    """Yield the non-blank lines of a binary stream with numbers from 1; unchanged if `exact`.
+    """Yield the lines of a binary stream with numbers from 1, without their line feeds.
+
+    Blank lines are left out unless `blank`. `ends_with_newline` is known after the last line.
 
     Holds at most one line of `max_line_bytes` and one block of 256 KB. Of a longer line only the start is kept.
     """
 
-    def __init__(self, stream: Readable, *, max_line_bytes: int, exact: bool = False) -> None:
+    def __init__(self, stream: Readable, *, max_line_bytes: int, blank: bool = False) -> None:
         self._stream = stream
         self._limit = max_line_bytes
-        self._exact = exact
+        self._blank = blank
+        self.ends_with_newline = True
         self._held: list[bytes] = []
         self._size = 0
         self._number = 0
@@ -28,7 +31,8 @@ class LineReader:
                 self._hold(piece)
                 yield from self._line()
             self._hold(rest)
-        if self._held or self._size:
+        if self._size:
+            self.ends_with_newline = False
             yield from self._line()
 
     def _hold(self, piece: bytes) -> None:
@@ -47,5 +51,5 @@ class LineReader:
             line = line.removeprefix(BOM)
         if size > self._limit:
             yield self._number, BadRow("too_long", too_long(size, self._limit), line[:KEPT_OF_LONG_ROW])
-        elif self._exact or (line := line.strip()):
+        elif self._blank or line.strip():
             yield self._number, line

@@ -26,12 +26,17 @@ class OpenFile:
     packing: str
     rows: Iterator[tuple[int, bytes | BadRow]]
     _source: Counted
-    _table: TableReader | None = None
+    _reader: Iterable[tuple[int, bytes | BadRow]]
 
     @property
     def header(self) -> list[str]:
         """Return the columns of a table, available after its first row was read. Rows leave out empty cells."""
-        return self._table.columns if self._table else []
+        return self._reader.columns if isinstance(self._reader, TableReader) else []
+
+    @property
+    def ends_with_newline(self) -> bool:
+        """Return False if the last line of a JSONL file has no line feed. Known after the last row."""
+        return not isinstance(self._reader, LineReader) or self._reader.ends_with_newline
 
     @property
     def bytes_read(self) -> int:
@@ -47,8 +52,8 @@ def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
     name = filename.lower().removesuffix(".gz").removesuffix(".zst")
     format = _find_format(start, name)
     reader = _reader(format, content, name=name, limits=limits, packed=bool(packing))
-    table = reader if isinstance(reader, TableReader) else None
-    return OpenFile(format=format, packing=packing, rows=_bounded(iter(reader), limits), _source=source, _table=table)
+    rows = _bounded(iter(reader), limits)
+    return OpenFile(format=format, packing=packing, rows=rows, _source=source, _reader=reader)
 
 
 def _find_format(start: bytes, name: str) -> str:

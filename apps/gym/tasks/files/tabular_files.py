@@ -61,7 +61,7 @@ class TableReader:
     """Rows as JSON, with the number of their first line. Empty cells are left out, because they have no value."""
 
     def __init__(self, stream: Readable, *, max_line_bytes: int, delimiter: str) -> None:
-        self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, exact=True)), max_line_bytes)
+        self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, blank=True)), max_line_bytes)
         self._records = csv.reader(self._lines, delimiter=delimiter, strict=True)
         self.columns: list[str] = []
         """The names in the header, available after the first row was read."""

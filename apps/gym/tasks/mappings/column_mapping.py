@@ -4,8 +4,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
 from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.mappings.conversations import cut_demonstration, is_sharegpt, read_sharegpt
+from apps.gym.tasks.mappings.extractors import ExtractorRefused, read_extractor
 from apps.gym.tasks.mappings.templates import (
     MISSING,
     GapEmpty,
@@ -47,12 +50,18 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     tools: str = ""
     fields: dict[str, str] = {}
     """Additional fields of the task → paths, for its verifier."""
+    extract: dict[str, str] = {}
+    """Fields such as `expected_answer` → extractors (extractors.py). The whole cell also stays in its column."""
     rest: Literal["keep", "drop"] = "keep"
     """Whether columns that are not mapped are kept."""
     cut_answer: bool = False
-    """If a conversation ends with an assistant message, remove it and use its text as expected answer, unless there is
-    one.
+    """If a conversation ends with an assistant message, cut it after the last user message. The text of the final
+    message is the expected answer, unless there is one.
     """
+
+    def path_of(self, name: str) -> str:
+        """Return the path of the column of a field of the task."""
+        return self.expected_answer if name == "expected_answer" else self.fields.get(name, "")
 
     @property
     def paths(self) -> list[str]:
@@ -82,6 +91,13 @@ def read_mapping(given: object) -> Mapping:
         raise MappingRefused(f"At most {MAX_MAPPED_FIELDS} fields.", "fields")
     if PARAMS in mapping.fields:
         raise MappingRefused(f"{PARAMS} is built from the prompt and cannot be a field.", "fields")
+    for name, extractor in mapping.extract.items():
+        if name not in mapping.fields and (name != "expected_answer" or not mapping.expected_answer):
+            raise MappingRefused(f"{name} has an extractor but no column.", f"extract/{name}")
+        try:
+            read_extractor(extractor)
+        except ExtractorRefused as error:
+            raise MappingRefused(str(error), f"extract/{name}") from None
     for name in ("system", "user", "external_id"):
         template = getattr(mapping, name)
         if len(template) > _TEXT_LIMIT:
@@ -106,15 +122,36 @@ def apply_mapping(mapping: Mapping, row: dict[str, Any]) -> dict[str, Any]:
     if tools is not None:
         task[PARAMS]["tools"] = tools
     if mapping.rest == "keep":
-        used = set(mapping.paths)
+        used = set(mapping.paths) - {mapping.path_of(name) for name in mapping.extract}
         task.update((name, value) for name, value in row.items() if name not in used and name != PARAMS)
     for name, path in mapping.fields.items():
-        _put(task, name, _optional(row, path))
-    _put(task, "expected_answer", _optional(row, mapping.expected_answer, answer))
+        _put(task, name, _extracted(mapping, name, row, _optional(row, path)))
+    expected = _text_of_reply(_optional(row, mapping.expected_answer))
+    _put(task, "expected_answer", answer if expected is None else _extracted(mapping, "expected_answer", row, expected))
     _put(task, "id", _id(row, mapping.external_id))
     _put(task, "split", _plain(row, mapping.split))
     _put(task, "tags", _tags(_optional(row, mapping.tags)))
     return task
+
+
+def _extracted(mapping: Mapping, name: str, row: dict[str, Any], value: Any) -> Any:
+    """Return the part of the value that the field's extractor takes, or all without one. Raises RowRefused."""
+    extractor = mapping.extract.get(name)
+    if extractor is None or value is None:
+        return value
+    found = read_extractor(extractor)(value)
+    if found is None:
+        message = f"has nothing that the extractor {cut(extractor, 60)} takes"
+        raise RowRefused("nothing_extracted", message, pointer=pointer_of(mapping.path_of(name)))
+    return found
+
+
+def _text_of_reply(value: Any) -> Any:
+    """Return the text of the last message if the value is a reply of chat messages, as in TRL's `completion`."""
+    messages = parse_cell(value)
+    if isinstance(messages, list) and messages and isinstance(messages[-1], dict) and "role" in messages[-1]:
+        return messages[-1].get("content")
+    return value
 
 
 def _put(task: dict[str, Any], name: str, value: Any) -> None:
@@ -163,10 +200,14 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
         raise RowRefused("wrong_type", message, pointer=pointer_of(mapping.context))
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise RowRefused("wrong_type", "must be text or a list of messages", pointer=pointer)
+    if is_sharegpt(value):
+        try:
+            value = read_sharegpt(value)
+        except ValueError as error:
+            raise RowRefused("wrong_shape", str(error), pointer=pointer) from None
     answer = None
-    if mapping.cut_answer and len(value) > 1 and value[-1].get("role") == "assistant":
-        *value, last = value
-        answer = last["content"] if isinstance(last.get("content"), str) else None
+    if mapping.cut_answer:
+        value, answer = cut_demonstration(value)
     return [*opening, *(_as_items(value, pointer))], answer
 
 
@@ -216,7 +257,11 @@ def parse_cell(value: Any) -> Any:
 
 def _tools(value: Any) -> Any:
     value = parse_cell(value)
-    return list(map(flat_tool, value)) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    flat = map(flat_tool, value)
+    # ShareGPT files list functions without a type.
+    return [{"type": "function", **tool} if isinstance(tool, dict) and "name" in tool else tool for tool in flat]
 
 
 def _tags(value: Any) -> Any:

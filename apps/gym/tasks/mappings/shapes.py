@@ -4,7 +4,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from apps.gym.tasks.final_answers import after_hashes
 from apps.gym.tasks.mappings.column_mapping import Mapping, parse_cell
+from apps.gym.tasks.mappings.conversations import CONVERSATION_NAMES, is_sharegpt
+from apps.gym.tasks.mappings.extractors import HASHES
 from apps.gym.tasks.parameters import PARAMS
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")
@@ -25,6 +28,7 @@ TAG_NAMES = ("tags", "category", "categories", "subject")
 SHAPES = {
     "nemo_gym": "NeMo Gym rows",
     "messages": "OpenAI messages",
+    "sharegpt": "ShareGPT conversations",
     "verl": "verl rows",
     "prompt_answer": "prompt and answer",
     "unknown": "an unknown shape",
@@ -53,7 +57,10 @@ def _shape_of(row: dict[str, Any]) -> str:
         return "nemo_gym"
     if isinstance(row.get("reward_model"), dict) and _is_prompt(row.get("prompt")):
         return "verl"
-    if _is_messages(row.get("messages")):
+    held = [parse_cell(row.get(name)) for name in CONVERSATION_NAMES]
+    if any(map(is_sharegpt, held)):
+        return "sharegpt"
+    if any(map(_is_messages, held)):
         return "messages"
     if any(_is_prompt(row.get(name)) for name in PROMPT_NAMES):
         return "prompt_answer"
@@ -99,6 +106,12 @@ class _Columns:
     def tools(self) -> str:
         return "tools" if "tools" in self.names else ""
 
+    def extract(self, answer: str) -> dict[str, str]:
+        """Return the extractor of the answer column if each of its texts has a derivation before `####`."""
+        texts = [row[answer] for row in self.rows if is_filled(row.get(answer))]
+        derived = bool(texts) and all(isinstance(text, str) and after_hashes(text) for text in texts)
+        return {"expected_answer": HASHES} if derived else {}
+
     def system(self, prompt: str) -> str:
         """Return a template of the system column, unless prompts have a system message themselves."""
         has_one = self.is_text("system") and not any(_opens_with_system(row.get(prompt)) for row in self.rows)
@@ -118,13 +131,16 @@ def is_filled(value: Any) -> bool:
 
 def _opens_with_system(value: Any) -> bool:
     messages = parse_cell(value)
+    if is_sharegpt(messages):
+        return bool(messages[0]["from"].lower() == "system")
     return _is_messages(messages) and messages[0]["role"] in {"system", "developer"}
 
 
 def _messages_mapping(columns: _Columns) -> Mapping:
+    name = columns.first(CONVERSATION_NAMES)
     return Mapping(
-        input="messages",
-        system=columns.system("messages"),
+        input=name,
+        system=columns.system(name),
         expected_answer=columns.first(ANSWER_NAMES),
         tools=columns.tools,
         cut_answer=True,
@@ -167,10 +183,16 @@ def _prompt_mapping(columns: _Columns) -> Mapping:
         input=prompt,
         context=columns.first(context),
         system=columns.system(prompt),
-        expected_answer=columns.first(ANSWER_NAMES),
+        expected_answer=(answer := columns.first(ANSWER_NAMES)),
+        extract=columns.extract(answer),
         tools=columns.tools,
         **columns.marks,
     )
 
 
-_MAPPINGS = {"messages": _messages_mapping, "verl": _verl_mapping, "prompt_answer": _prompt_mapping}
+_MAPPINGS = {
+    "messages": _messages_mapping,
+    "sharegpt": _messages_mapping,
+    "verl": _verl_mapping,
+    "prompt_answer": _prompt_mapping,
+}

@@ -10,7 +10,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, last_message
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, relate, texts, whole_number
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, refuse
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, permanent_error
 
 _RELATIONS = ("relation", "let_relation", "capital_relation")
 
@@ -89,19 +89,19 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
         given = _metadata(row)
         ids, arguments = given.get("instruction_id_list"), given.get("kwargs")
         if not isinstance(ids, list) or not ids:
-            raise refuse("the task row has no `instruction_id_list`, which this verifier needs")
+            raise permanent_error("the task row has no `instruction_id_list`, which this verifier needs")
         arguments = [{}] * len(ids) if arguments is None else arguments
         if not isinstance(arguments, list) or len(arguments) != len(ids):
-            raise refuse("the task row's `kwargs` must be a list as long as its `instruction_id_list`")
+            raise permanent_error("the task row's `kwargs` must be a list as long as its `instruction_id_list`")
         wanted = []
         for index, (name, one) in enumerate(zip(ids, arguments, strict=True)):
             # Rows of some data sets have every argument for every instruction, with null for those that it lacks.
             if not isinstance(one, dict | None):
-                raise refuse(f"the task row's instruction {index + 1}: its `kwargs` must be an object")
+                raise permanent_error(f"the task row's instruction {index + 1}: its `kwargs` must be an object")
             kept = {key: value for key, value in (one or {}).items() if value is not None}
             instruction = Instruction(id=str(name), arguments=kept)
             for pointer, problem in instruction_problems(instruction):
-                raise refuse(f"the task row's instruction {index + 1}: {pointer} {problem}")
+                raise permanent_error(f"the task row's instruction {index + 1}: {pointer} {problem}")
             wanted.append(instruction)
         return wanted
 

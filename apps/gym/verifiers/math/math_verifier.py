@@ -11,7 +11,7 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, last_boxed, last_line
-from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, refuse
+from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
 
 MAX_EXPRESSION = 10_000
 """Maximum characters of an expression: more than any answer needs, and few enough for the parser."""
@@ -57,7 +57,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         wanted = self.find_expected(row)
         expected = _parse(_box(wanted))
         if not expected:
-            raise refuse(f"the task row's `{self.expected_field}` is not an expression: {excerpt(wanted)}")
+            raise permanent_error(f"the task row's `{self.expected_field}` is not an expression: {excerpt(wanted)}")
         reward = partial(answer_reward, "math_equality", expected=wanted)
         written = self._written(row, response)
         if written is None:

@@ -15,7 +15,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, stands_in_box
-from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, refuse
+from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
@@ -144,8 +144,8 @@ def _fraction(digits: str) -> Fraction:
 class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     """1.0 if the answer equals the expected number, otherwise 0.0.
 
-    A box must contain one number, with a unit, a currency or "x =" next to it: 1,234 · 1/2 · −5 · 12 % · $4 · 5 km.
-    Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50. Integers must be
+    A box must contain one number, which may have a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
+    5 km. Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50. Integers must be
     equal; with fractions, |answer − expected| may be up to the absolute tolerance, or up to the relative tolerance ×
     |expected|. The default is one part in a million.
 
@@ -207,7 +207,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         wanted = self.find_expected(row)
         expected = parse_number(wanted)
         if expected is None:
-            raise refuse(f"the task row's `{self.expected_field}` is not a number: {cut(wanted, 100)!r}")
+            raise permanent_error(f"the task row's `{self.expected_field}` is not a number: {cut(wanted, 100)!r}")
         return wanted, expected
 
     def _tolerance(self, row: TaskRow, expected: Number) -> Fraction | None:
@@ -223,5 +223,5 @@ def _row_tolerance(row: TaskRow) -> Fraction | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
-        raise refuse("the task row's `tolerance` is not a number of 0 or more")
+        raise permanent_error("the task row's `tolerance` is not a number of 0 or more")
     return Fraction(given)

@@ -38,7 +38,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"reward": read_verifier(job["verifier"]).verify(job["row"], job["response"])}
     except VerifierError as refused:
-        return {"error": str(refused), "passing": refused.passing}
+        return {"error": str(refused), "transient": refused.transient}
     except RecursionError:
         return {"error": "it was nested too deeply"}
     except MemoryError:

@@ -41,7 +41,7 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "SYSTEMROOT", "TMPD
 class _Answer(msgspec.Struct):
     reward: Reward | None = None
     error: str = ""
-    passing: bool = False
+    transient: bool = False
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
@@ -207,13 +207,13 @@ class ProcessPool:
         except TimeoutError:
             problem = f"{job.title}: stopped after {job.seconds:g} s without a result"
             self._forget(child)
-            return None, VerifierError(problem).lasting(), False
+            return None, VerifierError(problem).permanent(), False
         except Exception as broken:
             self._forget(child)
             return None, VerifierError(f"{job.title}: its process failed: {broken}"), True
         if answer.reward is None:
             error = VerifierError(f"{job.title}: {answer.error}")
-            return child, error if answer.passing else error.lasting(), True
+            return child, error if answer.transient else error.permanent(), True
         return child, answer.reward, True
 
     def _start(self) -> Child:

@@ -10,7 +10,7 @@ from apps.gym.traces.items import refuse_constant
 _NAMES = frozenset({"json", "jsonc", "json5"})
 _MAX_STARTS = 2_000
 _MAX_IN_VAIN = 1_000_000
-"""Maximum characters parsed in vain, because each bracket may start a try that reads to the end."""
+"""Maximum characters to parse without success: each bracket may start a try that reads to the end."""
 
 
 def find_json(text: str, default: Any = None) -> Any:

@@ -12,7 +12,7 @@ from apps.gym.rewards import Reward
 from apps.gym.storable import walk_json
 from apps.gym.traces.items import TaskRow, assistant_text, function_calls
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, refuse
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, permanent_error
 from apps.gym.verifiers.structured.json_finder import find_json
 from apps.gym.verifiers.structured.schema_errors import join_pointer
 from apps.gym.verifiers.tools.expected_calls import json_key
@@ -168,12 +168,14 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
             try:
                 given = orjson.loads(given)
             except orjson.JSONDecodeError as error:
-                raise refuse(f"the task row's `{self.schema_field}` is not JSON: {error}") from None
+                raise permanent_error(f"the task row's `{self.schema_field}` is not JSON: {error}") from None
         if not isinstance(given, dict):
-            raise refuse(f"the task row's `{self.schema_field}` must be a JSON schema")
+            raise permanent_error(f"the task row's `{self.schema_field}` must be a JSON schema")
         problem = next(_schema_problems(given), None)
         if problem:
-            raise refuse(f"the task row's `{self.schema_field}` is no JSON schema: {problem[0]} {problem[1]}")
+            raise permanent_error(
+                f"the task row's `{self.schema_field}` is not a JSON schema: {problem[0]} {problem[1]}"
+            )
         return given
 
     def _find(self, row: TaskRow, response: dict[str, Any]) -> tuple[Any, str]:
@@ -189,7 +191,7 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
             except orjson.JSONDecodeError as error:
                 return _ABSENT, f"the reply is not JSON: {error}"
         if source != "tool_call":
-            raise refuse(f"the task row's `response_mode` is {source!r}, not text or tool_call")
+            raise permanent_error(f"the task row's `response_mode` is {source!r}, not text or tool_call")
         return self._find_argument(row, function_calls(output))
 
     def _find_argument(self, row: TaskRow, calls: list[dict[str, Any]]) -> tuple[Any, str]:

@@ -17,7 +17,7 @@ from apps.gym.verifiers.protocol import (
     answer_reward,
     find_last,
     pattern_problem,
-    refuse,
+    permanent_error,
 )
 
 Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
@@ -97,7 +97,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         expected = answer_text(row.get(self.expected_field), f"the task row's `{self.expected_field}`").upper()
         if expected not in options:
             told = f"{excerpt(expected)!r}, not the letter of an option: {', '.join(options)}"
-            raise refuse(f"the task row's `{self.expected_field}` is {told}")
+            raise permanent_error(f"the task row's `{self.expected_field}` is {told}")
         return options, expected
 
     def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
@@ -119,7 +119,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
     def _mode(self, row: TaskRow) -> Mode:
         wanted: Mode = self.mode or row.get("grading_mode") or MODES[0]
         if wanted not in MODES:
-            raise refuse(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
+            raise permanent_error(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
         return wanted
 
     def _patterns(self, row: TaskRow) -> list[str]:
@@ -129,9 +129,9 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         given = metadata.get("output_regex") if isinstance(metadata, dict) else None
         patterns = [given] if isinstance(given, str) else given or []
         if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
-            raise refuse("the task row's `template_metadata.output_regex` must be a text or a list of texts")
+            raise permanent_error("the task row's `template_metadata.output_regex` must be a text or a list of texts")
         if problem := next((found for one in patterns if (found := pattern_problem(one))), ""):
-            raise refuse(f"the task row's `template_metadata.output_regex` {problem}")
+            raise permanent_error(f"the task row's `template_metadata.output_regex` {problem}")
         return patterns
 
 
@@ -146,7 +146,7 @@ def read_options(given: object, field: str) -> Options:
             break
         options |= {str(letter).strip().upper(): str(text) for letter, text in part.items()}
     if len(options) < 2:
-        raise refuse(f'the task row\'s `{field}` must be a list such as [{{"A": "text"}}, {{"B": "text"}}]')
+        raise permanent_error(f'the task row\'s `{field}` must be a list such as [{{"A": "text"}}, {{"B": "text"}}]')
     return options
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, pattern_problem, refuse, score_texts
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, pattern_problem, permanent_error, score_texts
 from apps.gym.verifiers.text.exact_match import normalise
 
 _Texts = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=500)]
@@ -72,7 +72,9 @@ class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
             return []
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list) or not texts or not all(isinstance(one, str) and one.strip() for one in texts):
-            raise refuse(f"the task row's `{self.wanted_field}` must be a text, or a list of texts that are not blank")
+            raise permanent_error(
+                f"the task row's `{self.wanted_field}` must be a text, or a list of texts that are not blank"
+            )
         return texts
 
 

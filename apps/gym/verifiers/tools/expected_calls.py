@@ -4,7 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
-from apps.gym.verifiers.protocol import refuse
+from apps.gym.verifiers.protocol import permanent_error
 
 
 class Call(NamedTuple):
@@ -32,7 +32,7 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
     """
     given = row.get(field)
     if given is None:
-        raise refuse(f"the task row has no `{field}`, which this verifier needs")
+        raise permanent_error(f"the task row has no `{field}`, which this verifier needs")
     listed = given if isinstance(given, list) else [given]
     found = []
     for index, one in enumerate(listed):
@@ -40,7 +40,7 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
         arguments = call_arguments(one) if isinstance(one, dict) else None
         if not isinstance(name, str) or not name or arguments is None:
             wanted = '{"name": …, "arguments": {…}}'
-            raise refuse(f"the task row's `{field}` must hold {wanted}: number {index + 1} does not")
+            raise permanent_error(f"the task row's `{field}` must hold {wanted}: number {index + 1} does not")
         found.append(Call(name, arguments))
     return found
 

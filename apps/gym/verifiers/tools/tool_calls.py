@@ -9,7 +9,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, item_type
 from apps.gym.verifiers.answer_extraction import excerpt
-from apps.gym.verifiers.protocol import Verifier, refuse
+from apps.gym.verifiers.protocol import Verifier, permanent_error
 from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_made, same
 
 
@@ -129,7 +129,7 @@ class CallArgument(Verifier, frozen=True, kw_only=True, tag="call_argument"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         if self.expected_field not in row:
-            raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
+            raise permanent_error(f"the task row has no `{self.expected_field}`, which this verifier needs")
         expected = row[self.expected_field]
         given = [
             (call.arguments or {}).get(self.argument, _NOT_GIVEN)
@@ -189,7 +189,7 @@ class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = calls_expected(row, self.expected_field)
         if len(expected) != 1:
-            raise refuse(f"the task row's `{self.expected_field}` must be one call, not {len(expected)}")
+            raise permanent_error(f"the task row's `{self.expected_field}` must be one call, not {len(expected)}")
         made = calls_made(response)
         wanted = expected[0]
         speaks = any(item_type(item) == "message" for item in response.get("output") or [])

@@ -1,7 +1,7 @@
 """Attempts at agent servers: HTTP servers with the protocol of NeMo Gym's agents.
 
-GymWeb calls `/ng-rollout/<secret>/v1/responses` or `/ng-rollout/<secret>/run`. The agent calls its model server under
-the same prefix, as NeMo Gym's agents do, so GymWeb knows which attempt a call belongs to.
+GymWeb calls `/ng-rollout/<secret>/v1/responses`, or `/run` with the secret as `_ng_rollout_id`. NeMo Gym's agents call
+their model server below `/ng-rollout/<secret>/`, so GymWeb knows which attempt a call belongs to.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from apps.gym.traces.items import as_object, last_message, read_json
 from apps.rollouts.engine.agents.external_attempts import ExternalAttempts
 from apps.rollouts.engine.agents.hosted_attempts import HostedAttempt
 
+ROLLOUT_ID, ATTEMPT_INDEX = "_ng_rollout_id", "_ng_attempt_index"
+"""Keys of a task from which NeMo Gym's agents make the id of a rollout."""
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum bytes of a reply, enough for a whole conversation."""
 
@@ -48,23 +50,27 @@ class AgentServerAttempt(HostedAttempt):
     async def _execute(self) -> Command:
         try:
             secret = self._external.open(self._captured)
-            reply = await self._ask(f"{self._server.url.rstrip('/')}/ng-rollout/{secret}")
-            return self._read(reply)
-        except (AgentFailed, VerifierError) as problem:
+        except AgentFailed as problem:
             return Command(command="fail", message=str(problem))
+        try:
+            # NeMo Gym's agents repeat the key, but it must not be stored.
+            return self._read((await self._ask(secret)).replace(secret.encode(), b"(key)"))
+        except (AgentFailed, VerifierError) as problem:
+            return Command(command="fail", message=str(problem).replace(secret, "(key)"))
 
-    async def _ask(self, base: str) -> bytes:
+    async def _ask(self, secret: str) -> bytes:
         row = self._captured.row
         params = {**row["responses_create_params"], "input": compose_prompt(row, self._captured.harness)}
         if self._captured.tools:
             params["tools"] = self._captured.tools
-        path, body = "/v1/responses", params
+        path, body = f"/ng-rollout/{secret}/v1/responses", params
         if self._server.run:
-            path, body = "/run", {**row, "responses_create_params": params}
+            own = {"responses_create_params": params, ROLLOUT_ID: secret}
+            path, body = "/run", {**{key: value for key, value in row.items() if key != ATTEMPT_INDEX}, **own}
         try:
             reply = await self._outbound.request(
                 "POST",
-                base + path,
+                self._server.url.rstrip("/") + path,
                 body=orjson.dumps(body),
                 headers={"Content-Type": "application/json"},
                 cookies=self._captured.session.cookies,
@@ -74,7 +80,8 @@ class AgentServerAttempt(HostedAttempt):
         except (OutboundFailed, OutboundRefused) as problem:
             raise AgentFailed(f"The agent server cannot be reached: {problem}") from None
         if reply.status != 200:
-            raise AgentFailed(f"The agent server returned {reply.status}: {cut_body(reply.body, 500)}")
+            told = f"The agent server returned {reply.status}: {cut_body(reply.body, 500)}"
+            raise AgentFailed(told if self._captured.calls else f"{told} {self._remedy()}")
         # The newest cookies are those of the session after the last tool call.
         self._captured.session.take_cookies(reply.cookies)
         return reply.body
@@ -82,12 +89,16 @@ class AgentServerAttempt(HostedAttempt):
     def _read(self, body: bytes) -> Command:
         """Return the end of the attempt. Raises AgentFailed and VerifierError."""
         if not self._captured.calls:
-            raise AgentFailed(
-                "The agent server made no call that GymWeb captured. Its model server must be the address of GymWeb "
-                "followed by /capture."
-            )
+            raise AgentFailed(self._remedy())
         reward = read_reward(body, self._captured.row, source="The agent server") if self._server.run else None
         reply = as_object(read_json(body))
         output = as_object(reply.get("response") if self._server.run else reply).get("output")
         answer = last_message(output) if isinstance(output, list) else ""
         return Command(command="finish", answer=answer, reward=reward)
+
+    def _remedy(self) -> str:
+        also = ", and its configuration must have observability_enabled: true" if self._server.run else ""
+        return (
+            "The agent server made no call that GymWeb captured. Its model server must have the host and port of "
+            f"GymWeb{also}."
+        )

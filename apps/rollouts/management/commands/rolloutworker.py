@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 import uvloop
@@ -34,11 +34,11 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--no-background-jobs",
-            "--no-chores",  # name before 0.2.0
             action="store_true",
             help="do not run uploads, exports and other background jobs; for workers that do not share "
             "GYMWEB_VAR with the web processes",
         )
+        parser.add_argument("--no-chores", action="store_true", help=SUPPRESS)  # Name before 0.2.0.
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["skip_checks"]:
@@ -46,6 +46,9 @@ class Command(BaseCommand):
             tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             connection.close()  # The worker's threads have their own connections.
+        if options["no_chores"]:
+            self.stderr.write("--no-chores is deprecated: use --no-background-jobs.")
+            options["no_background_jobs"] = True
         # Files are private to this user, as with `serve`.
         os.umask(0o077)
         uvloop.run(

@@ -73,6 +73,7 @@ KEYS: dict[str, Key] = {
         Key("task", Kind.REFERENCE, "number or id of the task", "task:340"),
         Key("split", Kind.EXACT, "split of its task", "split:train", may_be_missing=True),
         Key("tag", Kind.EXACT, "tag of its task", "tag:algebra", may_be_missing=True),
+        Key("cause", Kind.COUNT, "cause of a failure, by its number on the page of failures", "cause:12"),
         Key("worker", Kind.COUNT, "worker that runs it", "worker:3"),
         Key("id", Kind.COUNT, "rollout number", "id:>1200"),
     )

@@ -9,7 +9,7 @@ from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
-from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout, RolloutQuerySet
+from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout, RolloutCause, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import (
     Anything,
     Between,
@@ -177,6 +177,10 @@ def _reference(text: str) -> int | None:
     return min(int(digits), MAX_ID) if is_number else None
 
 
+def _cause(value: Value) -> Q:
+    return Q(pk__in=RolloutCause.objects.filter(_number("cause_id")(value)).values("rollout_id"))
+
+
 def _flag(value: Value) -> Q:
     assert isinstance(value, Text)
     return FLAGS[value.text]
@@ -216,6 +220,7 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "task": _task,
     "split": _words("task__split"),
     "tag": _tag,
+    "cause": _cause,
     "worker": lambda value: Q(status=Rollout.Status.RUNNING) & _number("lease")(value),
     "id": _number("pk"),
 }

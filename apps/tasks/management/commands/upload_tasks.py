@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from apps.accounts.disk_space import DiskFull
 from apps.accounts.management.spec_arguments import add_arguments, given_options
+from apps.tasks.gold_checks import describe_check, read_check
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
 from apps.tasks.rejected_rows import rejected_path
@@ -58,6 +59,8 @@ class Command(BaseCommand):
         self.stdout.write(_summary(upload))
         if upload.message:
             self.stderr.write(upload.message)
+        if upload.version and read_check(upload.version)["less"]:
+            self.stderr.write(describe_check(upload.version))
 
 
 def _summary(upload: Upload) -> str:

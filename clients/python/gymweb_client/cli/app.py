@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gymweb_client.cli import collecting, transfers, workflows
+from gymweb_client.cli import collecting, gating, transfers, workflows
 from gymweb_client.cli.calls import Call
 from gymweb_client.cli.declarations import GROUPS, HELP, WORKFLOWS, Command, Workflow
 from gymweb_client.cli.fields import declare_parameter, load_operations
@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "show": workflows.show,
     "export": transfers.export,
     "reverify": workflows.reverify,
+    "gate": gating.gate,
     "import rollouts": transfers.import_rollouts,
     "import config": transfers.import_config,
     "pairs build": workflows.build_pairs,

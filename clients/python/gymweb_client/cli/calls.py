@@ -80,7 +80,7 @@ class Call:
         try:
             yield
         except ApiError as refused:
-            self.out.say(f"Error: {_explain(refused)}")
+            self.out.say(f"Error: {explain(refused)}")
             raise typer.Exit(_BY_STATUS.get(refused.status, UNREACHABLE if refused.status >= 500 else FAILED)) from None
         except (GymWebError, OSError, aiohttp.ClientError) as problem:
             text = str(problem) or type(problem).__name__
@@ -104,7 +104,7 @@ def _code_of(problem: Exception) -> int:
     return USAGE if isinstance(problem, WrongUsage | FileNotFoundError) else FAILED
 
 
-def _explain(refused: ApiError) -> str:
+def explain(refused: ApiError) -> str:
     """Return the error message, with the option of each invalid value."""
     lines = [str(refused.problem.get("detail") or refused)]
     for error in refused.errors:

@@ -106,9 +106,8 @@ def import_rollouts(
     imported = call.gym.import_rollouts(dataset, files, **choices)
     for error in imported["errors"]:
         call.out.say(json.dumps(error, ensure_ascii=False))
-    call.out.one(
-        {**{name: imported[name] for name in ("refused", "superseded", "renumbered")}, **imported["collection"]}
-    )
+    counts = ("refused", "superseded", "renumbered", "repeated")
+    call.out.one({**{name: imported[name] for name in counts}, **imported["collection"]})
 
 
 def import_config(

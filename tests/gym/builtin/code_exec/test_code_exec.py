@@ -37,7 +37,7 @@ def run(code):
 
 
 @needs_sandbox
-def test_the_tool_says_what_a_program_printed_and_how_it_ended():
+def test_the_tool_returns_output_and_exit_status():
     assert run("print('ö' * 2)") == {"exit_code": 0, "stdout": "öö\n", "stderr": ""}
     failed = run("1 / 0")
     assert (failed["exit_code"], failed["stderr"].splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
@@ -112,7 +112,7 @@ def test_the_last_block_of_python_counts(text, code):
 def test_a_row_whose_tests_cannot_be_read_is_a_verifier_error(row, words):
     with pytest.raises(VerifierError, match=words) as refused:
         read_tests(row)
-    assert not refused.value.passing
+    assert not refused.value.transient
 
 
 @needs_sandbox
@@ -149,7 +149,7 @@ def test_without_a_sandbox_an_attempt_fails_and_has_no_reward(no_sandbox):
             await session.call_tool("run_python", {"code": "print(1)"})
         with pytest.raises(VerifierError, match="code cannot be run here") as error:
             await session.verify(response(RIGHT))
-        return probe, fault.value.is_ours, error.value.is_ours
+        return probe, fault.value.is_misconfigured, error.value.is_misconfigured
 
     probe, *ours = asyncio.run(attempt())
     assert (probe.healthy, probe.message) == (False, "code cannot be run here: GYMWEB_SANDBOX is none")
@@ -176,7 +176,7 @@ def test_a_health_check_says_where_code_runs_and_what_that_lacks(kind, words):
     assert (probe.healthy, words in probe.message) == (True, True)
 
 
-def test_every_step_is_drawn_and_tests_are_those_of_the_steps():
+def test_every_step_is_drawn_and_tested():
     rows = list(generate_tasks(kit.KIT, count=600, seed=1))
     drawn = {name for row in rows for name, _ in row["steps"][:-1]}
     assert drawn == {step.__name__ for step in steps.NUMBERED}

@@ -64,6 +64,6 @@ def test_every_topic_has_a_word_of_its_own():
     assert len(set(TOPICS.values())) == len(TOPICS) == 20
 
 
-def test_what_no_text_can_follow_is_said():
+def test_impossible_constraints_are_explained():
     with pytest.raises(ValueError, match="no text follows all of"):
         write_answer([("length_constraints:number_words", {"num_words": 0, "relation": "less than"})])

@@ -44,7 +44,7 @@ def test_the_rules(rows, moves, after):
         (["@$." + " " * 1000], "at most 900"),
     ],
 )
-def test_what_is_no_board_is_said(rows, told):
+def test_an_invalid_board_is_explained(rows, told):
     with pytest.raises(BadBoard, match=told):
         read_board(rows)
 

@@ -1,0 +1,63 @@
+"""The result of a comparison of two collections, in one sentence."""
+
+from dataclasses import dataclass
+
+from apps.gym.metrics.paired_comparison import Interval
+from apps.rollouts.metrics.paired_labels import LabelContrast
+from apps.rollouts.models import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonVerdict:
+    """`tone` is better, worse or same. `sentence` names both sides and the interval."""
+
+    tone: str
+    sentence: str
+
+
+def describe_difference(a: Collection, b: Collection, overall: LabelContrast) -> ComparisonVerdict | None:
+    """Return the verdict on B against A, or None without a common task.
+
+    Rewards of 0 and 1 are counted as solved tasks, in percentage points.
+    """
+    reward, passed = overall.reward, overall.pass_at_k
+    if not reward.tasks:
+        return None
+    counts_solved = (reward.mean, reward.other_mean) == (passed.mean, passed.other_mean)
+    one, other = _names(a, b)
+    if reward.interval is None:
+        tasks = "task has" if reward.tasks == 1 else "tasks have"
+        return ComparisonVerdict(
+            "same", f"Only {reward.tasks} {tasks} rewards in both collections. An interval needs at least five."
+        )
+    interval = passed.interval if counts_solved and passed.interval else reward.interval
+    told = f"{other} {_solves(interval) if counts_solved else _is_higher(interval)} {one}, 95 % interval "
+    told += _range(interval, points=counts_solved)
+    if interval.low > 0 or interval.high < 0:
+        return ComparisonVerdict("better" if interval.low > 0 else "worse", f"{told}.")
+    return ComparisonVerdict("same", f"No significant difference: {told}.")
+
+
+def _solves(interval: Interval) -> str:
+    return f"solves {abs(interval.mean) * 100:.1f} points {'fewer' if interval.mean < 0 else 'more'} than"
+
+
+def _is_higher(interval: Interval) -> str:
+    return f"has a {abs(interval.mean):.3f} {'lower' if interval.mean < 0 else 'higher'} mean reward than"
+
+
+def _range(interval: Interval, *, points: bool) -> str:
+    scale, digits = (100, 1) if points else (1, 3)
+    ends = (f"{end * scale:.{digits}f}".replace("-", "−") for end in (interval.low, interval.high))
+    return " to ".join(ends)
+
+
+def _names(a: Collection, b: Collection) -> tuple[str, str]:
+    """Return the names of what differs: the agents or the models if only these do, else the collections."""
+    pairs = [(a.agent, b.agent), (a.policy_model, b.policy_model), (a.version, b.version)]
+    different = [pair for pair in pairs if pair[0].pk != pair[1].pk]
+    if len(different) == 1:
+        one, other = (str(getattr(each, "name", each)) for each in different[0])
+        if one != other:
+            return one, other
+    return a.label, b.label

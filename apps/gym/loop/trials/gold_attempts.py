@@ -1,0 +1,188 @@
+"""Score the gold answer of a task: the attempt that the row itself says is right. A wrong mapping shows as less reward.
+
+The attempt replies as a good model would: with the final answer alone, where the gold answer also has its derivation
+(`… #### 42`, `… \\boxed{42}`, `<think>…</think> 42`).
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from apps.gym.environments.task_generation import Call, Kit, Move, Player, Seen
+from apps.gym.errors import GymError, VerifierError
+from apps.gym.loop.trials.players import play_attempt, reward_of
+from apps.gym.resources.own_verifier import ROW_FIELD
+from apps.gym.resources.protocol import ResourceServer
+from apps.gym.rewards import Reward
+from apps.gym.tasks.expected_answers import ANSWER_FIELDS
+from apps.gym.tasks.final_answers import find_final_answer
+from apps.gym.traces.events import Verification
+from apps.gym.traces.items import Item, TaskRow, dump_json, input_items, message, text_of
+from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
+from apps.gym.verifiers.final_state import FinalState
+from apps.gym.verifiers.hybrid import Hybrid
+from apps.gym.verifiers.protocol import AnswerVerifier, Verifier
+from apps.gym.verifiers.registry import read_verifier
+from apps.gym.verifiers.text.multiple_choice import MultipleChoice
+from apps.gym.verifiers.text.patterns import Contains
+from apps.gym.verifiers.tools.expected_calls import calls_expected
+from apps.gym.verifiers.tools.tool_calls import CallArgument, ToolCalls
+from apps.gym.verifiers.verification import verify_attempt
+
+FULL = 1.0
+_TOLERANCE = 1e-9
+SECONDS = 30.0
+"""Time limit of one attempt."""
+
+
+class GoldScore(NamedTuple):
+    """The result of one task: `unknown` if the row does not tell what a right attempt is, with the reason."""
+
+    outcome: Literal["full", "less", "unknown"]
+    reward: float | None = None
+    message: str = ""
+
+
+_NO_GOLD = GoldScore("unknown", message="The row does not tell what a right attempt is.")
+
+
+async def score_by_verifier(verifier: Verifier | None, row: TaskRow) -> GoldScore:
+    """Score the gold answer with the row's own verifier, else with the given one. Judges and patterns are left out."""
+    try:
+        chosen = read_verifier(row[ROW_FIELD]) if row.get(ROW_FIELD) is not None else verifier
+        attempts = list(_gold_attempts(chosen, row)) if chosen else []
+        rewards = [
+            await verify_attempt(one, row, {"output": items}, most_seconds=SECONDS, whose="gold answers")
+            for one, items in attempts
+        ]
+    except GymError as problem:
+        return _failed(problem)
+    if equals_prompt(row):
+        return GoldScore("less", 0.0, "The expected answer is the prompt.")
+    return _worst(rewards) if rewards else _NO_GOLD
+
+
+async def score_by_environment(server: ResourceServer, kit: Kit, row: TaskRow) -> GoldScore:
+    """Score the attempt of the environment's solver. If the row lacks what it needs, reply with the expected answer."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            events = await play_attempt(server, row, _player(kit, row), max_steps=kit.max_steps)
+    except TimeoutError:
+        return GoldScore("unknown", message=f"The attempt took longer than {SECONDS:g} seconds.")
+    except GymError as problem:
+        return _failed(problem)
+    except _NoGold:
+        return _NO_GOLD
+    reward = reward_of(events)
+    told = next((event.explanation for event in events if isinstance(event, Verification)), "")
+    return _score(reward, told) if reward is not None else _NO_GOLD
+
+
+class _NoGold(Exception):
+    """Raised by a player that does not know the answer."""
+
+
+def _player(kit: Kit, row: TaskRow) -> Player:
+    shown = with_final_answers(row)
+
+    def play(seen: Seen) -> Move:
+        try:
+            return kit.solve(msgspec.structs.replace(seen, row=shown))
+        except Exception:
+            # Solvers are written for rows of their own kit, so any error means that this row is another kind.
+            gold = shown.get("expected_answer")
+            if isinstance(gold, bool) or not isinstance(gold, str | int | float):
+                raise _NoGold from None
+            return Move(text=str(gold))
+
+    return play
+
+
+def _gold_attempts(verifier: Verifier, row: TaskRow) -> Iterator[tuple[Verifier, list[Item]]]:
+    """Yield each verifier, or part of a hybrid, with the items of a right attempt. Raises VerifierError."""
+    if isinstance(verifier, Hybrid):
+        for part in verifier.parts.values():
+            yield from _gold_attempts(part, row)
+    elif (move := gold_move(verifier, with_final_answers(row))) is not None:
+        yield verifier, list(_items(move))
+
+
+def gold_move(verifier: Verifier, row: TaskRow) -> Move | None:  # noqa: PLR0911
+    """Return the reply that the row says is right, or None if the verifier cannot tell. Raises VerifierError."""
+    match verifier:
+        case AnswerVerifier():
+            return _answer(verifier, row)
+        case MultipleChoice() if not verifier.pattern and not row.get("template_metadata"):
+            letter = str(row.get(verifier.expected_field, "")).strip()
+            return Move(text=f"\\boxed{{{letter}}}\nAnswer: {letter}")
+        case Contains() if not verifier.wanted and row.get(verifier.wanted_field):
+            given = row[verifier.wanted_field]
+            return Move(text="\n".join(map(str, given)) if isinstance(given, list) else str(given))
+        case ToolCalls():
+            calls = calls_expected(row, verifier.expected_field)
+            return Move(calls=[Call(call.name, call.arguments or {}) for call in calls])
+        case CallArgument() if verifier.expected_field in row:
+            return Move(calls=[Call(verifier.tool, {verifier.argument: row[verifier.expected_field]})])
+        case FinalState() if not verifier.tool and verifier.expected_field in row:
+            return Move(text=dump_json(row[verifier.expected_field]))
+    return None
+
+
+def _answer(verifier: AnswerVerifier, row: TaskRow) -> Move | None:
+    if verifier.extract == "pattern":
+        return None
+    answer = verifier.find_expected(row)
+    match verifier.extract or extraction_mode(row):
+        case "boxed":
+            return Move(text=f"\\boxed{{{answer}}}")
+        case "final_answer":
+            return Move(text=f"Final answer: {answer}")
+        case None if verifier.__struct_config__.tag == "string_match":
+            return Move(text=f"Answer: {answer}")
+    return Move(text=answer)
+
+
+def with_final_answers(row: TaskRow) -> TaskRow:
+    """Return the row with only the final answer in each text that holds more."""
+    final = {name: find_final_answer(row[name]) for name in ANSWER_FIELDS if isinstance(row.get(name), str)}
+    return {**row, **{name: answer for name, answer in final.items() if answer}}
+
+
+def equals_prompt(row: TaskRow) -> bool:
+    """Return True if the expected answer is the text of the last message of the prompt: a mistaken column."""
+    asked = text_of(items[-1]).strip() if (items := input_items(row)) else ""
+    return bool(asked) and asked == row.get("expected_answer")
+
+
+def _items(move: Move) -> Iterator[Item]:
+    if move.text or not move.calls:
+        yield message("assistant", move.text)
+    for number, call in enumerate(move.calls):
+        call_id = f"call_{number}"
+        arguments: Any = call.arguments
+        yield {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": call.name,
+            "arguments": arguments if isinstance(arguments, str) else dump_json(arguments),
+        }
+        yield {"type": "function_call_output", "call_id": call_id, "output": "{}"}
+
+
+def _worst(rewards: list[Reward]) -> GoldScore:
+    # A reward of a configured verifier always has a value.
+    value, told = min((reward.value or 0.0, reward.explanation) for reward in rewards)
+    return _score(value, told)
+
+
+def _score(reward: float, told: str) -> GoldScore:
+    if reward >= FULL - _TOLERANCE:
+        return GoldScore("full", reward)
+    return GoldScore("less", reward, excerpt(told))
+
+
+def _failed(problem: GymError) -> GoldScore:
+    """Return "less" if the verifier refuses the row; other failures say nothing about it."""
+    return GoldScore("less" if isinstance(problem, VerifierError) else "unknown", message=excerpt(str(problem)))

@@ -1,0 +1,1 @@
+"""Group unsolved rollouts by cause."""

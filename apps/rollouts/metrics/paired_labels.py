@@ -1,0 +1,98 @@
+"""Paired differences of two collections: of all tasks, by split and by tag; mean rewards and pass@k."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, get_args
+
+from apps.gym.metrics.paired_comparison import Interval, interval_from
+from apps.gym.metrics.pass_at_k import pass_at_k
+from apps.rollouts.metrics.collection_comparison import pair_tasks, read_pairs
+from apps.rollouts.metrics.labels import MAX_LABELS
+from apps.rollouts.models import Collection
+
+Grouping = Literal["all", "split", "tag"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+_LABELS: dict[Grouping, tuple[str, str]] = {
+    "all": ("CAST('' AS text)", ""),
+    "split": ("t.split", "JOIN tasks_task t ON t.id = other_task"),
+    "tag": ("t.tags_text", "JOIN tasks_task t ON t.id = other_task"),
+}
+# Few rows whatever the number of tasks, because tasks with equal counts of attempts are added up.
+_SUMS = """
+    SELECT {label}, one_size, one_hits, other_size, other_hits, COUNT(*), SUM(one_mean), SUM(other_mean),
+        SUM(difference), SUM(difference * difference)
+    FROM pairs {join} GROUP BY 1, 2, 3, 4, 5
+"""
+
+
+class PairedMean(NamedTuple):
+    """Means over the tasks that both have. `interval` is the mean difference, second minus first, with its interval."""
+
+    tasks: int
+    mean: float | None
+    other_mean: float | None
+    interval: Interval | None
+
+
+class LabelContrast(NamedTuple):
+    """Differences of the tasks with one split or tag. `label` is empty for tasks without one, and for all tasks.
+
+    `pass_at_k` covers tasks with at least k rewarded attempts in both collections.
+    """
+
+    label: str
+    reward: PairedMean
+    pass_at_k: PairedMean
+
+
+class _Sums:
+    """Sums of paired values over tasks."""
+
+    def __init__(self) -> None:
+        self.tasks, self.one, self.other, self.difference, self.squares = 0, 0.0, 0.0, 0.0, 0.0
+
+    def add(self, tasks: int, one: float, other: float, difference: float, squares: float) -> None:
+        self.tasks += tasks
+        self.one += one
+        self.other += other
+        self.difference += difference
+        self.squares += squares
+
+    def figure(self) -> PairedMean:
+        if not self.tasks:
+            return PairedMean(0, None, None, None)
+        mean = self.difference / self.tasks
+        spread = max(0.0, self.squares - self.tasks * mean**2)
+        return PairedMean(
+            self.tasks, self.one / self.tasks, self.other / self.tasks, interval_from(self.tasks, mean, spread)
+        )
+
+
+def contrast_by(one: Collection, other: Collection, grouping: Grouping, *, k: int = 1) -> list[LabelContrast]:
+    """Return the differences by label, most tasks first, at most MAX_LABELS. A task with several tags counts for each.
+
+    With a collection and itself, return its own means.
+    """
+    label, join = _LABELS[grouping]
+    pairs, given = pair_tasks(one, other)
+    rewards: defaultdict[str, _Sums] = defaultdict(_Sums)
+    solved: defaultdict[str, _Sums] = defaultdict(_Sums)
+    for stored, size, hits, other_size, other_hits, tasks, *sums in read_pairs(
+        pairs + _SUMS.format(label=label, join=join), given
+    ):
+        for name in _split_labels(stored):
+            rewards[name].add(int(tasks), *map(float, sums))
+            if min(size, other_size) >= k:
+                chance, other_chance = (
+                    pass_at_k(int(size), int(hits), k),
+                    pass_at_k(int(other_size), int(other_hits), k),
+                )
+                step = other_chance - chance
+                solved[name].add(int(tasks), tasks * chance, tasks * other_chance, tasks * step, tasks * step * step)
+    largest = sorted(rewards, key=lambda name: (-rewards[name].tasks, name))[:MAX_LABELS]
+    return [LabelContrast(name, rewards[name].figure(), solved[name].figure()) for name in largest]
+
+
+def _split_labels(stored: str) -> Iterator[str]:
+    """Yield a split, or each of the tags, which are stored one per line; an empty text without one."""
+    yield from filter(None, stored.split("\n")) if stored.strip("\n") else [""]
