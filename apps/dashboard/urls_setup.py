@@ -14,6 +14,7 @@ from apps.dashboard.views.datasets import dataset_views, task_views, upload_view
 from apps.dashboard.views.setup import (
     agent_views,
     environment_views,
+    gallery_views,
     gym_config_views,
     manual_attempt_views,
     policy_model_views,
@@ -22,6 +23,8 @@ from apps.dashboard.views.setup import (
 
 urlpatterns: list[URLPattern] = [
     path("", overview_views.home, name="home"),
+    path("sample-data/", overview_views.load_sample, name="sample_data"),
+    path("first-steps/hide/", overview_views.hide_first_steps, name="hide_first_steps"),
     path("activity/", overview_views.activity, name="activity"),
     path("find/", overview_views.find, name="find"),
     path("sign-in/", sign_in_views.sign_in, name="sign_in"),
@@ -64,6 +67,8 @@ urlpatterns: list[URLPattern] = [
     path("uploads/<int:pk>/discard/", upload_views.upload_discard, name="upload_discard"),
     path("uploads/<int:pk>/rejected/", upload_views.upload_rejected, name="upload_rejected"),
     path("tasks/<int:pk>/", task_views.task_detail, name="task_detail"),
+    path("environment-gallery/", gallery_views.environment_gallery, name="environment_gallery"),
+    path("environment-gallery/<slug:name>/", gallery_views.environment_sample, name="environment_sample"),
     path("environments/", environment_views.environment_list, name="environment_list"),
     path("environments/new/", environment_views.environment_edit, name="environment_create"),
     path("environments/import/", gym_config_views.gym_config_import, name="environment_import"),

@@ -8,8 +8,10 @@ from django.utils import timezone
 
 from apps.exports.models import Export
 from apps.gym.metrics.clustered_intervals import wilson
+from apps.pairs.models import PairSet
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, CollectionDeletion, Reverification, Rollout, Worker
+from apps.rollouts.plans.sample_data import SLUG
 from apps.tasks.models import Upload
 from tests.dashboard.markup import faults
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
@@ -30,7 +32,7 @@ from tests.reviews.queues import annotator, claim, make_queue
 def test_an_empty_place_shows_the_first_steps_with_curl(pages: Client):
     PolicyModel.objects.all().delete()
     page = pages.get("/")
-    assert [step.done for step in page.context["steps"]] == [True, False, False, False]
+    assert [step.done for step in page.context["steps"]] == [False] * 5
     assert "python manage.py collect --dataset my-tasks" in page.text
     assert "curl -X POST http://testserver/api/v1/datasets/my-tasks/uploads/" in page.text.replace("&#x27;", "'")
 
@@ -38,8 +40,52 @@ def test_an_empty_place_shows_the_first_steps_with_curl(pages: Client):
 def test_steps_that_are_done_say_so(pages: Client):
     make_dataset(slug="sums")
     page = pages.get("/")
-    assert page.context["steps"][1].done is True
+    assert [step.done for step in page.context["steps"]] == [True, False, False, False, False]
     assert "· done" in page.text
+
+
+def test_steps_tick_themselves_until_all_are_done(pages: Client):
+    collection = make_collection(state="completed", total=2, completed=2, rewarded=2, reward_sum=1.0)
+    make_dataset(slug="sums")
+    steps = pages.get("/").context["steps"]
+    assert [step.done for step in steps] == [True, True, True, False, False]
+    assert steps[3].url == f"/pair-sets/new/?collection={collection.pk}"
+    Export.objects.create(format="trl_sft", collection=collection, state="ready", path="x", sha256="y")
+    assert [step.done for step in pages.get("/").context["steps"]] == [True, True, True, False, True]
+    PairSet.objects.create(collection=collection, state="ready")
+    page = pages.get("/")
+    assert (page.context["steps"], page.context["is_new"]) == ([], False)
+
+
+def test_steps_can_be_hidden_after_the_first_collection(pages: Client):
+    assert pages.post("/first-steps/hide/")["Location"] == "/"
+    assert pages.get("/").context["steps"] != []
+    make_collection(state="completed")
+    assert pages.get("/").context["steps"] == []
+    pages.cookies.clear()
+    pages.force_login(make_user("engineer"))
+    assert "Hide" in pages.get("/").text
+
+
+def test_sample_data_is_one_click_from_an_empty_overview(pages: Client):
+    reply = pages.post("/sample-data/")
+    collection = Collection.objects.get()
+    assert reply["Location"] == f"/collections/{collection.pk}/"
+    assert (collection.total, collection.policy_model.slug, collection.dataset.slug) == (320, "scripted", SLUG)
+    assert signed_in("viewer").post("/sample-data/").status_code == 403
+
+
+def test_the_overview_shows_the_trend_of_each_dataset_newest_first(pages: Client):
+    sums, words = make_dataset(slug="sums"), make_dataset(slug="words")
+    agent = make_agent()
+    for dataset, total in ((words, 1.0), (sums, 1.0), (sums, 2.0)):
+        make_collection(
+            dataset=dataset, agent=agent, state="completed", total=2, completed=2, rewarded=2, reward_sum=total
+        )
+    make_dataset(slug="untried")
+    trends = pages.get("/").context["trends"]
+    assert [(each.slug, each.trend.mean_reward) for each in trends] == [("sums", 1.0), ("words", 0.5)]
+    assert trends[0].trend.sparkline is not None
 
 
 def test_collections_show_progress_reward_and_failures_by_cause(pages: Client):

@@ -65,6 +65,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Activity", "activity", "refresh", Permission.READ, "alerts progress", "Operate", ("activity",)),
     Destination("Settings", "settings", "settings", Permission.READ, "", "Operate", _SETTINGS),
     Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
+    Destination("Environment gallery", "environment_gallery", "models", Permission.READ, "built-in generate sample"),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
     Destination("Reverifications", "reverification_list", "refresh", Permission.READ, "rescore"),
     Destination(

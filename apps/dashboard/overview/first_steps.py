@@ -1,12 +1,18 @@
-"""First steps in an empty installation, on pages or with commands."""
+"""First steps in a new installation, on pages or with commands. Each is done as soon as its rows exist."""
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from apps.environments.models import Environment
+from apps.exports.models import Export
+from apps.pairs.models import PairSet
 from apps.policies.models import PolicyModel
+from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
+
+HIDDEN = "first_steps"
+"""Name of the cookie of users who hide the steps."""
 
 
 @dataclass(frozen=True)
@@ -23,28 +29,17 @@ class Step:
 
 
 def read_steps(base: str) -> list[Step]:
-    """Return the steps, done if their rows exist. `base` is the URL of this installation."""
+    """Return the steps. `base` is the URL of this installation."""
     dataset = Dataset.objects.order_by("pk").first()
     slug = dataset.slug if dataset else "my-tasks"
+    collected = Collection.objects.listed().filter(rewarded__gt=0).order_by("-pk").first()
+    number = collected.pk if collected else 1
+    chosen = f"?{urlencode({'collection': number})}" if collected else ""
     return [
         Step(
-            title="Register an environment",
-            text="An environment provides tools and a verifier: a resource server or a built-in one. A calculator "
-            "and an exact-match environment are ready to use.",
-            done=Environment.objects.exists(),
-            url=reverse("dashboard:environment_create"),
-            link="New environment",
-            curl=_post(
-                base,
-                "environments",
-                '{"slug": "my-environment", "name": "My environment", "adapter": "http",\n'
-                '       "base_url": "http://tools.example:9000"}',
-            ),
-            command="gymweb import config my_config.yaml",
-        ),
-        Step(
-            title="Create a dataset and upload tasks",
-            text="One JSON object per line in the NeMo Gym row format, or CSV and Parquet with a column mapping.",
+            title="Load tasks",
+            text="Generate tasks with a built-in environment, or upload your own: NeMo Gym rows as JSONL, or CSV and "
+            "Parquet with a column mapping.",
             done=DatasetVersion.objects.filter(state=DatasetVersion.State.READY).exists(),
             url=reverse("dashboard:dataset_upload", args=[slug]) if dataset else reverse("dashboard:dataset_create"),
             link="New dataset" if dataset is None else "Upload tasks",
@@ -72,7 +67,7 @@ def read_steps(base: str) -> list[Step]:
             title="Start a collection",
             text="A collection runs each task several times with an agent and a policy model, "
             "and scores every attempt.",
-            done=False,
+            done=collected is not None,
             url=reverse("dashboard:collection_create"),
             link="Start a collection",
             curl=_post(
@@ -81,6 +76,24 @@ def read_steps(base: str) -> list[Step]:
                 f'{{"dataset": "{slug}", "agent": "default", "policy_model": "my-model", "repeats": 4}}',
             ),
             command=f"python manage.py collect --dataset {slug} --agent default --model my-model --repeats 4",
+        ),
+        Step(
+            title="Build preference pairs",
+            text="A pair has a better and a worse rollout of the same task. DPO trains on pairs.",
+            done=PairSet.objects.exists(),
+            url=reverse("dashboard:pair_set_create") + chosen,
+            link="New pair set",
+            curl=_post(base, "pair-sets", f'{{"collection": {number}}}'),
+            command="",
+        ),
+        Step(
+            title="Export a dataset",
+            text="Write files that TRL, NeMo RL, verl and other trainers load.",
+            done=Export.objects.filter(state=Export.State.READY).exists(),
+            url=reverse("dashboard:export_create") + chosen,
+            link="New export",
+            curl=_post(base, "exports", f'{{"collection": {number}, "format": "trl_sft"}}'),
+            command=f"python manage.py export --collection {number} --format trl_sft",
         ),
     ]
 

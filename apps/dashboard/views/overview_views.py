@@ -1,6 +1,5 @@
 """The overview, background work, and search across all pages."""
 
-from django.db.models import Sum
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.vary import vary_on_headers
@@ -11,20 +10,15 @@ from apps.dashboard.chrome.finder_entries import MOST_LETTERS, find_everything
 from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.overview.disk_use import read_disk
-from apps.dashboard.overview.first_steps import read_steps
+from apps.dashboard.overview.first_steps import HIDDEN, read_steps
 from apps.dashboard.overview.overview_rows import read_active, read_failures, read_latest
-from apps.environments.models import Environment
-from apps.policies.models import PolicyModel
+from apps.dashboard.overview.reward_trends import add_trends, latest_result
 from apps.reviews.queues.waiting_items import read_waiting
-from apps.rollouts.models import Collection
-from apps.tasks.models import Dataset, DatasetVersion
+from apps.rollouts.plans.sample_data import plan_sample
+from apps.tasks.models import Dataset
 
-
-def _task_count() -> int:
-    """Return the number of tasks from the versions' counters, because counting millions of rows is slow."""
-    ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
-    total: int = ready.aggregate(total=Sum("task_count", default=0))["total"]
-    return total
+TRENDS = 8
+"""Datasets with the newest results, whose trends are shown."""
 
 
 @allow(GET=Permission.MEMBER)
@@ -34,22 +28,35 @@ def home(request: PageRequest) -> HttpResponse:
         return redirect("dashboard:queue_list")
     active, latest = read_active(), read_latest()
     is_new = not active and not latest
+    is_hidden = not is_new and HIDDEN in request.COOKIES
+    steps = [] if is_hidden else read_steps(f"{request.scheme}://{request.get_host()}")
+    datasets = Dataset.objects.annotate(latest_id=latest_result("dataset")).exclude(latest_id=None)
     context = {
         "active": active,
         "waiting": read_waiting(request.user),
         "latest": latest,
         "failures": read_failures([*(each.collection for each in active), *(each.collection for each in latest)]),
         "disk": read_disk(),
-        "steps": read_steps(f"{request.scheme}://{request.get_host()}") if is_new else [],
-        "counts": [
-            ("Datasets", Dataset.objects.count(), "dataset_list"),
-            ("Tasks", _task_count(), "dataset_list"),
-            ("Environments", Environment.objects.count(), "environment_list"),
-            ("Models", PolicyModel.objects.count(), "model_list"),
-            ("Collections", Collection.objects.listed().count(), "collection_list"),
-        ],
+        "is_new": is_new,
+        "steps": steps if is_new or not all(step.done for step in steps) else [],
+        "trends": add_trends(datasets.order_by("-latest_id")[:TRENDS]),
     }
     return answer(request, "home/home.html", context, part="overview")
+
+
+@allow(POST=Permission.COLLECT)
+def load_sample(request: PageRequest) -> HttpResponse:
+    """Plan the sample collection and show it."""
+    collection = plan_sample(request.user)
+    return redirect("dashboard:collection_detail", collection.pk)
+
+
+@allow(POST=Permission.MEMBER)
+def hide_first_steps(request: PageRequest) -> HttpResponse:
+    """Hide the first steps in this browser."""
+    response = redirect("dashboard:home")
+    response.set_cookie(HIDDEN, "hidden", max_age=31_536_000, samesite="Lax", secure=request.is_secure())
+    return response
 
 
 @allow(GET=Permission.READ)

@@ -2,47 +2,31 @@
 
 import json
 import os
-import random
 import sys
 import time
 from argparse import ArgumentParser
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from apps.accounts.models import Role, User
 from apps.accounts.sign_in import create_sign_in_link
-from apps.agents.models import Agent
-from apps.environments.models import Environment
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.traces.items import dump_json
 from apps.pairs.models import PairSet
 from apps.pairs.pair_sets import PairOrder, build_pairs
-from apps.policies.model_registration import register_scripted_model
-from apps.policies.models import PolicyModel
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.plan_spec import Plan
-from apps.rollouts.plans.planning import plan_collection
-from apps.tasks.dataset_changes import create_dataset
-from apps.tasks.models import Dataset, Upload
-from apps.tasks.upload_jobs import upload_file
+from apps.rollouts.plans.sample_data import plan_sample
 
-TASKS = 40
 DEMO_FORMATS = ("trl_sft", "trl_dpo", "nemo_gym_rollouts")
 """One format of each kind: demonstrations, preference pairs, scored rollouts."""
-REPEATS = 8
-CALCULATOR_PROMPT = (
-    "You are a careful assistant. Use the calculator tool for arithmetic and give the final answer in \\boxed{}."
-)
 
 
 class Command(BaseCommand):
@@ -56,10 +40,8 @@ class Command(BaseCommand):
         began = time.perf_counter()
         call_command("migrate", verbosity=0)
         person = find_person()
-        dataset = load_demo_tasks(person)
-        model = register_scripted_model(mistake_rate=0.4)
-        collection = plan_demo(dataset, model, person, repeats=REPEATS, name="Demo: arithmetic with a scripted model")
-        self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
+        collection = plan_sample(person)
+        self.stderr.write(f"Collecting {collection.total} rollouts of {collection.dataset.name} …")
         collection = collect_with_bar(collection)
         pair_set = build_pairs(PairOrder(collection=collection), user=person)
         exports = export_demo(collection, pair_set, person)
@@ -103,63 +85,12 @@ def find_person() -> User:
     return known or User.objects.create_user(username="demo", password=None, role=Role.ADMIN)
 
 
-def load_demo_tasks(person: User) -> Dataset:
-    about = "Generated arithmetic tasks for the calculator environment."
-    return load_tasks("demo-arithmetic", "Demo arithmetic", about, make_demo_file(), person)
-
-
-def load_tasks(slug: str, name: str, description: str, content: bytes, person: User) -> Dataset:
-    """Return the dataset with one version, loading it if needed."""
-    calculator = Environment.objects.get(slug="calculator")
-    dataset = Dataset.objects.filter(slug=slug).first() or create_dataset(
-        slug=slug, name=name, environment=calculator, description=description, user=person
-    )
-    if dataset.latest_version() is None:
-        upload = upload_file(dataset=dataset, stream=BytesIO(content), filename=f"{slug}.jsonl", user=person)
-        if upload.state != Upload.State.READY:
-            raise CommandError(f"The demo's own tasks were rejected: {upload.errors}")
-    return dataset
-
-
-def plan_demo(dataset: Dataset, policy_model: PolicyModel, person: User, *, repeats: int, name: str) -> Collection:
-    agent = Agent.objects.get(slug="default")
-    plan = Plan(dataset=dataset, agent=agent, policy_model=policy_model, repeats=repeats, seed=7, name=name)
-    return plan_collection(plan, user=person)
-
-
 def export_demo(collection: Collection, pair_set: PairSet, person: User) -> list[dict[str, Any]]:
     exports = [write_demo_export(format_, collection, pair_set, person) for format_ in DEMO_FORMATS]
     return [
         {"format": export.format, "path": export.path, "rows": export.rows, "sha256": export.sha256}
         for export in exports
     ]
-
-
-def make_demo_file(count: int = TASKS) -> bytes:
-    """Return seeded arithmetic tasks as NeMo Gym rows."""
-    dice = random.Random(7)
-    lines = []
-    for number in range(count):
-        a, b, c = dice.randint(11, 99), dice.randint(11, 99), dice.randint(2, 9)
-        expression, answer = dice.choice(
-            [
-                (f"({a} + {b}) * {c}", (a + b) * c),
-                (f"{a} * {b} - {c}", a * b - c),
-                (f"{a} * {c} + {b}", a * c + b),
-                (f"{a} - {b} * {c}", a - b * c),
-            ]
-        )
-        prompt = [
-            {"role": "system", "content": CALCULATOR_PROMPT},
-            {"role": "user", "content": f"What is {expression}?"},
-        ]
-        row = {
-            "id": f"arithmetic-{number}",
-            "responses_create_params": {"input": prompt},
-            "expected_answer": str(answer),
-        }
-        lines.append(dump_json(row))
-    return "\n".join(lines).encode()
 
 
 def write_demo_export(format_: str, collection: Collection, pair_set: PairSet, person: User) -> Export:

@@ -23,9 +23,10 @@ from apps.policies.vllm_process import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.sample_data import load_tasks, plan_default
 from apps.tasks.models import Dataset
 from gymweb.management.commands.demo import Command as Demo
-from gymweb.management.commands.demo import export_demo, find_person, load_tasks, plan_demo
+from gymweb.management.commands.demo import export_demo, find_person
 
 FOLDER = settings.BASE_DIR / "examples" / "tiny_policy"
 SLUG = "tiny-policy"
@@ -93,7 +94,7 @@ class Command(Demo):
         try:
             server.wait_until_healthy(f"http://{LOOPBACK}:{port}/health", seconds=self.wait, stopping=Event())
             title = f"vLLM demo: the {name} checkpoint"
-            collection = plan_demo(dataset, model, person, repeats=REPEATS, name=title)
+            collection = plan_default(dataset, model, person, repeats=REPEATS, name=title)
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
             # If the server died, rollouts and this command would wait behind its open breaker.
             collection = collect_with_bar(collection, watch=server.check_alive)
