@@ -18,6 +18,7 @@ from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_jobs import upload_file
 
 SAMPLE_TASKS = 20
+_TITLES = {"code_exec": "Code execution", "mcqa": "Multiple choice", "text_to_sql": "Text to SQL"}
 
 
 class NoTaskGenerator(LookupError):
@@ -69,7 +70,7 @@ def ensure_environment(slug: str, *, user: User | None = None) -> Environment:
 
 def name_environment(name: str) -> str:
     """Return the display name of an in-process environment."""
-    return name.replace("_", " ").capitalize()
+    return _TITLES.get(name) or name.replace("_", " ").capitalize()
 
 
 def load_generated(
