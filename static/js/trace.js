@@ -3,6 +3,7 @@
 
 import * as keys from "./keys.js";
 import { onReader } from "./moving.js";
+import { readSelection, showQuotes } from "./quotes.js";
 import "./lanes.js";
 
 function openReader(reader, signal) {
@@ -390,19 +391,35 @@ function openReader(reader, signal) {
   }
 
   // "comment" beside an event fills the form in place; without this script the link opens the page with it filled.
+  // Text selected in the event becomes the quote of the comment.
   function comment(seq) {
     const form = document.getElementById("comment");
     if (!form) return false;
+    const selected = readSelection();
+    quote(form, selected?.seq === seq ? selected.text : "");
     document.getElementById("inspector").open = true;
     form.elements.seq.value = seq;
     form.elements.text.focus();
     return true;
   }
 
+  function quote(form, text) {
+    form.elements.quote.value = text;
+    const shown = document.getElementById("comment-quote");
+    shown.textContent = text;
+    shown.hidden = !text;
+  }
+
+  showQuotes();
+  document.addEventListener("trace:added", showQuotes, { signal });
+  document.addEventListener("mousedown", (event) => {
+    // Otherwise the selection would end before the click.
+    if (event.target.closest?.("a[data-comment]")) event.preventDefault();
+  }, { signal });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-comment]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (comment(link.dataset.comment)) event.preventDefault();
+    if (comment(Number(link.dataset.comment))) event.preventDefault();
   }, { signal });
 
   // Keys
@@ -456,7 +473,7 @@ function openReader(reader, signal) {
     ["trace.focus", "f", "One step at a time", focusOne],
     ["trace.raw", "r", "Switch between rendered, raw and JSON", () => current() && document.dispatchEvent(new CustomEvent("trace:cycle", { detail: current() }))],
     ["trace.link", "y", "Copy link to step", copyLink],
-    ["trace.comment", "c", "Comment on the step", () => current() && comment(seqOf(current()))],
+    ["trace.comment", "c", "Comment on the step or on the text selected in it", () => comment(readSelection()?.seq ?? (current() ? seqOf(current()) : ""))],
     ["trace.wrap", "w", "Toggle line wrap", wrap],
     ["trace.outline", "o", "Show or hide the outline", () => document.querySelector("#outline > summary").click()],
     ["trace.inspector", "i", "Show or hide the inspector", () => document.querySelector("#inspector > summary").click()],

@@ -387,3 +387,23 @@ def test_the_next_trace_is_shown_without_a_new_page(site, own_host):
     tab.go_back()
     expect(tab.locator("h1")).to_have_text(f"Rollout #{last - 1}")
     assert tab.evaluate("window.kept")
+
+
+def test_a_selected_passage_is_quoted_in_a_comment_and_highlighted(site, tab, rollouts):
+    tab.set_viewport_size({"width": 1440, "height": 1200})
+    tab.goto(address(site, rollouts["readable"]))
+    expect(tab.locator("#e6 .markdown strong")).to_have_text("here")
+    tab.evaluate("getSelection().selectAllChildren(document.querySelector('#e6 .markdown strong'))")
+    tab.keyboard.press("c")
+    expect(tab.locator("#comment-quote")).to_have_text("here")
+    tab.keyboard.type("Which one?")
+    tab.locator("#comment button[type=submit]").click()
+    comment = tab.locator("article.comment").last
+    expect(comment.locator("blockquote")).to_have_text("here")
+    expect(comment).to_contain_text("step #6")
+    marked = """[...CSS.highlights.get('quoted')].map((range) =>
+        [range.toString(), Boolean(range.startContainer.parentElement.closest('#e6'))])"""
+    assert tab.evaluate(marked) == [["here", True]]
+    tab.locator("#e3 a[data-comment]").first.click()
+    expect(tab.locator("#comment-quote")).to_be_hidden()
+    assert tab.locator("#comment [name=seq]").input_value() == "3"

@@ -202,6 +202,7 @@ class CommentForm(forms.Form):
         label="About step",
         help_text="Step number. Empty: the whole rollout",
     )
+    quote = forms.CharField(required=False, max_length=2_000, widget=forms.HiddenInput)
 
     @classmethod
     def opened_with(cls, given: QueryDict) -> "CommentForm":
