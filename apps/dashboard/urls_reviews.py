@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from apps.dashboard.views.reviews import (
     adjudication_views,
     queue_views,
+    quick_pass_views,
     review_table_views,
     rollout_review_views,
     work_views,
@@ -20,6 +21,7 @@ urlpatterns: list[URLPattern] = [
     path("queues/<int:pk>/close/", queue_views.queue_close, name="queue_close"),
     path("queues/<int:pk>/open/", queue_views.queue_open, name="queue_open"),
     path("queues/<int:pk>/review/", work_views.queue_work, name="queue_work"),
+    path("queues/<int:pk>/quick-pass/", quick_pass_views.queue_quick_pass, name="queue_quick_pass"),
     path("queues/<int:pk>/undo/", work_views.review_undo, name="review_undo"),
     path("queue-items/<int:pk>/", adjudication_views.queue_item, name="queue_item"),
     path("queue-items/<int:pk>/text/<slug:side>/<int:step>/", work_views.queue_item_text, name="queue_item_text"),

@@ -126,7 +126,12 @@ def main() -> None:
         "export_detail": [export.pk],
     }  # fmt: skip
     queues = make_queues(rollout)
-    of |= {"queue_detail": [queues[0].pk], "queue_item": [queues[0].items.get().pk], "queue_work": [queues[1].pk]}
+    of |= {
+        "queue_detail": [queues[0].pk],
+        "queue_item": [queues[0].items.get().pk],
+        "queue_work": [queues[1].pk],
+        "queue_quick_pass": [queues[1].pk],
+    }
     of |= {"queue_edit": [queues[0].pk], "queue_items": [queues[0].pk], "rubric_edit": ["clarity"]}
     pages = {name: reverse(f"dashboard:{name}", args=given) for name, given in of.items()}
     same = list(Rollout.objects.filter(task=rollout.task, status="completed").values_list("pk", flat=True)[:3])

@@ -59,6 +59,8 @@ def main() -> None:
         ("rubric", "rubric", rollouts[:6]),
         ("ranking", "ranking", rollouts[:6]),
         ("few", "pairwise", rollouts[:6]),
+        ("phone", "pairwise", rollouts[:10]),
+        ("quick pass", "pairwise", rollouts[:24]),
         # For test_keys.py, which may run after another file has emptied the others.
         *((f"keys: {kind}", kind, rollouts[:2]) for kind in ("pairwise", "rubric", "ranking")),
     ):

@@ -453,6 +453,49 @@ def test_a_narrow_screen_shows_one_side_or_the_task(page: Page, site: Site, queu
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
+def test_five_pairs_are_reviewed_on_a_phone_by_touch(chromium: Browser, site: Site, queues: dict[str, int]) -> None:
+    context = chromium.new_context(
+        storage_state=sign_in(chromium, site, "ben"),
+        viewport={"width": 360, "height": 780},
+        has_touch=True,
+        is_mobile=True,
+    )
+    page = context.new_page()
+    page.goto(f"{site.base}/queues/{queues['phone']}/review/")
+    page.locator("#review-next button").tap()
+    for number in range(5):
+        expect(page.locator("#review-mine")).to_have_text(f"{number + 1} of 5")
+        for side in ("A", "B"):
+            page.get_by_role("radio", name=side, exact=True).check()
+            reply = page.locator(f"#divergence td[data-rollout={side}] .step.reply")
+            expect(reply).to_be_in_viewport()
+        page.locator("#review-form .verdicts label").nth(number).tap()
+        page.get_by_role("button", name=re.compile("Submit and next")).tap()
+    expect(page.locator("#review-idle")).to_be_visible()
+    rows = site.api("GET", f"reviews/?queue={queues['phone']}&status=submitted&ordering=id")["results"]
+    assert [row["choice"] for row in rows] == ["a_much", "a", "equal", "both_bad", "b"]
+    context.close()
+
+
+def test_twelve_pairs_of_a_quick_pass_by_keyboard(page: Page, site: Site, queues: dict[str, int]) -> None:
+    queue = queues["quick pass"]
+    page.goto(f"{site.base}/queues/{queue}/review/")
+    page.get_by_role("button", name="Quick pass").click()
+    expect(page.locator(".pass-item")).to_have_count(10)
+    for key in "aaebxAaaBb":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    expect(page.locator(".pass-item")).to_have_count(2)
+    page.keyboard.press("e")
+    page.keyboard.press("k")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="No open items")).to_be_visible()
+    names = {"A": "a_much", "a": "a", "e": "equal", "x": "both_bad", "b": "b", "B": "b_much"}
+    assert [row["choice"] for row in said(site, queue)] == [names[key] for key in "aaebxAaaBbex"]
+
+
 def test_a_rollout_with_a_rubric_is_read_beside_its_form(page: Page, site: Site, queues: dict[str, int]) -> None:
     begin(page, site, queues["keys: rubric"])
     expect(page.locator(".work-shown .event.model_call")).to_have_count(2)

@@ -43,6 +43,13 @@ def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
     return {**judged, "common": common, "lines": lines, "last_words": _last_words(labels, columns, lines)}
 
 
+def read_answers(review: Review) -> list[dict[str, Any]]:
+    """Return the final answer of each side as the reviewer sees it, truncated, from the first difference on."""
+    shown = read_shown(review)
+    columns = [steps_of(side.events) for side in shown.sides]
+    return _last_words(list(LABELS[: len(columns)]), columns, [])
+
+
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
     """Return the full text of a step that the review shows on a side; None for other steps."""
     side = next((each for each in read_shown(review, whole=whole).sides if each.label == label), None)

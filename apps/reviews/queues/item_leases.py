@@ -61,11 +61,35 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         )
 
 
-def find_held(queue: Queue, user: User) -> Review | None:
-    """Return the user's open review in the queue, unless a rollout of its item was deleted."""
+def claim_items(*, queue: Queue, user: User, number: int) -> None:
+    """Renew the user's leases and lease further items, up to `number` in total. Raise CannotReview.
+
+    Hidden repeats are not among the further items, because the page shows several items at a time.
+    """
+    with transaction.atomic():
+        locked = lock_queue(queue)
+        check_may_review(locked, user)
+        end_broken(Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False))
+        held = [hold(locked, review) for review in find_open(locked, user)[:number]]
+        _release_expired(locked)
+        for _ in range(number - len(held)):
+            if _next(locked, user) is None:
+                break
+
+
+def find_held(queue: Queue, user: User, pk: int | None = None) -> Review | None:
+    """Return the user's open review in the queue, or the one with the key `pk`.
+
+    None if a rollout of its item was deleted.
+    """
+    mine = find_open(queue, user)
+    return (mine if pk is None else mine.filter(pk=pk)).order_by("-leased_until").first()
+
+
+def find_open(queue: Queue, user: User) -> QuerySet[Review]:
+    """Return the user's open reviews in the queue, oldest first, except those of deleted rollouts."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, status=Review.Status.OPEN)
-    whole = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task")
-    return whole.order_by("-leased_until").first()
+    return mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk")
 
 
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:

@@ -21,8 +21,8 @@ class AlreadySubmitted(CannotReview, code="already-submitted"):
     """Raised if the review was submitted with another token. Undo that submission first."""
 
 
-def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> Review:
-    """Submit a review.
+def submit_review(*, review: Review, user: User, token: str, answer: Answer, shown_with: int = 1) -> Review:
+    """Submit a review. Its time is divided by `shown_with`, the number of reviews that were answered on one page.
 
     Idempotent by token, and allowed after the lease expired. Raise AnswerRefused, AlreadySubmitted and CannotReview;
     the answer is then kept as a draft.
@@ -42,7 +42,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
             # Raised outside the transaction, so that the draft is kept.
             Review.objects.filter(pk=locked.pk).update(draft={**locked.answers, "note": locked.note})
         else:
-            _store(locked, token, verdicts)
+            _store(locked, token, verdicts, shown_with)
     if refusal:
         raise CannotReview(f"{refusal} {DRAFT_KEPT}")
     return locked
@@ -62,10 +62,10 @@ def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) 
         return said, None
 
 
-def _store(review: Review, token: str, verdicts: list[Verdict]) -> None:
+def _store(review: Review, token: str, verdicts: list[Verdict], shown_with: int) -> None:
     now = timezone.now()
     review.status, review.token, review.submitted_at = Review.Status.SUBMITTED, token, now
-    review.seconds = max(0.0, (now - review.started_at).total_seconds())
+    review.seconds = max(0.0, (now - review.started_at).total_seconds() / shown_with)
     review.draft = {}
     review.save()
     store_verdicts(review, verdicts)

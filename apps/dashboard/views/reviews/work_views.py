@@ -42,11 +42,11 @@ def queues_for(user: User) -> Any:
 
 @allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
 def queue_work(request: PageRequest, pk: int) -> HttpResponse:
-    """GET shows the open item, or with `?review=` an earlier one whose reservation expired.
+    """GET shows the open item, or with `?review=` another open one or one whose reservation expired.
 
     POST claims the next item. Users with drafts learn if the queue was closed or reassigned, and get their drafts.
     """
-    queue = _find(request.user, pk)
+    queue = find_queue(request.user, pk)
     if request.method == "POST":
         return _go_on(request, queue)
     try:
@@ -57,8 +57,9 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
         context = _idle(request, queue, refusal=str(refusal), unsaid=map(draft_as_text, unsaid))
         return render(request, "queues/idle.html", {**context, "kept": find_suspended_reviews(queue, request.user)})
     lapsed = find_lapsed(queue, request.user)
-    named = next((each for each in lapsed if str(each.pk) == request.GET.get("review")), None)
-    held = named or find_held(queue, request.user)
+    wanted = read_number(request.GET.get("review", ""))
+    named = next((each for each in lapsed if each.pk == wanted), None)
+    held = named or (wanted and find_held(queue, request.user, wanted)) or find_held(queue, request.user)
     if held is None:
         left = sum(each.left for each in read_waiting(request.user, [queue]))
         told = [(each, draft_as_text(each.draft)) for each in lapsed]
@@ -132,7 +133,7 @@ def review_undo(request: PageRequest, pk: int) -> HttpResponse:
 
     `review` is the one shown on the page, so that a repeated request undoes only once.
     """
-    queue = _find(request.user, pk)
+    queue = find_queue(request.user, pk)
     with show_refusal(request):
         undone = undo_review(queue=queue, user=request.user, wanted=read_number(request.POST.get("review", "")))
         is_late = undone.status == Review.Status.LAPSED
@@ -143,7 +144,7 @@ def review_undo(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("dashboard:queue_work", pk=pk)
 
 
-def _find(user: User, pk: int) -> Queue:
+def find_queue(user: User, pk: int) -> Queue:
     """Return a queue that this user may see or has worked in."""
     worked = Review.objects.filter(reviewer=user, queue=pk, is_adjudication=False).values("queue")
     either = Q(pk__in=queues_for(user).values("pk")) | Q(pk__in=worked)

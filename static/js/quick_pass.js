@@ -1,0 +1,46 @@
+// Keyboard shortcuts of the quick pass. Radio buttons and the button do the same.
+
+import * as keys from "./keys.js";
+
+const form = document.getElementById("quick-pass");
+const items = () => [...form.querySelectorAll(".pass-item")];
+const current = () => form.querySelector(".pass-item.chosen");
+const group = "Quick pass";
+const add = (id, key, label, run) => keys.add({ id: `pass.${id}`, keys: key, label, group, run });
+
+function choose(item) {
+  current()?.classList.remove("chosen");
+  item.classList.add("chosen");
+  item.focus({ preventScroll: true });
+  item.scrollIntoView({ block: "nearest" });
+}
+
+function move(by) {
+  const all = items();
+  const at = all.indexOf(current());
+  choose(all[at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by))]);
+}
+
+// Fill in the answer of the current item and go to the next one.
+function answer(key) {
+  const field = current().querySelector(`[data-key="${key}"]`);
+  if (!field) return;
+  field.checked = true;
+  move(1);
+}
+
+if (form) {
+  form.addEventListener("focusin", (event) => {
+    const item = event.target.closest(".pass-item");
+    if (item && item !== current()) {
+      current()?.classList.remove("chosen");
+      item.classList.add("chosen");
+    }
+  });
+  add("next", "j", "Next item", () => move(1));
+  add("previous", "k", "Previous item", () => move(-1));
+  const labels = new Map([...form.querySelectorAll("[data-key]")].map((field) => [field.dataset.key, field.closest("label").querySelector("span").lastChild.textContent.trim()]));
+  for (const [key, label] of labels) add(`answer-${key}`, key, `${label}, then the next item`, () => answer(key));
+  add("submit", "Enter", "Submit the answered items", () => form.requestSubmit());
+  if (items().length) choose(form.querySelector("[data-wrong]") ?? items()[0]);
+}
