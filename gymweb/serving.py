@@ -23,6 +23,7 @@ from daphne import server as daphne_server
 from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
+from twisted.web.http import Request as TwistedRequest
 
 from apps.dashboard.chrome.page_answers import render_refusal
 from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
@@ -133,9 +134,15 @@ class Request(WebRequest):
     # -- response
 
     def handle_reply(self, message: dict[str, Any]) -> None:
+        is_open = self.channel is not None and not self.finished
         if message["type"] == ABORT:
-            if self.channel is not None and not self.finished:
+            if is_open:
                 self.channel.transport.abortConnection()
+            return
+        if message.get("more_body") and self._response_started:
+            # Parts of a stream. Daphne would do the same, but looks up the base class in a module that is slow to read.
+            if is_open:
+                TwistedRequest.write(self, message.get("body", b""))
             return
         if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
             self.registerProducer(self, True)
@@ -153,6 +160,8 @@ class Request(WebRequest):
 
     async def wait_for_reader(self) -> None:
         """Wait for a slow client, so that a download does not fill the memory."""
+        if self._writable.is_set():
+            return
         try:
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._writable.wait()
