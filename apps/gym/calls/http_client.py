@@ -45,10 +45,18 @@ class HttpClient:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def send(
-        self, method: str, url: URL, *, headers: Mapping[str, str], body: bytes | None, connect_timeout: float
+        self,
+        method: str,
+        url: URL,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        connect_timeout: float,
+        streams: bool = False,
     ) -> Reply:
         """Send a request. Return its reply when it is complete or larger than SMALL bytes.
 
+        With `streams`, return it when its headers have arrived.
         `connect_timeout` is in seconds. Raise ConnectTimedOut, OSError if the connection fails or the reply is not
         HTTP, and the errors of `resolve`.
         """
@@ -56,7 +64,7 @@ class HttpClient:
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
         head = prefix + _encode(tuple(headers.items())) + length + b"\r\n"
         connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
-        return await connection.ask(head, body)
+        return await connection.ask(head, body, streams=streams)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -105,20 +105,23 @@ class Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[None] | None = None
         self._unread = 0
         self._began = self._ends_with_connection = self._is_reading_paused = self._is_writing_paused = False
-        self._is_sent = True
+        self._is_sent, self._streams = True, False
         self._idle_since = 0.0
 
-    async def ask(self, head: bytes, body: bytes | None) -> Reply:
-        """Send a request. Return its reply when it is complete or larger than SMALL bytes."""
+    async def ask(self, head: bytes, body: bytes | None, *, streams: bool = False) -> Reply:
+        """Send a request. Return its reply when it is complete or larger than SMALL bytes.
+
+        With `streams`, return it when its headers have arrived.
+        """
         reply = self._reply = Reply(self)
         self._began = self._ends_with_connection = False
-        self._unread = 0
+        self._streams, self._unread = streams, 0
         try:
             if body is None or len(body) <= MIB:
                 self._transport.write(head + body if body else head)
             else:
                 await self._write(head, body)
-            while not reply.is_complete and not self._is_reading_paused:
+            while not (reply.is_complete or self._is_reading_paused or (streams and self._began)):
                 await self._wait()
         except BaseException:
             # After a complete reply, the connection may already serve another request.
@@ -238,7 +241,7 @@ class Connection(asyncio.Protocol):
         self._ends_with_connection = reply.length is None and not transfer.endswith("chunked")
         if reply.length is not None and reply.length > SMALL:
             self._pause_reading()
-        elif not self._is_sent:
+        elif self._streams or not self._is_sent:
             self._wake()
 
     def on_body(self, body: bytes) -> None:

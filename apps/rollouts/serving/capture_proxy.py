@@ -9,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import aiohttp
 from channels.db import database_sync_to_async
+from yarl import URL
 
+from apps.gym.calls.http_client import HttpClient, resolve_name
 from apps.gym.capture.capture_server import MAX_BODY, read_secret, worker_of
 from apps.gym.capture.captured_commands import CallRefused
 from apps.rollouts.engine.worker_leases import LIVE
@@ -33,7 +34,7 @@ class CaptureProxy:
     """Use it in one event loop."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+        self._client: HttpClient | None = None
         self._known: dict[int, tuple[float, str]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -67,21 +68,23 @@ class CaptureProxy:
         return address
 
     async def _pass_on(self, url: str, method: str, headers: dict[str, str], body: bytes, send: Send) -> None:
-        if self._session is None:
-            # No total limit: the attempt has one. Replies are passed on unchanged, compressed or not.
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-            connector = aiohttp.TCPConnector(limit=0)
-            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False, connector=connector)
+        client = self._client = self._client or HttpClient(resolve_name)
         passed = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED}
         has_begun = False
         try:
-            async with self._session.request(method, url, headers=passed, data=body, allow_redirects=False) as reply:
+            # No total limit: the attempt has one. Replies are passed on unchanged, compressed or not.
+            reply = await client.send(
+                method, URL(url, encoded=True), headers=passed, body=body, connect_timeout=CONNECT_SECONDS, streams=True
+            )
+            try:
                 sent = [(n.encode(), v.encode()) for n, v in reply.headers.items() if n.lower() not in _HOP_BY_HOP]
                 has_begun = True
                 await send({"type": "http.response.start", "status": reply.status, "headers": sent})
-                async for chunk in reply.content.iter_any():
+                async for chunk in reply.chunks():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except (aiohttp.ClientError, OSError):
+            finally:
+                reply.abort()
+        except (OSError, TimeoutError):
             # The worker stopped, or it broke the stream because the call failed.
             if not has_begun:
                 raise _Unreachable from None
