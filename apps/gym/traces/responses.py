@@ -166,6 +166,7 @@ def total_usage(events: list[TraceUnion]) -> TokenUsage:
         output_tokens=sum(usage.get("output_tokens", 0) for usage in used),
         reasoning_tokens=sum(usage.get("reasoning_tokens", 0) for usage in used),
         cached_tokens=sum(usage.get("cached_tokens", 0) for usage in used),
+        cache_write_tokens=sum(usage.get("cache_write_tokens", 0) for usage in used),
     )
 
 
@@ -205,7 +206,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
         "incomplete_details": {"reason": reason} if reason else None,
         "usage": {
             "input_tokens": usage["input_tokens"],
-            "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
+            "input_tokens_details": {name: usage[name] for name in ("cached_tokens", "cache_write_tokens")},
             "output_tokens": usage["output_tokens"],
             "output_tokens_details": {"reasoning_tokens": usage["reasoning_tokens"]},
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],
