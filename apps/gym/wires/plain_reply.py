@@ -65,8 +65,8 @@ class _Usage(msgspec.Struct):
             "reasoning_tokens": min(written.reasoning_tokens or 0, self.completion_tokens) if written else 0,
             "cached_tokens": min(read.cached_tokens or 0, self.prompt_tokens) if read else 0,
         }
-        if read and (stored := min(read.cache_write_tokens or 0, self.prompt_tokens - counts["cached_tokens"])):
-            counts["cache_write_tokens"] = stored
+        if read and read.cache_write_tokens and (rest := self.prompt_tokens - counts["cached_tokens"]):
+            counts["cache_write_tokens"] = min(read.cache_write_tokens, rest)
         return counts
 
 
