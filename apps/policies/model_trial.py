@@ -16,7 +16,7 @@ from apps.gym.tasks.tool_schemas import ToolsRefused, read_tools
 from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, TraceUnion
 from apps.gym.traces.items import Tool, message
 from apps.gym.traces.tokens import count_tokens, pack_tokens
-from apps.gym.wires.openai_http import hide_secrets
+from apps.gym.wires.hidden_secrets import hide_secrets
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.sampling_values import find_sampling_problems
 from apps.policies.models import PolicyModel

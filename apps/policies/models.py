@@ -20,6 +20,8 @@ DEFAULT_BASE_URLS: dict[str, str] = {
 }
 """Base URL by provider, used if none is given."""
 
+PRICE_FIELDS = ("input_price", "cached_input_price", "cache_write_price", "output_price")
+
 KEY_PLACEHOLDER = "{api_key}"
 """Placeholder of the API key in header values."""
 
@@ -140,6 +142,12 @@ class PolicyModel(Server):
         validators=[MinValueValidator(0)],
         help_text="USD per million cached input tokens; empty: same as input tokens",
     )
+    cache_write_price = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="USD per million input tokens written to a cache; empty: same as input tokens",
+    )
     output_price = models.FloatField(
         default=0.0, validators=[MinValueValidator(0)], help_text="USD per million output tokens"
     )
@@ -175,11 +183,11 @@ class PolicyModel(Server):
                 violation_error_message="A limit is out of range.",
             ),
             models.CheckConstraint(
-                condition=models.Q(input_price__gte=0, input_price__lte=1e308)
-                & models.Q(output_price__gte=0, output_price__lte=1e308)
-                & (
-                    models.Q(cached_input_price__isnull=True)
-                    | models.Q(cached_input_price__gte=0, cached_input_price__lte=1e308)
+                condition=models.Q(
+                    *(
+                        models.Q((f"{name}__isnull", True)) | models.Q((f"{name}__gte", 0), (f"{name}__lte", 1e308))
+                        for name in PRICE_FIELDS
+                    )
                 ),
                 name="policy_model_prices_are_possible",
                 violation_error_message="A price is a finite number, 0 or more.",
@@ -200,7 +208,12 @@ class PolicyModel(Server):
 
     @property
     def prices(self) -> Prices:
-        return Prices(input=self.input_price, output=self.output_price, cached_input=self.cached_input_price)
+        return Prices(
+            input=self.input_price,
+            output=self.output_price,
+            cached_input=self.cached_input_price,
+            cache_write=self.cache_write_price,
+        )
 
     @property
     def is_scripted(self) -> bool:

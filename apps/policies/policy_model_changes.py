@@ -14,7 +14,7 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.installation_redactor import forget_redactor, show_extras
-from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACEHOLDER, Health, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACEHOLDER, PRICE_FIELDS, Health, PolicyModel, Provider, Wire
 from apps.policies.redacted_fields import redact_input
 from apps.policies.request_options import find_request_problems
 from apps.policies.row_checks import check_row, lock_stored
@@ -97,9 +97,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_default_problems(policy_model.sampling),
-        "input_price": _problems_of_price(policy_model.input_price),
-        "cached_input_price": _problems_of_price(policy_model.cached_input_price or 0.0),
-        "output_price": _problems_of_price(policy_model.output_price),
+        **{name: _problems_of_price(getattr(policy_model, name) or 0.0) for name in PRICE_FIELDS},
     }
     for field, problems in of_saving.items():
         if problems:

@@ -19,7 +19,7 @@ from apps.gym.boxes.command_presets import PRESETS
 from apps.gym.capture.capture_server import WIRES
 from apps.gym.traces.canonical_items import item_digest, message_texts
 from apps.gym.traces.items import call_arguments
-from scripts.fetch_command_agents import cache_folder
+from scripts.fetch_command_agents import cache_folder, find_missing
 from tests.capture.test_command_agents import rollouts, run_one, trace
 from tests.clients.site import Site
 from tests.gym.sandbox.needing import needs_sandbox
@@ -34,22 +34,22 @@ CALLS = {
 }
 
 
-def find_missing(name: str) -> str:
+def find_problem(name: str) -> str:
     """Why a preset cannot be tested here; empty if it can."""
-    preset = PRESETS[name]
-    package = cache_folder() / "node_modules" / preset.package / "package.json"
-    if not package.exists() or json.loads(package.read_text())["version"] != preset.version:
-        return f"{preset.package}@{preset.version} is not installed: python -m scripts.fetch_command_agents"
-    return "" if WIRE_PATHS[name] in WIRES else f"the capture server has no /{WIRE_PATHS[name]}"
+    missing = find_missing(PRESETS[name].package)
+    return missing or ("" if WIRE_PATHS[name] in WIRES else f"the capture server has no /{WIRE_PATHS[name]}")
 
 
-def presets() -> list[Any]:
-    """The presets, each left out by name where it is missing."""
-    reasons = {name: find_missing(name) for name in PRESETS}
+def named(reasons: dict[str, str]) -> list[Any]:
+    """The names as parameters, those with a reason left out by name."""
     return [
         pytest.param(name, marks=[pytest.mark.skipif(bool(why), reason=f"SKIPPED by name: {name}: {why}")])
         for name, why in reasons.items()
     ]
+
+
+def presets() -> list[Any]:
+    return named({name: find_problem(name) for name in PRESETS})
 
 
 def call_tool(tool: str, arguments: Any, call_id: str) -> dict[str, Any]:

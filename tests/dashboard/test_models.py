@@ -2,8 +2,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from apps.gym.wires.pricing import Prices
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import stored_key
+from tests.dashboard.pages import squeezed
 from tests.factories import make_policy_model
 
 HTMX = {"HX-Request": "true"}
@@ -43,6 +45,18 @@ def test_a_key_is_stored_encrypted_and_no_page_shows_more_than_its_end(pages: Cl
         assert SECRET not in page
         assert qwen.api_key_encrypted not in page
         assert "…a1b2" in page
+
+
+def test_each_price_is_saved_and_shown(pages: Client):
+    given = {**GIVEN, "cached_input_price": "0.03", "cache_write_price": "0.19"}
+    assert pages.post(reverse("dashboard:model_create"), given).status_code == 302
+    assert PolicyModel.objects.get(slug="qwen").prices == Prices(
+        input=0.15, cached_input=0.03, cache_write=0.19, output=0.6
+    )
+    page = squeezed(pages.get("/models/qwen/").text)
+    assert "$0.15 in ($0.03 cached), $0.19 cache writes, $0.60 out" in page
+    refused = pages.post(reverse("dashboard:model_create"), {**given, "cache_write_price": "-1"})
+    assert list(refused.context["form"].errors) == ["cache_write_price", "slug"]
 
 
 def test_an_empty_key_keeps_the_stored_one(pages: Client, qwen: PolicyModel):

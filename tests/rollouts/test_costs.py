@@ -16,7 +16,11 @@ from tests.rollouts.work import serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")
 
-USAGE = {"prompt_tokens": 1000, "completion_tokens": 200, "prompt_tokens_details": {"cached_tokens": 600}}
+USAGE = {
+    "prompt_tokens": 1000,
+    "completion_tokens": 200,
+    "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 100},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +62,10 @@ def collect(*, rows, sampling=None, agent=None, model=None, usage=USAGE, finish=
     return async_to_sync(play)(), bodies
 
 
-def test_cached_tokens_have_their_price_on_the_rollout_the_collection_and_their_pages():
-    prices = {"input_price": 1_000.0, "cached_input_price": 100.0, "output_price": 4_000.0}
-    collection, _ = collect(rows=[make_row(), make_row("What is 1 + 3?")], **prices)
-    each = (400 * 1_000 + 600 * 100 + 200 * 4_000) / 1e6
+def test_tokens_of_the_cache_have_their_prices_on_the_rollout_the_collection_and_their_pages():
+    prices = {"cached_input_price": 100.0, "cache_write_price": 1_200.0, "output_price": 4_000.0}
+    collection, _ = collect(rows=[make_row(), make_row("What is 1 + 3?")], input_price=1_000.0, **prices)
+    each = (300 * 1_000 + 600 * 100 + 100 * 1_200 + 200 * 4_000) / 1e6
     rollouts = Rollout.objects.all()
     assert [rollout.cost for rollout in rollouts] == pytest.approx([each, each])
     assert collection.cost == pytest.approx(2 * each)
@@ -69,8 +73,8 @@ def test_cached_tokens_have_their_price_on_the_rollout_the_collection_and_their_
     assert viewer.get(f"/api/v1/rollouts/{rollouts[0].pk}/").json()["cost"] == pytest.approx(each)
     assert viewer.get(f"/api/v1/collections/{collection.pk}/").json()["cost"] == pytest.approx(2 * each)
     page = signed_in("viewer")
-    assert "<dd>$1.26</dd>" in page.get(f"/rollouts/{rollouts[0].pk}/").text
-    assert "<dd>$2.52</dd>" in page.get(f"/collections/{collection.pk}/").text
+    assert "<dd>$1.28</dd>" in page.get(f"/rollouts/{rollouts[0].pk}/").text
+    assert "<dd>$2.56</dd>" in page.get(f"/collections/{collection.pk}/").text
 
 
 def test_sampling_is_that_of_the_task_over_the_collections_over_the_agents_over_the_models():

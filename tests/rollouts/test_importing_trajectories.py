@@ -180,7 +180,7 @@ def test_a_claude_code_session_is_a_rollout():
         ("Bash", "no", "no"),
     ]
     assert (texts(answer.items), answer.at, answer.model) == (["a.txt"], 3.0, "claude")
-    assert first.usage == {"input_tokens": 10, "output_tokens": 4, "cached_tokens": 3}
+    assert first.usage == {"input_tokens": 10, "output_tokens": 4, "cached_tokens": 3, "cache_write_tokens": 2}
     assert (rollout.reward, rollout.tool_errors) == (None, 1)
     assert verified.details["session"]["left_out"] == {"file-history-snapshot": 1}
 

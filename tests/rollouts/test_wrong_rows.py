@@ -54,6 +54,7 @@ WRONG = {
         *("concurrency = 0", "call_timeout = 0", f"call_timeout = {NAN}", f"connect_timeout = {INFINITE}"),
         *("max_tries = 0", "mistake_rate = 1.1", f"input_price = {NAN}", "output_price = -1", "health = 'bogus'"),
         f"cached_input_price = {INFINITE}",
+        "cache_write_price = -1",
     ],
     "environments_environment": [
         *("concurrency = 0", "call_timeout = 0", f"connect_timeout = {NAN}", f"verify_timeout = {INFINITE}"),

@@ -22,7 +22,7 @@ from apps.gym.traces.events import encode_event, event_kind
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import MAX_CHARACTERS, try_model
-from apps.policies.models import Health, PolicyModel, Provider
+from apps.policies.models import PRICE_FIELDS, Health, PolicyModel, Provider
 from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.models import Collection
@@ -88,9 +88,7 @@ class PolicyModelSerializer(ServerSerializer):
             "capture_tokens",
             "concurrency",
             "worker_group",
-            "input_price",
-            "cached_input_price",
-            "output_price",
+            *PRICE_FIELDS,
             "mistake_rate",
             "health",
             "health_message",

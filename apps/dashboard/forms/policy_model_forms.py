@@ -11,7 +11,7 @@ from django import forms
 
 from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, is_any_set, slug_field
 from apps.dashboard.forms.spec_fields import OneRow
-from apps.policies.models import DEFAULT_BASE_URLS, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, PRICE_FIELDS, PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
 
 _ALL = tuple(Provider.values)
@@ -46,7 +46,7 @@ FURTHER = (
     Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
     Group(
         "Prices",
-        (("input_price", "cached_input_price", "output_price"),),
+        (PRICE_FIELDS,),
         hint="to compute the cost of rollouts",
     ),
     Group("Timeouts and retries", (("call_timeout", "connect_timeout", "max_tries"),), hint="per call"),
@@ -119,9 +119,7 @@ class PolicyModelForm(ServerForm):
             "worker_group",
             "reasoning",
             "capture_tokens",
-            "input_price",
-            "cached_input_price",
-            "output_price",
+            *PRICE_FIELDS,
             "call_timeout",
             "connect_timeout",
             "max_tries",
@@ -138,6 +136,7 @@ class PolicyModelForm(ServerForm):
             "connect_timeout": "Connect timeout",
             "input_price": "Input",
             "cached_input_price": "Cached input",
+            "cache_write_price": "Cache writes",
             "output_price": "Output",
             "max_tries": "Tries",
         }

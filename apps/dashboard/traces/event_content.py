@@ -229,6 +229,7 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
         ("tokens out", event.usage.get("output_tokens")),
         ("reasoning tokens", event.usage.get("reasoning_tokens")),
         ("cached", event.usage.get("cached_tokens")),
+        ("cache writes", event.usage.get("cache_write_tokens")),
     ):
         if count:
             yield label, f"{count:,}"

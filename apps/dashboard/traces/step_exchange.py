@@ -16,7 +16,7 @@ from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import rebuild_request
 from apps.rollouts.models import Rollout
 
-_COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached"}
+_COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached", "cache writes"}
 _TEXT_EVENTS = ("prompt", "model_call", "tool_result", "environment_turn")
 
 
@@ -118,6 +118,7 @@ def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> l
         counts = (
             ("Tokens in", usage.get("input_tokens", 0)),
             ("Cached tokens in", usage.get("cached_tokens", 0)),
+            ("Tokens written to cache", usage.get("cache_write_tokens", 0)),
             ("Tokens out", usage.get("output_tokens", 0)),
             ("reasoning tokens", usage.get("reasoning_tokens", 0)),
             ("Tokens per second", usage.get("output_tokens", 0) / event.duration if event.duration else 0),

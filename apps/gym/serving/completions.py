@@ -116,7 +116,10 @@ def write_completion(reply: Reply, *, name: str, model: str, created: int) -> di
             "prompt_tokens": used_in,
             "completion_tokens": used_out,
             "total_tokens": used_in + used_out,
-            "prompt_tokens_details": {"cached_tokens": reply.usage.get("cached_tokens", 0)},
+            "prompt_tokens_details": {
+                "cached_tokens": reply.usage.get("cached_tokens", 0),
+                "cache_write_tokens": reply.usage.get("cache_write_tokens", 0),
+            },
             "completion_tokens_details": {"reasoning_tokens": reply.usage.get("reasoning_tokens", 0)},
         },
     }

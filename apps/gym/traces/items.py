@@ -21,12 +21,16 @@ TEXT_SEPARATOR = "\n\n"
 
 
 class TokenUsage(TypedDict, total=False):
-    """Token counts of one reply, or summed over a rollout."""
+    """Token counts of one reply, or summed over a rollout.
+
+    Input tokens include those read from a cache (cached) and those written to it.
+    """
 
     input_tokens: int
     output_tokens: int
     reasoning_tokens: int
     cached_tokens: int
+    cache_write_tokens: int
 
 
 def message(role: Literal["user", "assistant", "system", "developer"], text: str) -> Item:

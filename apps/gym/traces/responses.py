@@ -160,13 +160,14 @@ _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "cont
 
 
 def total_usage(events: list[TraceUnion]) -> TokenUsage:
-    used = [event.usage for event in events if isinstance(event, ModelCall)]
-    return TokenUsage(
-        input_tokens=sum(usage.get("input_tokens", 0) for usage in used),
-        output_tokens=sum(usage.get("output_tokens", 0) for usage in used),
-        reasoning_tokens=sum(usage.get("reasoning_tokens", 0) for usage in used),
-        cached_tokens=sum(usage.get("cached_tokens", 0) for usage in used),
-    )
+    """Return the sum of each count over all calls of the policy model."""
+    total: Any = dict.fromkeys(TokenUsage.__annotations__, 0)
+    for event in events:
+        if isinstance(event, ModelCall):
+            for name, count in event.usage.items():
+                total[name] += count
+    usage: TokenUsage = total
+    return usage
 
 
 def prompt_items(events: list[TraceUnion]) -> list[Item]:
@@ -205,7 +206,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
         "incomplete_details": {"reason": reason} if reason else None,
         "usage": {
             "input_tokens": usage["input_tokens"],
-            "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
+            "input_tokens_details": {name: usage[name] for name in ("cached_tokens", "cache_write_tokens")},
             "output_tokens": usage["output_tokens"],
             "output_tokens_details": {"reasoning_tokens": usage["reasoning_tokens"]},
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],

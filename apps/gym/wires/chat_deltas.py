@@ -1,11 +1,12 @@
 """Read a streamed chat reply while it arrives, to pass it on before it is complete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from apps.gym.traces.items import as_object
+from apps.gym.wires.hidden_secrets import SecretFilter, hide_secrets
 
 
 class Delta(NamedTuple):
@@ -23,12 +24,15 @@ OnDelta = Callable[[Delta], None]
 class DeltaReader:
     """Feed it the bytes of a stream; it reports the deltas of the first choice. What it cannot read, it ignores.
 
-    The complete reply is read separately, and errors are found then.
+    The complete reply is read separately, and errors are found then. Deltas contain none of the `secrets`.
     """
 
-    def __init__(self, report: OnDelta) -> None:
+    def __init__(self, report: OnDelta, secrets: Iterable[str] = ()) -> None:
         self.has_begun = False
         self._report = report
+        self._secrets = list(secrets)
+        self._filter = SecretFilter(self._secrets)
+        self._last = Delta("text", "")
         self._rest = b""
         self._calls: set[int] = set()
 
@@ -64,7 +68,22 @@ class DeltaReader:
         if index in self._calls and isinstance(arguments, str) and arguments:
             self._tell(Delta("arguments", arguments, index))
 
+    def finish(self) -> None:
+        """Report the end of the last text, which was held back because it may have begun a secret."""
+        if text := self._filter.flush():
+            self._pass_on(self._last._replace(text=text))
+
     def _tell(self, delta: Delta) -> None:
+        if (delta.kind, delta.number) != (self._last.kind, self._last.number):
+            self.finish()
+        self._last = delta
+        if delta.kind == "call":
+            name, call_id = (hide_secrets(text, self._secrets) for text in (delta.text, delta.call_id))
+            self._pass_on(delta._replace(text=name, call_id=call_id))
+        elif text := self._filter.feed(delta.text):
+            self._pass_on(delta._replace(text=text))
+
+    def _pass_on(self, delta: Delta) -> None:
         self.has_begun = True
         self._report(delta)
 

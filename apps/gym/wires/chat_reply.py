@@ -249,5 +249,6 @@ def _usage(usage: Any) -> TokenUsage:
         read=usage.get("prompt_tokens"),
         written=usage.get("completion_tokens"),
         cached=read_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        cache_written=read_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
         reasoned=read_detail(usage, "completion_tokens_details", "reasoning_tokens"),
     )

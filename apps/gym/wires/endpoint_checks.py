@@ -14,7 +14,7 @@ from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError
 from apps.gym.storable import clean_line
 from apps.gym.traces.items import Tool, as_object, function_calls, message, read_json
-from apps.gym.wires.openai_http import hide_secrets
+from apps.gym.wires.hidden_secrets import hide_secrets
 from apps.gym.wires.protocol import Ask, Policy, Reply, has_all_counts
 from apps.gym.wires.sending import Sender
 

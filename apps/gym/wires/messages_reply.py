@@ -106,6 +106,7 @@ def read_messages_usage(usage: Any) -> TokenUsage:
         read=None if usage.get("input_tokens") is None else whole,
         written=usage.get("output_tokens"),
         cached=usage.get("cache_read_input_tokens"),
+        cache_written=usage.get("cache_creation_input_tokens"),
         reasoned=as_object(usage.get("output_tokens_details")).get("thinking_tokens"),
     )
 
@@ -151,11 +152,11 @@ def stop_reason(reply: Reply) -> str:
 
 
 def write_messages_usage(usage: TokenUsage) -> dict[str, Any]:
-    """Return the token counts of a message. Its input tokens do not include the cached ones."""
-    cached = usage.get("cached_tokens", 0)
+    """Return the token counts of a message. Its input tokens exclude those read from or written to a cache."""
+    cached, stored = usage.get("cached_tokens", 0), usage.get("cache_write_tokens", 0)
     written: dict[str, Any] = {
-        "input_tokens": usage.get("input_tokens", 0) - cached,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": usage.get("input_tokens", 0) - cached - stored,
+        "cache_creation_input_tokens": stored,
         "cache_read_input_tokens": cached,
         "output_tokens": usage.get("output_tokens", 0),
     }

@@ -29,6 +29,7 @@ from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
+from apps.gym.wires.hidden_secrets import SHORTEST_SECRET, hide_secrets
 from apps.gym.wires.messages_reply import read_messages_reply
 from apps.gym.wires.messages_request import messages_request
 from apps.gym.wires.messages_stream import join_messages_stream
@@ -40,7 +41,6 @@ _MESSAGE_CHARACTERS = 500
 _LARGE_REPLY = 512 * 1024  # bytes from which replies are decoded in a thread
 # One thread, so that only one large reply at a time uses the memory for decoding.
 _LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
-_SHORTEST_SECRET = 4  # shorter keys, for example `x` for a server without keys, would match in every message
 
 Wire = Literal["responses", "chat", "messages"]
 PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
@@ -108,7 +108,7 @@ class HttpPolicy:
         self.weights = weights or Weights()
         self._secrets = list(secrets)
         written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
-        self._written_secrets = [secret for secret in written if len(secret) >= _SHORTEST_SECRET]
+        self._written_secrets = [secret for secret in written if len(secret) >= SHORTEST_SECRET]
         self._observe = observe
         self._gate = gate
         self._max_tries = max_tries
@@ -132,11 +132,11 @@ class HttpPolicy:
             nonlocal tries, version, asked, packed
             tries += 1
             version = self.weights.version
-            reader = DeltaReader(ask.on_delta) if streams and ask.on_delta else None
+            reader = DeltaReader(ask.on_delta, self._secrets) if streams and ask.on_delta else None
             if reader:
                 reply_listener.set(reader.feed)
             try:
-                return await self._try_once(packed, ask, tries)
+                reply = await self._try_once(packed, ask, tries)
             except TryAgain as again:
                 if reader and reader.has_begun:
                     raise again.error from None
@@ -144,6 +144,9 @@ class HttpPolicy:
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
                     packed = pack(asked)
                 raise
+            if reader:
+                reader.finish()
+            return reply
 
         reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)
         reply.retries, reply.version = retries, version
@@ -251,13 +254,6 @@ class HttpPolicy:
 
     def _said(self, message: str) -> str:
         return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
-
-
-def hide_secrets(message: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET and secret in message:
-            message = message.replace(secret, "[API key]")
-    return message
 
 
 def _outcome(status: int) -> Outcome:

@@ -43,6 +43,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_TOKENS)]
 
 class _ReadDetails(msgspec.Struct):
     cached_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None
 
 
 class _WrittenDetails(msgspec.Struct):
@@ -58,12 +59,15 @@ class _Usage(msgspec.Struct):
     def counts(self) -> TokenUsage:
         """Return the counts as `read_usage` does: a part never exceeds its whole."""
         read, written = self.prompt_tokens_details, self.completion_tokens_details
-        return {
+        counts: TokenUsage = {
             "input_tokens": self.prompt_tokens,
             "output_tokens": self.completion_tokens,
             "reasoning_tokens": min(written.reasoning_tokens or 0, self.completion_tokens) if written else 0,
             "cached_tokens": min(read.cached_tokens or 0, self.prompt_tokens) if read else 0,
         }
+        if read and read.cache_write_tokens and (rest := self.prompt_tokens - counts["cached_tokens"]):
+            counts["cache_write_tokens"] = min(read.cache_write_tokens, rest)
+        return counts
 
 
 class _Reply(msgspec.Struct):

@@ -10,21 +10,30 @@ _A_MILLION = 1e6
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
     """USD per million tokens.
 
-    `cached_input` applies to prompt tokens that the endpoint reports as cached; None uses the input price.
+    `cached_input` applies to input tokens that the endpoint read from its cache, and `cache_write` to those that it
+    wrote to the cache. None uses the input price.
     """
 
     input: float = 0.0
     output: float = 0.0
     cached_input: float | None = None
+    cache_write: float | None = None
 
     def cost(self, usage: TokenUsage) -> float:
         """Return the cost in USD.
 
-        Reasoning tokens are part of the output tokens, and cached tokens of the input tokens.
+        Reasoning tokens are part of the output tokens; cached and cache write tokens are parts of the input tokens.
         """
-        given, said = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
-        cached = 0 if self.cached_input is None else max(0, min(usage.get("cached_tokens", 0), given))
-        return ((given - cached) * self.input + cached * (self.cached_input or 0.0) + said * self.output) / _A_MILLION
+        given, cost = usage.get("input_tokens", 0), usage.get("output_tokens", 0) * self.output
+        for price, count in (
+            (self.cached_input, usage.get("cached_tokens", 0)),
+            (self.cache_write, usage.get("cache_write_tokens", 0)),
+        ):
+            if price is not None:
+                part = max(0, min(count, given))
+                given -= part
+                cost += part * price
+        return (cost + given * self.input) / _A_MILLION
 
 
 FREE = Prices()

@@ -87,11 +87,14 @@ MAX_CALL_TOKENS = 1_000_000_000
 """Maximum tokens of one call. Larger counts are ignored, so that they do not affect cost and limits."""
 
 
-def read_usage(*, read: Any, written: Any, cached: Any = None, reasoned: Any = None) -> TokenUsage:
+def read_usage(
+    *, read: Any, written: Any, cached: Any = None, cache_written: Any = None, reasoned: Any = None
+) -> TokenUsage:
     """Return the valid counts.
 
-    `input_tokens` and `output_tokens` are missing if the endpoint did not report them. Cached tokens never exceed
-    input tokens, and reasoning tokens never exceed output tokens, so that no price can be negative.
+    `input_tokens` and `output_tokens` are missing if the endpoint did not report them, and `cache_write_tokens` if
+    there are none. Cached and cache write tokens never exceed input tokens, and reasoning tokens never exceed output
+    tokens, so that no price can be negative.
     """
     usage: TokenUsage = {}
     inputs, outputs = _count(read), _count(written)
@@ -103,6 +106,8 @@ def read_usage(*, read: Any, written: Any, cached: Any = None, reasoned: Any = N
         usage["output_tokens"] = outputs
     usage["reasoning_tokens"] = min(_count(reasoned) or 0, outputs or 0)
     usage["cached_tokens"] = min(_count(cached) or 0, inputs or 0)
+    if stored := min(_count(cache_written) or 0, (inputs or 0) - usage["cached_tokens"]):
+        usage["cache_write_tokens"] = stored
     return usage
 
 

@@ -145,5 +145,6 @@ def _usage(usage: Any) -> TokenUsage:
         read=usage.get("input_tokens"),
         written=usage.get("output_tokens"),
         cached=read_detail(usage, "input_tokens_details", "cached_tokens"),
+        cache_written=read_detail(usage, "input_tokens_details", "cache_write_tokens"),
         reasoned=read_detail(usage, "output_tokens_details", "reasoning_tokens"),
     )

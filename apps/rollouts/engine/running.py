@@ -63,7 +63,8 @@ class RolloutStats:
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
         self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
-        self.cached_tokens = self.judge_cached_tokens = 0
+        self.cached_tokens = self.cache_write_tokens = 0
+        self.judge_cached_tokens = self.judge_cache_write_tokens = 0
         self.calls_without_usage = 0
         self.model_time = self.tool_time = 0.0
         self.model_version = ""
@@ -81,6 +82,7 @@ class RolloutStats:
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
             self.cached_tokens += event.usage.get("cached_tokens", 0)
+            self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
             self.calls_without_usage += lacks_usage(event)
         elif isinstance(event, ToolResult):
             self.tool_calls += 1
@@ -96,6 +98,7 @@ class RolloutStats:
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
             self.judge_output_tokens += event.usage.get("output_tokens", 0)
             self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
+            self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
             self.calls_without_usage += lacks_usage(event)
 
     def _count_tool(self, event: ToolResult) -> None:
@@ -114,11 +117,13 @@ class RolloutStats:
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
         }
         judge: TokenUsage = {
             "input_tokens": self.judge_input_tokens,
             "output_tokens": self.judge_output_tokens,
             "cached_tokens": self.judge_cached_tokens,
+            "cache_write_tokens": self.judge_cache_write_tokens,
         }
         return setting.prices.cost(own) + setting.judge_prices.cost(judge)
 

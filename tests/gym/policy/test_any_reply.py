@@ -1,6 +1,7 @@
 """Whatever an endpoint sends is a reply or a PolicyError, soon, and never quotes our key."""
 
 import asyncio
+import itertools
 
 import msgspec
 import orjson
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.gym.calls.http_connection import reply_listener
 from apps.gym.calls.observers import Outcome, ignore
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import PolicyError
@@ -37,13 +39,15 @@ class Says:
         return body
 
     async def send(self, packed, *, session, tries):
+        if (listen := reply_listener.get()) is not None:
+            listen(self.reply.body)
         return self.reply
 
     async def get(self, path, *, server, at_root=False):
         return self.reply
 
 
-def ask(body, *, wire="chat", content_type="application/json", status=200, observe=ignore):
+def ask(body, *, wire="chat", content_type="application/json", status=200, observe=ignore, on_delta=None):
     policy = HttpPolicy(
         Says(body, content_type, status),
         model_name="m",
@@ -53,7 +57,7 @@ def ask(body, *, wire="chat", content_type="application/json", status=200, obser
         max_tries=1,
         observe=observe,
     )
-    return asyncio.run(policy.ask(ASK))
+    return asyncio.run(policy.ask(msgspec.structs.replace(ASK, on_delta=on_delta)))
 
 
 def stream(*chunks):
@@ -388,6 +392,61 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it():
 def test_a_key_that_is_split_over_chunks_is_found():
     body = stream(delta(content=f"It is {KEY[:9]}"), delta(content=KEY[9:]), delta("stop"))
     assert text_of(ask(body, content_type="text/event-stream").items[0]) == "It is [API key]"
+
+
+def as_text(piece):
+    return {"content": piece}
+
+
+def as_reasoning(piece):
+    return {"reasoning_content": piece}
+
+
+def as_arguments(piece):
+    return {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "f", "arguments": piece}}]}
+
+
+def passed_on(pieces, write):
+    """The texts that an agent gets of a reply that is streamed in these pieces."""
+    deltas = []
+    body = stream(*(delta(**write(piece)) for piece in pieces), delta("stop"))
+    ask(body, content_type="text/event-stream", on_delta=deltas.append)
+    return [each.text for each in deltas if each.kind != "call"]
+
+
+@pytest.mark.parametrize("write", [as_text, as_reasoning, as_arguments])
+@pytest.mark.parametrize("said", [f"It is {KEY}.", KEY, f"{KEY[:9]}{KEY}{KEY[:-1]}", f"no key, but {KEY[:-1]}"])
+def test_no_split_of_a_stream_passes_the_key_on(said, write):
+    for cut in range(len(said) + 1):
+        assert "".join(passed_on([said[:cut], said[cut:]], write)) == said.replace(KEY, "[API key]")
+
+
+@given(st.lists(st.sampled_from([KEY, KEY[:-1], KEY[:2], KEY[1:], "s", "."]), max_size=5), st.sets(st.integers(0, 99)))
+def test_no_splits_of_a_stream_pass_the_key_on(parts, cuts):
+    said = "".join(parts)
+    ends = [0, *sorted(cut for cut in cuts if cut < len(said)), len(said)]
+    pieces = [said[start:end] for start, end in itertools.pairwise(ends)]
+    assert "".join(passed_on(pieces, as_text)) == said.replace(KEY, "[API key]")
+
+
+def test_text_that_cannot_begin_the_key_is_passed_on_at_once():
+    assert passed_on(["One ", "two ", "s", "ix."], as_text) == ["One ", "two ", "six."]
+
+
+def test_each_part_of_a_stream_is_passed_on_before_the_next_begins():
+    kinds = []
+    chunks = [as_reasoning("so s"), as_text("It is sk-"), as_arguments('{"a":"sk-te'), as_arguments('st"}')]
+    body = stream(*(delta(**chunk) for chunk in chunks), delta("stop"))
+    ask(body, content_type="text/event-stream", on_delta=lambda each: kinds.append((each.kind, each.text)))
+    assert kinds == [
+        ("reasoning", "so "),
+        ("reasoning", "s"),
+        ("text", "It is "),
+        ("text", "sk-"),
+        ("call", "f"),
+        ("arguments", '{"a":"'),
+        ("arguments", 'sk-test"}'),
+    ]
 
 
 def test_a_key_that_is_escaped_is_found():

@@ -101,11 +101,12 @@ def test_a_reply_is_kept_whole_and_goes_back_whole(answer):
     assert result["content"] == [{"type": "tool_result", "tool_use_id": "toolu_01A", "content": "42"}]
 
 
-def test_tokens_of_the_cache_are_counted_and_cheaper():
+def test_tokens_of_the_cache_are_counted_and_have_their_prices():
     _, reply = ask((200, REPLY, {}))
-    assert reply.usage == {"input_tokens": 200, "output_tokens": 40, "reasoning_tokens": 0, "cached_tokens": 100}
-    prices = Prices(input=3.0, cached_input=0.3, output=15.0)
-    assert prices.cost(reply.usage) == pytest.approx((100 * 3.0 + 100 * 0.3 + 40 * 15.0) / 1e6)
+    cache = {"cached_tokens": 100, "cache_write_tokens": 75}
+    assert reply.usage == {"input_tokens": 200, "output_tokens": 40, "reasoning_tokens": 0, **cache}
+    prices = Prices(input=3.0, cached_input=0.3, cache_write=3.75, output=15.0)
+    assert prices.cost(reply.usage) == pytest.approx((25 * 3.0 + 100 * 0.3 + 75 * 3.75 + 40 * 15.0) / 1e6)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 504, 529])

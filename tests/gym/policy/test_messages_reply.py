@@ -32,12 +32,14 @@ from apps.gym.wires.responses_wire import ReplyFailed
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 counts = st.integers(0, 999)
 usages = st.builds(
-    lambda read, cached, written, thought: {
-        "input_tokens": read + cached,
+    lambda read, cached, stored, written, thought: {
+        "input_tokens": read + cached + stored,
         "output_tokens": written + thought,
         "reasoning_tokens": thought,
         "cached_tokens": cached,
+        **({"cache_write_tokens": stored} if stored else {}),
     },
+    counts,
     counts,
     counts,
     counts,
@@ -100,7 +102,7 @@ def body_of(**fields):
     )
 
 
-def test_input_tokens_include_cached_tokens():
+def test_input_tokens_include_tokens_of_the_cache():
     usage = {
         "input_tokens": 5,
         "cache_read_input_tokens": 100,
@@ -109,9 +111,9 @@ def test_input_tokens_include_cached_tokens():
         "output_tokens_details": {"thinking_tokens": 4},
     }
     read = read_messages_reply(body_of(usage=usage)).usage
-    assert read == {"input_tokens": 125, "output_tokens": 7, "reasoning_tokens": 4, "cached_tokens": 100}
-    written = write_messages_usage(read)
-    assert (written["input_tokens"], written["cache_read_input_tokens"]) == (25, 100)
+    cache = {"cached_tokens": 100, "cache_write_tokens": 20}
+    assert read == {"input_tokens": 125, "output_tokens": 7, "reasoning_tokens": 4, **cache}
+    assert write_messages_usage(read) == usage
 
 
 @pytest.mark.parametrize("usage", [None, 7, {}, {"input_tokens": None}, {"input_tokens": "x", "output_tokens": -1}])

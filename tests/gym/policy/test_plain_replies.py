@@ -49,7 +49,9 @@ COUNT = mostly(st.integers(0, 99))
 USAGE = st.fixed_dictionaries(
     {"prompt_tokens": COUNT, "completion_tokens": COUNT},
     optional={
-        "prompt_tokens_details": mostly(st.fixed_dictionaries({}, optional={"cached_tokens": COUNT})),
+        "prompt_tokens_details": mostly(
+            st.fixed_dictionaries({}, optional={"cached_tokens": COUNT, "cache_write_tokens": COUNT})
+        ),
         "completion_tokens_details": mostly(st.none() | st.fixed_dictionaries({"reasoning_tokens": COUNT})),
     },
 )

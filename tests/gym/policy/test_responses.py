@@ -99,12 +99,13 @@ def test_a_reason_that_the_wire_does_not_have_is_told_in_the_servers_word(fields
 
 
 def test_usage_is_read_with_and_without_details():
-    usage = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}
+    details = {"cached_tokens": 2, "cache_write_tokens": 1}
+    usage = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": details}
     assert read_responses_reply(envelope([], usage=usage)).usage == {
         "input_tokens": 5,
         "output_tokens": 2,
         "reasoning_tokens": 0,
-        "cached_tokens": 4,
+        **details,
     }
     assert read_responses_reply(envelope([])).usage == {}
 
@@ -182,7 +183,7 @@ def test_a_part_of_the_usage_is_never_more_than_its_whole():
     usage = {
         "input_tokens": 5,
         "output_tokens": 2,
-        "input_tokens_details": {"cached_tokens": 900},
+        "input_tokens_details": {"cached_tokens": 900, "cache_write_tokens": 900},
         "output_tokens_details": {"reasoning_tokens": -4},
     }
     assert read_responses_reply(envelope([], usage=usage)).usage == {

@@ -165,6 +165,7 @@ class _Session:
                 input_tokens=("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
                 output_tokens=("output_tokens",),
                 cached_tokens=("cache_read_input_tokens",),
+                cache_write_tokens=("cache_creation_input_tokens",),
             ),
             at=at,
             notes=[f"left out: {kind}" for kind in dropped],

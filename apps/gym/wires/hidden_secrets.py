@@ -1,0 +1,43 @@
+"""Hide GymWeb's secrets in the texts of an endpoint, which may repeat its request."""
+
+from collections.abc import Iterable
+
+SHORTEST_SECRET = 4
+"""Shorter keys, for example `x` for a server without keys, would match in every message."""
+MARK = "[API key]"
+
+
+def hide_secrets(message: str, secrets: Iterable[str]) -> str:
+    """Return the text with a mark in place of each secret."""
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET and secret in message:
+            message = message.replace(secret, MARK)
+    return message
+
+
+class SecretFilter:
+    """Hides secrets in a text that arrives in pieces. An end that may begin a secret is held back."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Return the text that can be passed on."""
+        text = hide_secrets(self._held + piece, self._secrets)
+        end = min((_find_begun(text, secret) for secret in self._secrets), default=len(text))
+        self._held = text[end:]
+        return text[:end]
+
+    def flush(self) -> str:
+        """Return the held text, because no more pieces follow."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _find_begun(text: str, secret: str) -> int:
+    """Return where the text ends with the beginning of the secret, or the length of the text."""
+    start = text.find(secret[0], max(len(text) - len(secret) + 1, 0))
+    while start >= 0 and not secret.startswith(text[start:]):
+        start = text.find(secret[0], start + 1)
+    return len(text) if start < 0 else start
