@@ -38,6 +38,7 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "time_limit",
             "token_limit",
             "parallel_tool_calls",
+            "strict_tools",
             "sampling",
             "command_settings",
             "server_url",

@@ -104,6 +104,32 @@ def test_calls_are_answered_and_the_attempt_is_verified():
     assert environment.closed == 1
 
 
+@pytest.mark.parametrize(("strict_tools", "strict"), [("declared", [True]), ("never", [])])
+def test_tools_are_offered_as_declared_or_never_strict(strict_tools, strict):
+    class Strict(Adder):
+        async def list_tools(self):
+            return [{"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}]
+
+    class Asked(Replay):
+        async def ask(self, ask):
+            self.asks = [*getattr(self, "asks", []), ask]
+            return await super().ask(ask)
+
+    policy = Asked(turn(says("4")))
+    events = attempt(policy, Strict(), strict_tools=strict_tools)
+    [ask] = policy.asks
+    assert [tool["strict"] for tool in ask.tools if "strict" in tool] == strict
+    assert ask.strict is (strict_tools == "declared")
+    assert events[0].tools == ask.tools
+
+
+def test_a_call_with_a_grammar_is_marked():
+    constrained = turn(call())
+    constrained.grammar = True
+    events = attempt(Replay(constrained, turn(says("4"))), Adder())
+    assert [event.grammar for event in events if type(event).__name__ == "ModelCall"] == [True, False]
+
+
 def test_the_environment_can_give_the_prompt():
     class Asking(Adder):
         opening = [message("user", "What is 2 + 2?")]

@@ -75,7 +75,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps.
+    steps. With `strict_tools` "never", no grammar constrains tool calls.
     """
 
     system_prompt: str = ""
@@ -85,7 +85,18 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: float = 600.0
     token_limit: int = 1_000_000
     parallel_tool_calls: bool = True
+    strict_tools: Literal["declared", "never"] = "declared"
     sampling: dict[str, Any] = {}
+
+    @property
+    def allows_strict(self) -> bool:
+        return self.strict_tools == "declared"
+
+    def offer(self, tools: list[Tool]) -> list[Tool]:
+        """Return the tools as the model gets them: without `strict` if they must never be strict."""
+        if self.allows_strict:
+            return tools
+        return [{key: value for key, value in tool.items() if key != "strict"} for tool in tools]
 
 
 def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
@@ -147,7 +158,7 @@ class Attempt(SessionDriver):
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
-        self.tools = self.row["responses_create_params"].get("tools") or offered
+        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
         self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
         stepped = session if isinstance(session, SteppedSession) else None
         opened = self.elapsed()
@@ -199,7 +210,13 @@ class Attempt(SessionDriver):
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
         reply: Reply = await self.policy.ask(
-            Ask(items=self.conversation, tools=self.tools, sampling=sampling, session=self.name)
+            Ask(
+                items=self.conversation,
+                tools=self.tools,
+                sampling=sampling,
+                session=self.name,
+                strict=self.harness.allows_strict,
+            )
         )
         return ModelCall(
             seen=seen,
@@ -214,6 +231,7 @@ class Attempt(SessionDriver):
             retries=reply.retries,
             tokens=self._pack_tokens(reply),
             tokens_note=reply.tokens_note,
+            grammar=reply.grammar,
             at=began,
             duration=self.elapsed() - began,
         )
