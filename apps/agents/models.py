@@ -56,6 +56,13 @@ class Agent(Named):
         help_text="Input and output tokens of all calls, checked after each turn. The rollout is then verified.",
     )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
+    retry_empty_replies = models.BooleanField(
+        default=False,
+        help_text=(
+            "After a reply without text and calls, for example only reasoning, ask the model again until the maximum "
+            "turns, as NeMo Gym does. Otherwise the second such reply in a row ends the rollout."
+        ),
+    )
     strict_tools = models.CharField(
         max_length=16,
         choices=StrictTools.choices,

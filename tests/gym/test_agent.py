@@ -23,6 +23,10 @@ def says(text):
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
+def thinks():
+    return {"type": "reasoning", "summary": [{"type": "summary_text", "text": "2 + 2"}]}
+
+
 def turn(*items, finish="stop"):
     return Reply(items=list(items), finish_reason=finish, model="replay", usage={"input_tokens": 3, "output_tokens": 2})
 
@@ -171,12 +175,21 @@ def test_the_verifier_gets_every_item_after_the_prompt():
         ([turn(finish="context_length")], {}, "context_length"),
         ([turn(says("I"), finish="content_filter")], {}, "content_filter"),
         ([turn()], {}, "empty_reply"),
+        ([turn()], {"retry_empty_replies": True, "max_steps": 4}, "max_steps"),
+        ([turn(thinks()), turn(thinks()), turn(thinks()), turn(says("4"))], {"retry_empty_replies": True}, "answered"),
+        ([turn(thinks()), turn(thinks()), turn(says("4"))], {}, "empty_reply"),
         ([turn(), turn(says("4"))], {}, "answered"),
     ],
 )
 def test_every_end_has_its_name_and_is_verified(turns, harness, reason):
     events = attempt(Replay(*turns), Adder(), **harness)
     assert (events[-1].stop_reason, events[-1].reward) == (reason, 1.0)
+
+
+def test_a_reply_that_is_only_reasoning_is_part_of_the_next_request():
+    policy = Replay(turn(thinks()), turn(says("4")))
+    attempt(policy, Adder(), retry_empty_replies=True)
+    assert policy.seen[1] == [*policy.seen[0], thinks()]
 
 
 def test_max_steps_counts_turns_and_runs_the_last_ones_tools():

@@ -158,7 +158,12 @@ def test_a_clone_has_the_same_digest_and_another_seed_gives_another(earlier):
 
 @pytest.mark.parametrize(
     ("model", "agent"),
-    [({"version": "step-2"}, {}), ({"capture_tokens": True}, {}), ({}, {"strict_tools": "never"})],
+    [
+        ({"version": "step-2"}, {}),
+        ({"capture_tokens": True}, {}),
+        ({}, {"strict_tools": "never"}),
+        ({}, {"retry_empty_replies": True}),
+    ],
 )
 def test_settings_that_change_the_tokens_change_the_digest(dataset, model, agent):
     given = plan(dataset)

@@ -67,6 +67,7 @@ class AgentForm(NamedForm):
             "time_limit",
             "token_limit",
             "parallel_tool_calls",
+            "retry_empty_replies",
             "strict_tools",
             "sampling",
             "server_url",

@@ -75,7 +75,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps. With `strict_tools` "never", no grammar constrains tool calls.
+    steps. With `strict_tools` "never", no grammar constrains tool calls. With `retry_empty_replies`, the model
+    may reply without text and calls until `max_steps`, as in NeMo Gym; otherwise twice in a row.
     """
 
     system_prompt: str = ""
@@ -86,6 +87,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     token_limit: int = 1_000_000
     parallel_tool_calls: bool = True
     strict_tools: Literal["declared", "never"] = "declared"
+    retry_empty_replies: bool = False
     sampling: dict[str, Any] = {}
 
     @property
@@ -184,7 +186,7 @@ class Attempt(SessionDriver):
                     yield result
             elif not any(text_of(item).strip() for item in call.items if item_type(item) == "message"):
                 empty += 1
-                stop_reason = "empty_reply" if empty > 1 else None
+                stop_reason = "empty_reply" if empty > 1 and not self.harness.retry_empty_replies else None
             else:
                 began = self.elapsed()
                 observations = await session.respond(call.items)

@@ -258,6 +258,7 @@ def take_snapshot(
             "time_limit": agent.time_limit,
             "token_limit": agent.token_limit,
             "parallel_tool_calls": agent.parallel_tool_calls,
+            **({"retry_empty_replies": True} if agent.retry_empty_replies else {}),
             **({"strict_tools": agent.strict_tools} if agent.strict_tools != Agent.StrictTools.DECLARED else {}),
         },
         "policy_model": {
