@@ -197,7 +197,7 @@ def test_max_steps_counts_turns_and_runs_the_last_ones_tools():
     assert kinds(events).count("ModelCall") == kinds(events).count("ToolResult") == 2
 
 
-@pytest.mark.parametrize("arguments", ["{oops", "[1]", '"text"', "NaN"])
+@pytest.mark.parametrize("arguments", ["{oops", "[1]", '"text"', "NaN", '{"a": NaN, "b": 1}', '{"a": "\\ud800"}'])
 def test_arguments_that_are_no_object_are_fed_back_and_the_attempt_goes_on(arguments):
     events = attempt(Replay(turn(call(arguments=arguments)), turn(says("4"))), Adder())
     assert events[3].error == "invalid_arguments"

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import msgspec
-import orjson
 
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
@@ -275,7 +274,7 @@ class Attempt(SessionDriver):
         began = self.elapsed()
         name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
         try:
-            arguments = parse_arguments(call.get("arguments"))
+            arguments = session.read_arguments(call.get("arguments"))
         except ValueError as problem:
             output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
         else:
@@ -284,13 +283,3 @@ class Attempt(SessionDriver):
         return ToolResult(
             call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
         )
-
-
-def parse_arguments(arguments: object) -> dict[str, Any]:
-    """Return the call's arguments. An empty string means none, as some servers send it. Raises ValueError."""
-    if isinstance(arguments, dict):
-        return arguments
-    parsed = orjson.loads(arguments) if isinstance(arguments, str) and arguments.strip() else {}
-    if not isinstance(parsed, dict):
-        raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
-    return parsed
