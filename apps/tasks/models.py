@@ -31,11 +31,19 @@ class Dataset(Named):
         return self.versions.filter(state=DatasetVersion.State.READY).order_by("-number").first()
 
 
+class SuiteQuerySet(models.QuerySet["Suite"]):
+    def with_datasets(self) -> "SuiteQuerySet":
+        """Read the datasets of all suites with one more query."""
+        return self.prefetch_related(models.Prefetch("entries", SuiteDataset.objects.select_related("dataset")))
+
+
 class Suite(Named):
     """A named list of datasets that are collected and reported together."""
 
     name = RedactedCharField(max_length=100)
     _given: list[Dataset] | None = None
+
+    objects = SuiteQuerySet.as_manager()
 
     class Meta:
         ordering = ["name", "id"]

@@ -39,7 +39,7 @@ class SuitePlanSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 
 class SuiteViewSet(SlugViewSet):
-    queryset = Suite.objects.prefetch_related("entries__dataset")
+    queryset = Suite.objects.with_datasets()
     serializer_class = SuiteSerializer
     permissions = {
         "list": Permission.READ,

@@ -16,7 +16,7 @@ from apps.rollouts.plans.suite_plans import plan_suite
 from apps.tasks.models import Suite
 from apps.tasks.suite_changes import save_suite
 
-_SUITES = Suite.objects.prefetch_related("entries__dataset")
+_SUITES = Suite.objects.with_datasets()
 suite_list = list_view(_SUITES, "suites/list.html", part="rows", name="suites")
 
 
