@@ -15,6 +15,7 @@ MODELS = ("2b", "8b", "32b")
 ORDERS = [f"{sign}{key}" for key in ("steps", "calls", "tokens", "seconds", "cost") for sign in ("", "-")]
 NOUNS = (
     "datasets",
+    "suites",
     "uploads",
     "column-mappings",
     "deletions",
@@ -33,6 +34,7 @@ NOUNS = (
 PAGES = (
     "collections",
     "datasets",
+    "suites",
     "environments",
     "verifiers",
     "models",

@@ -14,6 +14,10 @@ class Agent(Named):
         COMMAND = "command", "Command"
         SERVER = "agent_server", "Agent server"
 
+    class StrictTools(models.TextChoices):
+        DECLARED = "declared", "As declared"
+        NEVER = "never", "Never"
+
     class Route(models.TextChoices):
         RESPONSES = "responses", "/v1/responses: GymWeb verifies"
         RUN = "run", "/run: the agent server verifies"
@@ -52,6 +56,22 @@ class Agent(Named):
         help_text="Input and output tokens of all calls, checked after each turn. The rollout is then verified.",
     )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
+    retry_empty_replies = models.BooleanField(
+        default=False,
+        help_text=(
+            "After a reply without text and calls, for example only reasoning, ask the model again until the maximum "
+            "turns, as NeMo Gym does. Otherwise the second such reply in a row ends the rollout."
+        ),
+    )
+    strict_tools = models.CharField(
+        max_length=16,
+        choices=StrictTools.choices,
+        default=StrictTools.DECLARED,
+        help_text=(
+            "As declared: tools are sent with `strict`, and servers constrain calls of strict tools by a grammar. "
+            "Never: without it, so that no grammar changes the log probabilities of captured tokens."
+        ),
+    )
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
     command_settings = models.JSONField(
         default=dict, blank=True, help_text="For the kind `command`: the program, its variables and files"
@@ -88,5 +108,8 @@ class Agent(Named):
             models.CheckConstraint(
                 condition=models.Q(kind__in=["builtin", "external", "command", "agent_server"]),
                 name="agent_kind_is_known",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(strict_tools__in=["declared", "never"]), name="agent_strict_tools_is_known"
             ),
         ]

@@ -38,6 +38,8 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "time_limit",
             "token_limit",
             "parallel_tool_calls",
+            "retry_empty_replies",
+            "strict_tools",
             "sampling",
             "command_settings",
             "server_url",

@@ -13,6 +13,7 @@ from apps.api.collections.collection_viewsets import CollectionViewSet
 from apps.api.collections.stream_viewsets import StreamViewSet
 from apps.api.datasets.column_mapping_viewsets import ColumnMappingViewSet
 from apps.api.datasets.dataset_viewsets import DatasetViewSet
+from apps.api.datasets.suite_viewsets import SuiteViewSet
 from apps.api.datasets.task_viewsets import TaskViewSet
 from apps.api.datasets.upload_viewsets import UploadViewSet
 from apps.api.deletion_viewsets import CollectionDeletionViewSet, DeletionViewSet
@@ -35,6 +36,7 @@ from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 
 VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "datasets": DatasetViewSet,
+    "suites": SuiteViewSet,
     "uploads": UploadViewSet,
     "tasks": TaskViewSet,
     "column-mappings": ColumnMappingViewSet,

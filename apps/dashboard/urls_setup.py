@@ -10,7 +10,7 @@ from apps.dashboard.views.accounts import (
     settings_views,
     sign_in_views,
 )
-from apps.dashboard.views.datasets import dataset_views, task_views, upload_views
+from apps.dashboard.views.datasets import dataset_views, suite_views, task_views, upload_views
 from apps.dashboard.views.setup import (
     agent_views,
     environment_views,
@@ -58,6 +58,11 @@ urlpatterns: list[URLPattern] = [
     path("datasets/<slug:slug>/changes/", dataset_views.dataset_changes, name="dataset_changes"),
     path("datasets/<slug:slug>/metrics/", dataset_views.dataset_metrics, name="dataset_metrics"),
     path("datasets/<slug:slug>/delete/", dataset_views.dataset_delete, name="dataset_delete"),
+    path("suites/", suite_views.suite_list, name="suite_list"),
+    path("suites/new/", suite_views.suite_edit, name="suite_create"),
+    path("suites/<slug:slug>/", suite_views.suite_detail, name="suite_detail"),
+    path("suites/<slug:slug>/edit/", suite_views.suite_edit, name="suite_edit"),
+    path("suites/<slug:slug>/collect/", suite_views.suite_collect, name="suite_collect"),
     path("deletions/<int:pk>/", dataset_views.deletion_detail, name="deletion_detail"),
     path("column-mappings/", upload_views.mapping_list, name="mapping_list"),
     path("column-mappings/<slug:slug>/delete/", upload_views.mapping_delete, name="mapping_delete"),

@@ -218,7 +218,10 @@ class RowReader:
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
-            rows = list(self.format.rows(source, self._options))[: self._left]
+            made = list(self.format.rows(source, self._options))
+            if not made:
+                raise Dropped("nothing_to_train_on")
+            rows = made[: self._left]
             rows, encoded = self.credentials.check(
                 rows,
                 [orjson.dumps(row) for row in rows],
@@ -244,6 +247,7 @@ class RowReader:
             components=rollout.components,
             stop_reason=rollout.stop_reason,
             model_version=rollout.model_version,
+            logprob_mode=self.export.collection.snapshot.get("policy_model", {}).get("logprob_mode", ""),
             agent=self._agent,
             task_index=chosen.task.index,
             repeat=rollout.repeat,

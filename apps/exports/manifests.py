@@ -23,7 +23,8 @@ def make_manifest(
     rows, so `counts.written` may exceed `counts.written_from`. An export without rows has no file.
 
     `census` has counts from `Census`: rows by `dataset_splits` ("" for no split), attempts by `model_versions`, and
-    `tokens`: attempts with captured tokens. NeMo RL loads those with `one_segment` unchanged.
+    `tokens`: attempts with captured tokens. NeMo RL loads those with `one_segment` unchanged. `with_grammar_calls`
+    have calls whose tokens a grammar may have forced.
 
     `rewards` names the source of the rewards; `set_by_people` counts overrides. It is left out for pairs, whose rule
     chose the rewards.
@@ -135,10 +136,12 @@ class Census:
             self.tokens["rows"] += 1
             self.tokens["one_segment" if found["segments"] == 1 else "more_segments"] += 1
             self.tokens["every_call_captured"] += found["captured"] == found["calls"]
+            self.tokens["with_grammar_calls"] += found["grammar"] > 0
 
     def figures(self) -> dict[str, Any]:
         """Return the counts for the manifest. Absent splits, versions and tokens are left out."""
-        counts = {name: self.tokens[name] for name in ("rows", "one_segment", "more_segments", "every_call_captured")}
+        names = ("rows", "one_segment", "more_segments", "every_call_captured", "with_grammar_calls")
+        counts = {name: self.tokens[name] for name in names}
         return {
             **({"dataset_splits": dict(sorted(self.splits.items()))} if any(self.splits) else {}),
             **({"model_versions": dict(sorted(self.versions.items()))} if self.versions else {}),
@@ -148,13 +151,20 @@ class Census:
 
 def _of_rollout(rows: Rows) -> RowFacts:
     own = rows[0]["gymweb"]
-    return {*own.get("model_versions", ()), own.get("model_version", "")}, own.get("tokens", {})
+    versions = {*own.get("model_versions", ()), own.get("model_version", "")}
+    tokens = own.get("tokens")
+    return versions, {**tokens, "grammar": own.get("grammar_calls", 0)} if tokens else {}
 
 
 def _of_segments(rows: Rows) -> RowFacts:
     first = rows[0]
     versions = {one["version"] for row in rows for one in row["sampled"]} or {first["model_version"]}
-    found = {"segments": first["segments"], "captured": first["captured_calls"], "calls": first["calls"]}
+    found = {
+        "segments": first["segments"],
+        "captured": first["captured_calls"],
+        "calls": first["calls"],
+        "grammar": sum(one.get("grammar", False) for row in rows for one in row["sampled"]),
+    }
     return versions, found if first["segments"] else {}
 
 

@@ -144,6 +144,7 @@ async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], 
         retries=reply.retries,
         tokens=None if reply.tokens is None else pack_tokens(reply.tokens, before=b""),
         tokens_note=reply.tokens_note,
+        grammar=reply.grammar,
     )
 
 

@@ -38,6 +38,11 @@ class Reasoning(models.TextChoices):
     DROPPED = "dropped", "In a separate field, not sent back"
 
 
+class LogprobMode(models.TextChoices):
+    RAW = "raw_logprobs", "Raw: before temperature and penalties"
+    PROCESSED = "processed_logprobs", "Processed: after temperature and penalties"
+
+
 class Health(models.TextChoices):
     UNKNOWN = "unknown", "not checked"
     HEALTHY = "healthy", "healthy"
@@ -130,6 +135,12 @@ class PolicyModel(Server):
         default=False,
         help_text="Store token IDs and logprobs for training. Needs Chat Completions on vLLM.",
     )
+    logprob_mode = models.CharField(
+        max_length=32,
+        choices=LogprobMode.choices,
+        default=LogprobMode.RAW,
+        help_text="The server's --logprobs-mode; written into every exported row of tokens",
+    )
     concurrency = models.PositiveIntegerField(
         default=256, validators=[MinValueValidator(1)], help_text="Maximum rollouts in flight over all workers"
     )
@@ -193,6 +204,9 @@ class PolicyModel(Server):
                 violation_error_message="A price is a finite number, 0 or more.",
             ),
             models.CheckConstraint(condition=models.Q(health__in=Health.values), name="policy_model_health_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(logprob_mode__in=LogprobMode.values), name="policy_model_logprob_mode_is_known"
+            ),
             models.CheckConstraint(
                 condition=models.Q(provider=Provider.SCRIPTED)
                 | models.Q(provider=Provider.ANTHROPIC, wire=Wire.MESSAGES)

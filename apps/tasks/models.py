@@ -31,6 +31,53 @@ class Dataset(Named):
         return self.versions.filter(state=DatasetVersion.State.READY).order_by("-number").first()
 
 
+class SuiteQuerySet(models.QuerySet["Suite"]):
+    def with_datasets(self) -> "SuiteQuerySet":
+        """Read the datasets of all suites with one more query."""
+        return self.prefetch_related(models.Prefetch("entries", SuiteDataset.objects.select_related("dataset")))
+
+
+class Suite(Named):
+    """A named list of datasets that are collected and reported together."""
+
+    name = RedactedCharField(max_length=100)
+    _given: list[Dataset] | None = None
+
+    objects = SuiteQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name", "id"]
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        """Return the datasets in order. apps.tasks.suite_changes stores a list that was set."""
+        if self._given is None and self.pk:
+            return [entry.dataset for entry in self.entries.all()]
+        return self._given or []
+
+    @datasets.setter
+    def datasets(self, given: Iterable[Dataset]) -> None:
+        self._given = list(given)
+
+
+class SuiteDataset(models.Model):
+    """A dataset of a suite. Deleting the dataset removes it from its suites."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="entries")
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="suite_entries")
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [
+            models.UniqueConstraint(fields=["suite", "dataset"], name="suite_dataset_once"),
+            models.UniqueConstraint(fields=["suite", "position"], name="suite_position_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.position}: {self.dataset}"
+
+
 class DatasetVersion(Dated):
     """A numbered set of tasks, visible once its state is `ready`.
 

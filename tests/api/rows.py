@@ -15,7 +15,8 @@ from apps.reviews.models import Comment, QueueItem
 from apps.reviews.reviews.flags import raise_flag
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
-from apps.tasks.models import ColumnMapping, Deletion, Upload
+from apps.tasks.models import ColumnMapping, Deletion, Suite, Upload
+from apps.tasks.suite_changes import save_suite
 from tests.factories import (
     make_agent,
     make_collection,
@@ -39,6 +40,11 @@ def make_upload() -> Upload:
 def make_mapping() -> ColumnMapping:
     number = next(_pids)
     return ColumnMapping.objects.create(slug=f"columns-{number}", name=f"Columns {number}", mapping={"input": "q"})
+
+
+def make_suite() -> Suite:
+    suite = Suite(slug=f"suite-{next(_pids)}", name="Suite", datasets=[make_dataset(), make_dataset()])
+    return save_suite(suite=suite, user=None)
 
 
 def make_task() -> Any:
@@ -74,6 +80,7 @@ def make_item() -> QueueItem:
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
+    "suites": make_suite,
     "uploads": make_upload,
     "tasks": make_task,
     "column-mappings": make_mapping,

@@ -25,8 +25,9 @@ from apps.rollouts.models import (  # noqa: E402
     ReverifiedReward,
     Rollout,
 )
-from apps.tasks.models import ColumnMapping, Dataset, Deletion, Upload  # noqa: E402
+from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  # noqa: E402
 from apps.tasks.received_files import store_file  # noqa: E402
+from apps.tasks.suite_changes import save_suite  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
@@ -99,9 +100,12 @@ def main() -> None:
     RedactionPattern.objects.get_or_create(kind="prefix", text="corp.", least=20)
     pair_set = first(PairSet, collection=collection)
     export = first(Export, collection=collection, state="ready")
+    suite = Suite(slug="demo-suite", name="Demo suite", datasets=[dataset, *Dataset.objects.exclude(pk=dataset.pk)[:2]])
+    save_suite(suite=suite, user=admin)
     of = {
         "person_edit": [User.objects.get(username="erika").pk],
         **{name: [dataset.slug] for name in PAGES_OF_DATASETS},
+        **{name: [suite.slug] for name in ("suite_detail", "suite_edit", "suite_collect")},
         "deletion_detail": [deletion.pk],
         "upload_detail": [checked.pk],
         "upload_map": [draft.pk],

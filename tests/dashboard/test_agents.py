@@ -18,6 +18,8 @@ GIVEN = {
     "time_limit": "60",
     "token_limit": "5000",
     "parallel_tool_calls": "on",
+    "retry_empty_replies": "on",
+    "strict_tools": "never",
     "sampling": '{"temperature": 0.5}',
 }
 
@@ -27,6 +29,7 @@ def test_an_agent_is_created_and_shown(pages: Client):
     assert (reply.status_code, reply["Location"]) == (302, "/agents/careful/")
     agent = Agent.objects.get(slug="careful")
     assert (agent.max_steps, agent.sampling, agent.examples) == (5, {"temperature": 0.5}, [])
+    assert (agent.retry_empty_replies, agent.strict_tools) == (True, "never")
     assert AuditEntry.objects.get(action="agent.create").target == "careful"
     page = pages.get("/agents/careful/").text
     assert "Think first." in page

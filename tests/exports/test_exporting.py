@@ -434,7 +434,13 @@ def test_the_manifest_of_scored_rollouts_counts_versions_and_how_tokens_join():
     assert [row["gymweb"].get("model_version") for row in rows] == ["step-1", "step-1", "step-2", None]
     assert [row["gymweb"].get("tokens", {}).get("segments") for row in rows] == [1, 2, 1, None]
     assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
-    assert export.manifest["tokens"] == {"rows": 3, "one_segment": 2, "more_segments": 1, "every_call_captured": 2}
+    assert export.manifest["tokens"] == {
+        "rows": 3,
+        "one_segment": 2,
+        "more_segments": 1,
+        "every_call_captured": 2,
+        "with_grammar_calls": 0,
+    }
 
 
 @pytest.mark.parametrize("format", ["nemo_gym_rollouts", "scored_rollouts"])
@@ -442,14 +448,38 @@ def test_the_manifest_counts_an_attempt_for_every_version_that_answered_in_it(fo
     made = make_collection(dataset=make_dataset([{**make_row("a"), "segments": 3, "sampled": "x", "calls": []}]))
     versions = iter(["step-1", "step-2"])
     trace = [
-        msgspec.structs.replace(event, version=next(versions)) if isinstance(event, ModelCall) else event
+        msgspec.structs.replace(event, version=next(versions), grammar=True) if isinstance(event, ModelCall) else event
         for event in with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5]))
     ]
     make_rollout(made, model_version="step-1", trace=trace)
     make_rollout(made, model_version="step-1")
-    export = write_export(export=queue_export(ExportOrder(format=format, collection=made, encoding="jsonl")))
+    order = ExportOrder(format=format, collection=made, encoding="jsonl", options={"grammar_calls": "keep"})
+    export = write_export(export=queue_export(order))
     assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
-    assert export.manifest["tokens"] == {"rows": 1, "one_segment": 1, "more_segments": 0, "every_call_captured": 1}
+    assert export.manifest["tokens"] == {
+        "rows": 1,
+        "one_segment": 1,
+        "more_segments": 0,
+        "every_call_captured": 1,
+        "with_grammar_calls": 1,
+    }
+
+
+def test_an_export_without_a_token_to_train_on_counts_its_rollouts_as_dropped():
+    made = make_collection()
+    trace = with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5]))
+    constrained = [
+        msgspec.structs.replace(event, grammar=True) if isinstance(event, ModelCall) else event for event in trace
+    ]
+    make_rollout(made, trace=constrained)
+    kept = make_rollout(made, trace=trace)
+    made.snapshot["policy_model"] = {"logprob_mode": "raw_logprobs"}
+    made.save()
+    order = ExportOrder(format="trl_sft_tokens", collection=made, encoding="jsonl", filters={"dedupe": False})
+    export = write_export(export=queue_export(order))
+    [row] = read(export)
+    assert (row["rollout_id"], row["logprob_mode"]) == (kept.pk, "raw_logprobs")
+    assert export.manifest["counts"]["dropped"] == {"nothing_to_train_on": 1}
 
 
 def test_a_field_of_a_task_may_be_called_as_what_the_manifest_counts():

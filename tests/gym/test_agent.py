@@ -23,6 +23,10 @@ def says(text):
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
+def thinks():
+    return {"type": "reasoning", "summary": [{"type": "summary_text", "text": "2 + 2"}]}
+
+
 def turn(*items, finish="stop"):
     return Reply(items=list(items), finish_reason=finish, model="replay", usage={"input_tokens": 3, "output_tokens": 2})
 
@@ -104,6 +108,32 @@ def test_calls_are_answered_and_the_attempt_is_verified():
     assert environment.closed == 1
 
 
+@pytest.mark.parametrize(("strict_tools", "strict"), [("declared", [True]), ("never", [])])
+def test_tools_are_offered_as_declared_or_never_strict(strict_tools, strict):
+    class Strict(Adder):
+        async def list_tools(self):
+            return [{"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}]
+
+    class Asked(Replay):
+        async def ask(self, ask):
+            self.asks = [*getattr(self, "asks", []), ask]
+            return await super().ask(ask)
+
+    policy = Asked(turn(says("4")))
+    events = attempt(policy, Strict(), strict_tools=strict_tools)
+    [ask] = policy.asks
+    assert [tool["strict"] for tool in ask.tools if "strict" in tool] == strict
+    assert ask.strict is (strict_tools == "declared")
+    assert events[0].tools == ask.tools
+
+
+def test_a_call_with_a_grammar_is_marked():
+    constrained = turn(call())
+    constrained.grammar = True
+    events = attempt(Replay(constrained, turn(says("4"))), Adder())
+    assert [event.grammar for event in events if type(event).__name__ == "ModelCall"] == [True, False]
+
+
 def test_the_environment_can_give_the_prompt():
     class Asking(Adder):
         opening = [message("user", "What is 2 + 2?")]
@@ -145,6 +175,9 @@ def test_the_verifier_gets_every_item_after_the_prompt():
         ([turn(finish="context_length")], {}, "context_length"),
         ([turn(says("I"), finish="content_filter")], {}, "content_filter"),
         ([turn()], {}, "empty_reply"),
+        ([turn()], {"retry_empty_replies": True, "max_steps": 4}, "max_steps"),
+        ([turn(thinks()), turn(thinks()), turn(thinks()), turn(says("4"))], {"retry_empty_replies": True}, "answered"),
+        ([turn(thinks()), turn(thinks()), turn(says("4"))], {}, "empty_reply"),
         ([turn(), turn(says("4"))], {}, "answered"),
     ],
 )
@@ -153,12 +186,18 @@ def test_every_end_has_its_name_and_is_verified(turns, harness, reason):
     assert (events[-1].stop_reason, events[-1].reward) == (reason, 1.0)
 
 
+def test_a_reply_that_is_only_reasoning_is_part_of_the_next_request():
+    policy = Replay(turn(thinks()), turn(says("4")))
+    attempt(policy, Adder(), retry_empty_replies=True)
+    assert policy.seen[1] == [*policy.seen[0], thinks()]
+
+
 def test_max_steps_counts_turns_and_runs_the_last_ones_tools():
     events = attempt(Replay(turn(call())), Adder(), max_steps=2)
     assert kinds(events).count("ModelCall") == kinds(events).count("ToolResult") == 2
 
 
-@pytest.mark.parametrize("arguments", ["{oops", "[1]", '"text"', "NaN"])
+@pytest.mark.parametrize("arguments", ["{oops", "[1]", '"text"', "NaN", '{"a": NaN, "b": 1}', '{"a": "\\ud800"}'])
 def test_arguments_that_are_no_object_are_fed_back_and_the_attempt_goes_on(arguments):
     events = attempt(Replay(turn(call(arguments=arguments)), turn(says("4"))), Adder())
     assert events[3].error == "invalid_arguments"

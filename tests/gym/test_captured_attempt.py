@@ -48,12 +48,14 @@ class Policy:
 
     def __init__(self, *errors):
         self.errors = list(errors)
+        self.asks = []
         self.free = asyncio.Event()
         self.free.set()
         self.asked = 0
 
     async def ask(self, ask):
         self.asked += 1
+        self.asks.append(ask)
         await self.free.wait()
         if self.errors:
             raise self.errors.pop(0)
@@ -186,6 +188,21 @@ def test_a_finish_waits_for_calls_and_names_unserved_ones():
                 Verification,
             ]
             assert TraceGraph(site.events).kept == {received.number}
+
+    run(work)
+
+
+def test_tools_of_an_agent_are_never_strict_if_so_configured():
+    async def work():
+        policy = Policy()
+        tool = {"type": "function", "name": "add", "parameters": {}}
+        wish = Wish(items=[message("user", "2 + 2")], tools=[{**tool, "strict": True}], sampling={}, model="m")
+        async with Site(policy, strict_tools="never") as site:
+            call = site.attempt.ask(wish, wire="chat", digest=b"1", is_repeated=False)
+            await call.reply
+            site.attempt.mark_served(call, is_whole=True)
+        assert [(ask.tools, ask.strict) for ask in policy.asks] == [([tool], False)]
+        assert [event.tools_in for event in site.events if isinstance(event, ModelCall)] == [[tool]]
 
     run(work)
 

@@ -104,6 +104,14 @@ def test_streams_tell_the_main_path_and_all_segments(rollout):
     assert told["is_one_sequence"] is False
 
 
+@pytest.mark.parametrize(("grammar_calls", "trained"), [("mask", [4, 4]), ("keep", [4, 8]), ("drop", [])])
+def test_streams_mask_keep_or_drop_calls_with_a_grammar(rollout, grammar_calls, trained):
+    graph = rollout.graph(tokens=True)
+    graph.calls[4].grammar = True
+    told = describe_rollout(rollout, graph, grammar_calls=grammar_calls)
+    assert [sum(one["mask"]) for one in told["segments"]] == trained
+
+
 def test_pairs_and_exports_read_the_main_path(rollout):
     ((_, events),) = read_traces({rollout.pk: 1})
     assert events == rollout.trace()

@@ -7,7 +7,8 @@ import pytest
 from apps.policies.models import PolicyModel
 from apps.rollouts.metrics.model_matrix import Matrix, MatrixRefused, MatrixSpec, build_matrix
 from apps.rollouts.models import Collection
-from apps.tasks.models import Dataset
+from apps.tasks.models import Dataset, Suite
+from apps.tasks.suite_changes import save_suite
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row
 
 pytestmark = pytest.mark.django_db
@@ -127,3 +128,29 @@ def test_an_invalid_option_is_named(sums, spec, argument):
     with pytest.raises(MatrixRefused) as refusal:
         build_matrix(spec)
     assert refusal.value.argument == argument
+
+
+def test_a_suite_has_its_datasets_as_columns_and_their_mean(sums, models):
+    old, new = models
+    words, empty = make_dataset([make_row("a"), make_row("b")], slug="words"), make_dataset(slug="empty")
+    other = make_dataset([make_row("c")], slug="other")
+    save_suite(suite=Suite(slug="math", name="Math", datasets=[words, sums]), user=None)
+    save_suite(suite=Suite(slug="all", name="All", datasets=[sums, empty]), user=None)
+    collect(sums, old, [1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    collect(words, old, [1.0, 0.5])
+    collect(words, new, [1.0, 1.0])
+    collect(other, new, [0.0])
+    matrix = build_matrix(MatrixSpec(suite="math"))
+    assert matrix.columns == ["words", "sums"]
+    assert cells(matrix) == {"new": [(1.0, 2), None], "old": [(0.75, 2), (0.5, 6)]}
+    assert [row.mean for row in matrix.rows] == [None, 0.625]
+    assert build_matrix(MatrixSpec(suite="all")).columns == ["sums", "empty"]
+    assert {row.mean for row in build_matrix(MatrixSpec()).rows} == {None}
+
+
+@pytest.mark.parametrize("given", [{"suite": "none"}, {"suite": "math", "columns": "split", "dataset": "sums"}])
+def test_a_suite_that_cannot_be_shown_is_refused(sums, given):
+    save_suite(suite=Suite(slug="math", name="Math", datasets=[sums]), user=None)
+    with pytest.raises(MatrixRefused) as refused:
+        build_matrix(MatrixSpec(**given))
+    assert refused.value.argument == "suite"

@@ -156,6 +156,25 @@ def test_a_clone_has_the_same_digest_and_another_seed_gives_another(earlier):
     assert len(same.snapshot_digest) == 64
 
 
+@pytest.mark.parametrize(
+    ("model", "agent"),
+    [
+        ({"version": "step-2"}, {}),
+        ({"capture_tokens": True}, {}),
+        ({}, {"strict_tools": "never"}),
+        ({}, {"retry_empty_replies": True}),
+    ],
+)
+def test_settings_that_change_the_tokens_change_the_digest(dataset, model, agent):
+    given = plan(dataset)
+    before = plan_collection(Plan(**given)).snapshot_digest
+    for row, changes in ((given["policy_model"], model), (given["agent"], agent)):
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.save()
+    assert plan_collection(Plan(**given)).snapshot_digest != before
+
+
 def test_an_estimate_goes_by_earlier_collections_like_it(dataset):
     model = make_policy_model(input_price=2.0, output_price=10.0, concurrency=2)
     like = {"dataset": dataset, "policy_model": model, "agent": make_agent()}

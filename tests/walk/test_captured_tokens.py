@@ -50,9 +50,11 @@ def collect(settings, *, capture):
 def test_tokens_are_in_the_file_on_the_last_item_of_each_turn_and_once_in_the_database(settings, tmp_path):
     settings.EXPORTS_DIR = tmp_path
     collection = collect(settings, capture=True)
-    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
+    order = ExportOrder(format="nemo_gym_rollouts", collection=collection, options={"grammar_calls": "keep"})
+    export = write_export(export=queue_export(order))
     rows = decode_lines((Path(export.path) / "train.jsonl").read_bytes())
     assert len(rows) == 4
+    assert {row["gymweb"]["grammar_calls"] for row in rows} == {3}, "the calculator is a strict tool"
     for row in rows:
         turns = [item for item in row["response"]["output"] if "prompt_token_ids" in item]
         assert [item["type"] for item in turns] == ["function_call", "function_call", "message"]

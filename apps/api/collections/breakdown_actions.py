@@ -261,6 +261,7 @@ class FigureViewSet(TableViewSet):
         spec = MatrixSpec(
             **chosen,
             dataset=given.get("dataset", ""),
+            suite=given.get("suite", ""),
             baseline=given.get("baseline", ""),
             k=read_integer(request, "k", low=1, high=MAX_K),
         )

@@ -29,6 +29,7 @@ from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.problems import Problem
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.environments.models import Environment
+from apps.gym.exporters.protocol import Options
 from apps.gym.redaction.shortening import cut
 from apps.policies.model_registration import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
@@ -64,6 +65,7 @@ class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
     )
 
 
+@spec_serializer(Options, "grammar_calls")
 @spec_serializer(Plan, "sampling", "repeats", "seed")
 class StreamRequestSerializer(LimitsSerializer):
     rows = serializers.ListField(
@@ -187,9 +189,10 @@ LINES = [
                     "input_ids": [1, 2],
                     "mask": [0, 1],
                     "logprobs": [0.0, -0.1],
-                    "sampled": [{"call": 1, "version": "step-120", "start": 1, "end": 2}],
+                    "sampled": [{"call": 1, "version": "step-120", "start": 1, "end": 2, "temperature": 1.0}],
                 }
             ],
+            "logprob_mode": "raw_logprobs",
         },
     ),
     OpenApiExample("the last line", {"type": "end", "reason": "completed", "collection": 7, "completed": 2}),
@@ -219,6 +222,7 @@ class StreamViewSet(TableViewSet):
             raise TooManyStreams(f"This process has {settings.STREAMS} streams open (GYMWEB_STREAMS).")
         fields = dict(asked)
         grouped, keep, seconds = fields.pop("group"), fields.pop("keep"), fields.pop("seconds")
+        grammar_calls = fields.pop("grammar_calls")
         collection = self._plan(request, fields, seconds)
         stream = RolloutStream(
             collection=collection,
@@ -227,6 +231,7 @@ class StreamViewSet(TableViewSet):
             keep=keep,
             user=self.user,
             may_return=bool(read_key(request)),
+            grammar_calls=grammar_calls,
             may_read=partial(still_may, self.user.pk, request.auth, Permission.COLLECT),
         )
         return StreamResponse(stream)
@@ -234,9 +239,8 @@ class StreamViewSet(TableViewSet):
     def _plan(self, request: Request, fields: dict[str, Any], seconds: int) -> Collection:
         key = read_key(request)
         # Streaming options are not part of the plan.
-        content = {
-            name: value for name, value in dict(request.data).items() if name not in {"group", "keep", "seconds"}
-        }
+        elsewhere = {"group", "keep", "seconds", "grammar_calls"}
+        content = {name: value for name, value in dict(request.data).items() if name not in elsewhere}
         text = orjson.dumps(["stream", self.user.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
         digest = hashlib.sha256(text).hexdigest()
         if earlier := find_planned(key or None, digest, self.user):

@@ -86,6 +86,7 @@ class PolicyModelSerializer(ServerSerializer):
             "connect_timeout",
             "max_tries",
             "capture_tokens",
+            "logprob_mode",
             "concurrency",
             "worker_group",
             *PRICE_FIELDS,

@@ -20,6 +20,7 @@ class CapturedCallSerializer(serializers.Serializer[Any]):
     model = serializers.CharField(allow_blank=True)
     version = serializers.CharField(allow_blank=True, help_text="Checkpoint, weights or adapter of the reply.")
     captured = serializers.BooleanField()
+    grammar = serializers.BooleanField(help_text="Whether a grammar may have forced tokens. RL exports mask them.")
     note = serializers.CharField(allow_blank=True, help_text="Why tokens were not captured.")
     prompt_tokens = serializers.IntegerField(allow_null=True)
     generated_tokens = serializers.IntegerField(allow_null=True)
@@ -90,6 +91,7 @@ def _call(call: int, seq: int, event: ModelCall) -> dict[str, Any]:
         "model": event.model,
         "version": event.version,
         "captured": event.tokens is not None,
+        "grammar": event.grammar,
         "note": event.tokens_note,
         "prompt_tokens": prompt,
         "generated_tokens": generated,

@@ -30,7 +30,7 @@ class Destination:
         return reverse(f"dashboard:{self.name}")
 
 
-_SET_UP = ("dataset", "upload", "task", "mapping", "deletion")
+_SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
 _SETTINGS = ("settings", "account", "people", "person", "redaction", "secrets", "outbound", "key")
 
 DESTINATIONS: tuple[Destination, ...] = (
@@ -72,9 +72,11 @@ DESTINATIONS: tuple[Destination, ...] = (
         "Model matrix", "collection_matrix", "models", Permission.READ, "leaderboard benchmark datasets versions"
     ),
     Destination("Compare collections", "collection_compare", "pairs", Permission.READ, "difference regressions"),
+    Destination("Suites", "suite_list", "datasets", Permission.READ, "benchmarks datasets"),
     Destination("Column mappings", "mapping_list", "datasets", Permission.READ, "upload columns"),
     Destination("New collection", "collection_create", "plus", Permission.COLLECT, "collect run", is_action=True),
     Destination("New dataset", "dataset_create", "plus", Permission.UPLOAD, "upload tasks", is_action=True),
+    Destination("New suite", "suite_create", "plus", Permission.COLLECT, "benchmark datasets", is_action=True),
     Destination("New environment", "environment_create", "plus", Permission.CONFIGURE, is_action=True),
     Destination("New model", "model_create", "plus", Permission.MODELS, "endpoint", is_action=True),
     Destination("New agent", "agent_create", "plus", Permission.CONFIGURE, is_action=True),

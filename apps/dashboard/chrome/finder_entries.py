@@ -13,7 +13,7 @@ from apps.environments.models import Environment
 from apps.gym.storable import clean_line
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
-from apps.tasks.models import Dataset, Task
+from apps.tasks.models import Dataset, Suite, Task
 
 MOST_LETTERS = 100
 _EACH = 6
@@ -98,6 +98,7 @@ def _named(words: list[str]) -> Iterable[Group]:
     yield Group("Collections", hits, more=len(found) > _EACH)
     for label, rows, page, icon in (
         ("Datasets", Dataset.objects.all(), "dataset_detail", "datasets"),
+        ("Suites", Suite.objects.all(), "suite_detail", "datasets"),
         ("Models", PolicyModel.objects.all(), "model_detail", "models"),
         ("Environments", Environment.objects.all(), "environment_detail", "environments"),
         ("Agents", Agent.objects.all(), "agent_detail", "agents"),

@@ -67,17 +67,24 @@ class AgentForm(NamedForm):
             "time_limit",
             "token_limit",
             "parallel_tool_calls",
+            "retry_empty_replies",
+            "strict_tools",
             "sampling",
             "server_url",
             "server_route",
         ]
-        labels = {"max_steps": "Maximum turns", "server_url": "Address", "server_route": "Route"}
+        labels = {
+            "max_steps": "Maximum turns",
+            "strict_tools": "Strict tools",
+            "server_url": "Address",
+            "server_route": "Route",
+        }
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count_from_one(self, "max_steps", "token_limit")
-        for name in ("kind", "server_route"):
+        for name in ("kind", "server_route", "strict_tools"):
             hide_optional_label(self.fields[name]).required = False
         self.initial.update(self.instance.command_settings)
 
@@ -91,6 +98,9 @@ class AgentForm(NamedForm):
 
     def clean_server_route(self) -> str:
         return str(self.cleaned_data["server_route"] or self.instance.server_route)
+
+    def clean_strict_tools(self) -> str:
+        return str(self.cleaned_data["strict_tools"] or self.instance.strict_tools)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -48,8 +48,35 @@ class LimitsForm(forms.Form):
         return cls(initial={name: getattr(collection, name) for name in LIMITS})
 
 
+class PlanForm(LimitsForm):
+    """A plan of one or more collections. `key` identifies it, so that a form that is sent twice plans once."""
+
+    key: str | None = None
+    idempotency_key = forms.CharField(
+        max_length=128, required=False, widget=forms.HiddenInput, initial=lambda: uuid.uuid4().hex
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].empty_label = None  # type: ignore[attr-defined]
+        # Groups of one rollout have no variance, so trainers learn nothing from them.
+        self.fields["repeats"].initial = 4
+
+    def clean(self) -> dict[str, Any]:
+        """Combine the idempotency key with the plan: a changed form is another plan."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        key = cleaned.pop("idempotency_key", "")
+        self.fold_fields(cleaned)
+        plan = "|".join(f"{name}={value!r}" for name, value in sorted(cleaned.items()))
+        self.key = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest() if key else None
+        return cleaned
+
+    def fold_fields(self, fields: dict[str, Any]) -> None:
+        """Combine fields that are one option of the plan."""
+
+
 @spec_form(Plan, leave=["prompt_template"])
-class CollectionForm(LimitsForm):
+class CollectionForm(PlanForm):
     """The plan of a collection. The two parts of the prompt template are separate fields."""
 
     system_template = forms.CharField(
@@ -68,35 +95,17 @@ class CollectionForm(LimitsForm):
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
         help_text="Replaces the user message; {prompt} inserts the original",
     )
-    key: str | None = None
-    # A form that is sent twice plans once.
-    idempotency_key = forms.CharField(
-        max_length=128, required=False, widget=forms.HiddenInput, initial=lambda: uuid.uuid4().hex
-    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
         self.fields["dataset"].queryset = ready  # type: ignore[attr-defined]
-        self.fields["agent"].empty_label = None  # type: ignore[attr-defined]
-        # Groups of one rollout have no variance, so trainers learn nothing from them.
-        self.fields["repeats"].initial = 4
-
-    def clean(self) -> dict[str, Any]:
-        """Combine the idempotency key with the plan: a changed form is another plan."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        key = cleaned.pop("idempotency_key", "")
-        self._fold_template(cleaned)
-        plan = "|".join(f"{name}={value!r}" for name, value in sorted(cleaned.items()))
-        self.key = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest() if key else None
-        return cleaned
 
     @property
     def order(self) -> Plan:
         return Plan(**self.cleaned_data)
 
-    def _fold_template(self, fields: dict[str, Any]) -> None:
-        """Combine the two template fields into one argument."""
+    def fold_fields(self, fields: dict[str, Any]) -> None:
         parts = {part: fields.pop(f"{part}_template", "").replace("\r\n", "\n") for part in ("system", "user")}
         for part, problem in find_template_problems(PromptTemplate(**parts)).items():
             self.add_error(f"{part}_template", problem)

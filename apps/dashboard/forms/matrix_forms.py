@@ -6,19 +6,21 @@ from django import forms
 
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.rollouts.metrics.model_matrix import MatrixSpec
-from apps.tasks.models import Dataset
+from apps.tasks.models import Dataset, Suite
 
 
 @spec_form(MatrixSpec)
 class MatrixForm(forms.Form):
     dataset = forms.ChoiceField(required=False, label="Dataset", help_text="Needed for splits and tags")
+    suite = forms.ChoiceField(required=False, label="Suite", help_text="Only its datasets, with their mean")
     baseline = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, data: Any) -> None:
         given = {name: field.initial for name, field in self.base_fields.items() if field.initial is not None}
         super().__init__({**given, **data})
-        slugs = Dataset.objects.order_by("slug").values_list("slug", flat=True)
-        self.fields["dataset"].choices = [("", "All datasets"), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
+        for name, model, empty in (("dataset", Dataset, "All datasets"), ("suite", Suite, "No suite")):
+            slugs = model._default_manager.order_by("slug").values_list("slug", flat=True)
+            self.fields[name].choices = [("", empty), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
 
     @property
     def spec(self) -> MatrixSpec:

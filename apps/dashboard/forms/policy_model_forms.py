@@ -9,7 +9,14 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import JSONTextField, LinesField, ServerForm, is_any_set, slug_field
+from apps.dashboard.forms.fields import (
+    JSONTextField,
+    LinesField,
+    ServerForm,
+    hide_optional_label,
+    is_any_set,
+    slug_field,
+)
 from apps.dashboard.forms.spec_fields import OneRow
 from apps.policies.models import DEFAULT_BASE_URLS, PRICE_FIELDS, PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
@@ -41,7 +48,7 @@ ESSENTIAL = (
 FURTHER = (
     Group("Identity", (("slug", "version"),), _ALL),
     Group("Wire", (("wire", "reasoning"),)),
-    Group("Token capture", (("capture_tokens",),), _OWN_SERVERS),
+    Group("Token capture", (("capture_tokens",), ("logprob_mode",)), _OWN_SERVERS),
     Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
     Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
     Group(
@@ -120,6 +127,7 @@ class PolicyModelForm(ServerForm):
             "reasoning",
             "capture_tokens",
             *PRICE_FIELDS,
+            "logprob_mode",
             "call_timeout",
             "connect_timeout",
             "max_tries",
@@ -139,6 +147,7 @@ class PolicyModelForm(ServerForm):
             "cache_write_price": "Cache writes",
             "output_price": "Output",
             "max_tries": "Tries",
+            "logprob_mode": "Log probabilities",
         }
         help_texts = {
             "provider": "The fields below depend on it",
@@ -161,9 +170,13 @@ class PolicyModelForm(ServerForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        hide_optional_label(self.fields["logprob_mode"]).required = False
         if not self.instance.pk:
             for name, proposed in _PROPOSED.items():
                 self.fields[name].widget.attrs["data-proposed"] = json.dumps({"provider": proposed})
+
+    def clean_logprob_mode(self) -> str:
+        return str(self.cleaned_data["logprob_mode"] or self.instance.logprob_mode)
 
     def essential(self) -> list[dict[str, Any]]:
         return [self._bind(group) for group in ESSENTIAL]

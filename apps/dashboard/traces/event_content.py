@@ -240,6 +240,8 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
 def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
     if event.tokens_note:
         yield "tokens not captured", event.tokens_note
+    if event.grammar:
+        yield "grammar", "may have forced tokens"
     if tokens is None:
         return
     try:

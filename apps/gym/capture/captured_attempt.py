@@ -114,7 +114,7 @@ class CapturedAttempt(SessionDriver):
         self._session = session
         self._lease = AgentLease(self._lease_seconds, self._context)
         offered = await session.list_tools()
-        self.tools = self.row["responses_create_params"].get("tools") or offered
+        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
         self.sampling = resolve_sampling(self.row, self.harness, self.seed)
         self._finder = ParentFinder(self.tools)
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=self.elapsed())
@@ -231,6 +231,7 @@ class CapturedAttempt(SessionDriver):
         if call is None:
             self._check_limits()
             self.calls += 1
+            wish = msgspec.structs.replace(wish, tools=self.harness.offer(wish.tools))
             place = self._finder.arrive(wish.items, wish.tools, hint=hint)
             call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
             self._replies.keep(digest, call)
@@ -324,6 +325,7 @@ class CapturedAttempt(SessionDriver):
                     session=self.name,
                     on_delta=on_delta,
                     patience=THROTTLED_SECONDS,
+                    strict=self.harness.allows_strict,
                 )
             )
         except BaseException as problem:

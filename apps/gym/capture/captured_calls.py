@@ -30,6 +30,7 @@ def model_call(
         retries=reply.retries,
         tokens=tokens,
         tokens_note=reply.tokens_note,
+        grammar=reply.grammar,
     )
 
 

@@ -11,6 +11,7 @@ their own output as input.
 from collections.abc import Iterator
 from typing import Any
 
+from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, is_constrained, refuse_grammar
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.rollout_files.originals import NUMBERS, find_original, restore_params, restore_response
 from apps.gym.tasks.parameters import PARAMS
@@ -20,7 +21,7 @@ from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped, offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
-from apps.gym.traces.tokens import TokensUnreadable, restore_tokens
+from apps.gym.traces.tokens import TokensUnreadable, leave_out_tokens, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 """The sampling keys that `responses_create_params` allows. It rejects unknown keys."""
@@ -38,19 +39,23 @@ def rollout_row(
     repeat: int,
     origin: dict[str, Any],
     ended: float = 0.0,
+    masks_grammar: bool = False,
 ) -> dict[str, Any]:
     """Return one row, with `origin` under the key `gymweb`.
 
     The last item of a turn has its tokens if they were captured.
 
     `gymweb.tokens` has the result of the prefix check: NeMo RL accepts a row as one sequence only if `segments` is 1,
-    and stops at others.
+    and stops at others. With `masks_grammar`, calls with a grammar have no token fields, so that their tokens are
+    context in later prompts.
 
     Raises Dropped if the trace has no model reply, or tokens that cannot be read.
     """
     if not any(isinstance(event, ModelCall) for event in events):
         raise Dropped("no_assistant_turn")
     try:
+        if masks_grammar:
+            events = leave_out_tokens(events, is_constrained)
         found = check_prefixes(stored_tokens(events))
         events = restore_tokens(events)
     except TokensUnreadable:
@@ -139,6 +144,7 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
     `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
     """
+    refuse_grammar(attempt, options)
     versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
     yield rollout_row(
         attempt.events,
@@ -150,13 +156,21 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         task_index=attempt.task_index,
         repeat=attempt.repeat,
         ended=attempt.ended,
+        masks_grammar=options.grammar_calls == "mask",
         origin={
             **attempt.columns,
             **({"model_version": attempt.model_version} if attempt.model_version else {}),
             **({"model_versions": list(versions)} if len(versions) > 1 else {}),
+            **({"logprob_mode": attempt.logprob_mode} if attempt.logprob_mode else {}),
+            **_grammar_count(attempt),
             **({"reward_override": attempt.override} if attempt.override else {}),
         },
     )
+
+
+def _grammar_count(attempt: Attempt) -> Row:
+    count = sum(map(is_constrained, attempt.events))
+    return {"grammar_calls": count} if count else {}
 
 
 FORMATS = [
@@ -168,6 +182,7 @@ FORMATS = [
         keeps_all=True,
         rows=rollout_rows,
         features=lambda _: {},
+        choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("jsonl", "jsonl.gz"),
         note="Rows as ng_collect_rollouts writes them, with the verifier's result in separate fields, and captured "
         "token ids and logprobs. NeMo RL reads a row as one sequence only if gymweb.tokens.segments is 1.",

@@ -60,6 +60,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     components: dict[str, float] = {}
     stop_reason: str = ""
     model_version: str = ""
+    logprob_mode: str = ""
+    """How the server computed captured logprobs, as in vLLM's --logprobs-mode; empty if unknown."""
     agent: str = ""
     task_index: int = 0
     repeat: int = 0
@@ -185,6 +187,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "main"
+    grammar_calls: Annotated[
+        Literal["mask", "drop", "keep"],
+        Option(
+            "Calls with a grammar",
+            "Strict tools, forced calls and response formats force tokens, whose log probabilities are wrong for RL",
+            names={
+                "mask": "Mask: leave their tokens out of the loss",
+                "drop": "Drop the rollout",
+                "keep": "Keep: train on all sampled tokens",
+            },
+        ),
+    ] = "mask"
     good_from: Annotated[
         float,
         Option("Minimum reward for good", "Rollouts with a lower reward are labelled bad", low=-1e100, high=1e100),

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
 from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.messages import Dropped
-from apps.gym.traces.segments import Sampled, Segment, count_spoken, join_line
-from apps.gym.traces.tokens import TokensUnreadable
+from apps.gym.traces.segments import Sampled, Segment, count_spoken
 
 EPSILON = 1e-4
 
@@ -51,10 +50,7 @@ _TOKENS: dict[str, Feature] = {
 def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each segment of captured tokens, or one row with empty lists if none were captured."""
     whole = attempt_conversation(attempt, options, silent_turns=True)
-    try:
-        segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_line(attempt.events, attempt.masked)
-    except TokensUnreadable:
-        raise Dropped("tokens_unreadable") from None
+    segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_attempt(attempt, options)
     reward = attempt.reward
     alone = Group(size=1, mean=reward, std=0.0, least=reward, most=reward, solved=int(reward >= 1.0))
     common = {
@@ -79,6 +75,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
             "segment": number,
             "segments": len(segments),
             **_tokens(segment),
+            **sampling_columns(attempt, sampled),
             "sampled": msgspec.to_builtins(sampled),
         }
 
@@ -119,6 +116,7 @@ FORMATS = [
             "tools": "string",
             **_FIGURES,
             **_TOKENS,
+            **SAMPLING_FEATURES,
             **ATTEMPT_FEATURES,
         },
         choices={
@@ -127,10 +125,12 @@ FORMATS = [
             "malformed": ("text", "dropped"),
             "numbers": ("any", "exact"),
             "tools": ("text",),
+            "grammar_calls": GRAMMAR_CHOICES,
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
-        note="loss_mask is 1 for tokens that the model sampled; logprobs of other tokens are 0. sampled lists the "
-        "call and model version of each token range. Group figures and advantages include all rollouts with a "
-        "reward, even if filters leave them out. Parquet needs about 7 bytes per token, JSON 18.",
+        note="loss_mask is 1 for tokens that the model sampled, except in calls with a grammar; logprobs of other "
+        "tokens are 0. sampled lists the call, model version and temperature of each token range. Group figures and "
+        "advantages include all rollouts with a reward, even if filters leave them out. Parquet needs about 7 bytes "
+        "per token, JSON 18.",
     ),
 ]

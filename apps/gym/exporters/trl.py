@@ -8,6 +8,7 @@ after the prompt, including tool outputs; only level step excludes them.
 
 from collections.abc import Callable, Iterator
 
+from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
@@ -27,8 +28,7 @@ from apps.gym.exporters.training_conversations import (
     task_columns,
 )
 from apps.gym.traces.messages import Dropped
-from apps.gym.traces.segments import count_spoken, join_line
-from apps.gym.traces.tokens import TokensUnreadable
+from apps.gym.traces.segments import count_spoken
 
 CHAT = {
     "reasoning": ("field", "inline", "dropped"),
@@ -77,21 +77,27 @@ def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each segment of captured ids, with labels only for the tokens that the model sampled.
 
+    A segment without a token to train on is left out.
+
     Raises Dropped if some turns have no tokens: the rows would look complete but lack turns.
     """
-    try:
-        segments = join_line(attempt.events, attempt.masked)
-    except TokensUnreadable:
-        raise Dropped("tokens_unreadable") from None
+    segments = join_attempt(attempt, options)
     if not segments:
         raise Dropped("tokens_not_captured")
     spoken, captured = count_spoken(attempt.events)
     if captured < spoken:
         raise Dropped("tokens_partly_captured")
-    for number, (segment, _) in enumerate(segments):
+    trained = [(segment, sampled) for segment, sampled in segments if any(segment.mask)]
+    for number, (segment, sampled) in enumerate(trained):
         ids = segment.input_ids.tolist()
         labels = [one if kept else IGNORED for one, kept in zip(ids, segment.mask, strict=True)]
-        yield {"input_ids": ids, "labels": labels, "segment": number, **attempt_columns(attempt)}
+        yield {
+            "input_ids": ids,
+            "labels": labels,
+            "segment": number,
+            **sampling_columns(attempt, sampled),
+            **attempt_columns(attempt),
+        }
 
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
@@ -189,8 +195,10 @@ FORMATS = [
         rows=token_rows,
         features=lambda _: {
             **{name: _KINDS[name] for name in ("input_ids", "labels", "segment")},
+            **SAMPLING_FEATURES,
             **ATTEMPT_FEATURES,
         },
+        choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("parquet", "jsonl", "jsonl.gz"),
         needs_tokens=True,
         note="The exact token ids that the model read and sampled, without template or tokenizer. Only for the "

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import msgspec
-import orjson
 
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
@@ -75,7 +74,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps.
+    steps. With `strict_tools` "never", no grammar constrains tool calls. With `retry_empty_replies`, the model
+    may reply without text and calls until `max_steps`, as in NeMo Gym; otherwise twice in a row.
     """
 
     system_prompt: str = ""
@@ -85,7 +85,19 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: float = 600.0
     token_limit: int = 1_000_000
     parallel_tool_calls: bool = True
+    strict_tools: Literal["declared", "never"] = "declared"
+    retry_empty_replies: bool = False
     sampling: dict[str, Any] = {}
+
+    @property
+    def allows_strict(self) -> bool:
+        return self.strict_tools == "declared"
+
+    def offer(self, tools: list[Tool]) -> list[Tool]:
+        """Return the tools as the model gets them: without `strict` if they must never be strict."""
+        if self.allows_strict:
+            return tools
+        return [{key: value for key, value in tool.items() if key != "strict"} for tool in tools]
 
 
 def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
@@ -147,7 +159,7 @@ class Attempt(SessionDriver):
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
-        self.tools = self.row["responses_create_params"].get("tools") or offered
+        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
         self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
         stepped = session if isinstance(session, SteppedSession) else None
         opened = self.elapsed()
@@ -173,7 +185,7 @@ class Attempt(SessionDriver):
                     yield result
             elif not any(text_of(item).strip() for item in call.items if item_type(item) == "message"):
                 empty += 1
-                stop_reason = "empty_reply" if empty > 1 else None
+                stop_reason = "empty_reply" if empty > 1 and not self.harness.retry_empty_replies else None
             else:
                 began = self.elapsed()
                 observations = await session.respond(call.items)
@@ -199,7 +211,13 @@ class Attempt(SessionDriver):
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
         reply: Reply = await self.policy.ask(
-            Ask(items=self.conversation, tools=self.tools, sampling=sampling, session=self.name)
+            Ask(
+                items=self.conversation,
+                tools=self.tools,
+                sampling=sampling,
+                session=self.name,
+                strict=self.harness.allows_strict,
+            )
         )
         return ModelCall(
             seen=seen,
@@ -214,6 +232,7 @@ class Attempt(SessionDriver):
             retries=reply.retries,
             tokens=self._pack_tokens(reply),
             tokens_note=reply.tokens_note,
+            grammar=reply.grammar,
             at=began,
             duration=self.elapsed() - began,
         )
@@ -255,7 +274,7 @@ class Attempt(SessionDriver):
         began = self.elapsed()
         name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
         try:
-            arguments = parse_arguments(call.get("arguments"))
+            arguments = session.read_arguments(call.get("arguments"))
         except ValueError as problem:
             output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
         else:
@@ -264,13 +283,3 @@ class Attempt(SessionDriver):
         return ToolResult(
             call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
         )
-
-
-def parse_arguments(arguments: object) -> dict[str, Any]:
-    """Return the call's arguments. An empty string means none, as some servers send it. Raises ValueError."""
-    if isinstance(arguments, dict):
-        return arguments
-    parsed = orjson.loads(arguments) if isinstance(arguments, str) and arguments.strip() else {}
-    if not isinstance(parsed, dict):
-        raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
-    return parsed

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.mcp_client import MAX_TOOL_OUTPUT, McpConnection, open_over_http, too_large
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, ToolOutput, failed_call
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, ToolOutput, failed_call, load_arguments
 from apps.gym.resources.server_calls import (
     MAX_REPLY,
     Caller,
@@ -81,7 +81,13 @@ class HttpSession(CallerSession):
             self._tool_names = None
         return self._tools
 
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+    def read_arguments(self, given: object) -> Any:
+        """Return any JSON value, as NeMo Gym's agents send it: the server answers 422 to values that are no object."""
+        if self._mcp is not None or not isinstance(given, str) or not given.strip():
+            return super().read_arguments(given)
+        return load_arguments(given)
+
+    async def call_tool(self, name: str, arguments: Any) -> ToolOutput:
         if self._mcp is not None:
             return await self._mcp.call_tool(name, arguments)
         if not self._is_tool(name):

@@ -44,6 +44,9 @@ class VerifiedSession(Session):
     async def list_tools(self) -> list[Tool]:
         return await self._inner.list_tools()
 
+    def read_arguments(self, given: object) -> Any:
+        return self._inner.read_arguments(given)
+
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         return await self._inner.call_tool(name, arguments)
 

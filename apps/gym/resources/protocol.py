@@ -1,10 +1,12 @@
 """The environment protocol, which every adapter implements, in process or over HTTP."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
+import orjson
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
@@ -22,6 +24,14 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
 def failed_call(message: str, error: str) -> ToolOutput:
     """Return a tool's failure as the JSON object that the model reads."""
     return ToolOutput(text=dump_json({"error": message}), error=error)
+
+
+def load_arguments(given: str) -> Any:
+    """Return the JSON value. Raises ValueError."""
+    try:
+        return json.loads(given)
+    except (json.JSONDecodeError, RecursionError) as problem:
+        raise ValueError(repr(problem)) from None
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +64,23 @@ class Session:
     async def list_tools(self) -> list[Tool]:
         """Return the tools of this session, or none if only the task row declares them."""
         return []
+
+    def read_arguments(self, given: object) -> Any:
+        """Return the arguments of a call as `call_tool` takes them.
+
+        An empty string means none, as some servers send it. Raises ValueError, for malformed JSON with the text that
+        NeMo Gym's agents show.
+        """
+        if isinstance(given, dict):
+            return given
+        try:
+            parsed = orjson.loads(given) if isinstance(given, str) and given.strip() else {}
+        except orjson.JSONDecodeError:
+            load_arguments(str(given))
+            raise  # NaN and lone surrogates, which only Python's parser accepts
+        if not isinstance(parsed, dict):
+            raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
+        return parsed
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         """Call a tool.

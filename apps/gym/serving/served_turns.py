@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from apps.gym.loop.agent_loop import parse_arguments
 from apps.gym.resources.protocol import Session, Step, SteppedSession, ToolOutput, failed_call
 from apps.gym.traces.items import Item, encode_json, function_calls, text_of
 
@@ -82,7 +81,7 @@ class Turns(Session):
 
     async def _call(self, call: Item) -> ToolOutput:
         try:
-            arguments = parse_arguments(call.get("arguments"))
+            arguments = self.session.read_arguments(call.get("arguments"))
         except ValueError as problem:
             return failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
         return await self.session.call_tool(str(call.get("name", "")), arguments)

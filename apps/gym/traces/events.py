@@ -52,7 +52,8 @@ class ModelCall(Event, tag="model_call"):
 
     `tokens` holds token ids and logprobs, packed by apps.gym.traces.tokens and stored next to the payload.
     `tokens_note` is the reason for missing tokens. `server_finish_reason` keeps a finish reason that the wire format
-    does not define.
+    does not define. `grammar` is True if the server may have constrained the reply by a grammar
+    (apps.gym.wires.grammars).
 
     Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0. Calls are
     numbered from 1 in order of arrival. The request is the first `kept` items of the parent's conversation (request and
@@ -75,6 +76,7 @@ class ModelCall(Event, tag="model_call"):
     retries: int = 0
     tokens_note: str = ""
     tokens: bytes | None = None
+    grammar: bool = False
     call: int = 0
     parent: int = 0
     kept: int = 0

@@ -69,16 +69,19 @@ class Segment(NamedTuple):
     logprobs: "array[float]"
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+class Sampled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The position of a call's sampled tokens in its segment: from `start` to before `end`.
 
-    `version` is that of the weights, which may change during an attempt; empty if unknown.
+    `version` is that of the weights, which may change during an attempt; empty if unknown. `temperature` is None if the
+    request had none, so that the server's default applied. `grammar` is True if a grammar may have forced tokens.
     """
 
     call: int
     version: str
     start: int
     end: int
+    temperature: float | None = None
+    grammar: bool = False
 
 
 def stored_tokens(events: Iterable[TraceUnion]) -> list[bytes | None]:
@@ -146,8 +149,36 @@ def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled
         event = calls[call - 1]
         assert event.tokens is not None
         shape = read_shape(event.tokens)
-        found.append(Sampled(call=call, version=event.version, start=shape.prompt, end=shape.total))
+        found.append(
+            Sampled(
+                call=call,
+                version=event.version,
+                start=shape.prompt,
+                end=shape.total,
+                temperature=read_temperature(event),
+                grammar=event.grammar,
+            )
+        )
     return found
+
+
+def read_temperature(call: ModelCall) -> float | None:
+    """Return the temperature that the request set, or None."""
+    given = call.sampling.get("temperature")
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def mask_grammar(segment: Segment, sampled: Iterable[Sampled]) -> None:
+    """Leave the tokens of calls with a grammar out of the loss."""
+    for one in sampled:
+        if one.grammar:
+            _mask(segment, one)
+
+
+def _mask(segment: Segment, sampled: Sampled) -> None:
+    length = sampled.end - sampled.start
+    segment.mask[sampled.start : sampled.end] = array("B", bytes(length))
+    segment.logprobs[sampled.start : sampled.end] = array("d", [0.0] * length)
 
 
 def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tuple[Segment, list[Sampled]]]:
@@ -160,9 +191,7 @@ def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tu
         sampled = find_sampled(segment, events)
         for one in sampled:
             if one.call in masked:
-                length = one.end - one.start
-                segment.mask[one.start : one.end] = array("B", bytes(length))
-                segment.logprobs[one.start : one.end] = array("d", [0.0] * length)
+                _mask(segment, one)
         trained = [one for one in sampled if one.call not in masked]
         if trained:
             found.append((segment, trained))

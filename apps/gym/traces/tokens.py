@@ -18,7 +18,7 @@ renders an earlier turn differently, `shared` ends there.
 import struct
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -190,6 +190,24 @@ def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
             event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the whole event
         restored.append(event)
     return restored
+
+
+def leave_out_tokens(events: list[TraceUnion], is_left_out: Callable[[TraceUnion], bool]) -> list[TraceUnion]:
+    """Return the events of a linear trace without the tokens of some calls. Raises TokensUnreadable."""
+    if not any(map(is_left_out, events)):
+        return events
+    found: list[TraceUnion] = []
+    before = kept = b""
+    for event in events:
+        if isinstance(event, ModelCall) and event.tokens is not None:
+            capture = unpack_next(event.tokens, before=before)
+            before = capture.ids
+            packed = None
+            if not is_left_out(event):
+                packed, kept = pack_tokens(capture, before=kept), capture.ids
+            event = msgspec.structs.replace(event, tokens=packed)  # noqa: PLW2901 - the whole event
+        found.append(event)
+    return found
 
 
 def _read_header(stored: bytes) -> tuple[int, TokenShape]:

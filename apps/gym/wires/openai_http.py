@@ -29,6 +29,7 @@ from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
+from apps.gym.wires.grammars import has_grammar
 from apps.gym.wires.hidden_secrets import SHORTEST_SECRET, hide_secrets
 from apps.gym.wires.messages_reply import read_messages_reply
 from apps.gym.wires.messages_request import messages_request
@@ -121,11 +122,11 @@ class HttpPolicy:
         request = REQUESTS[self._wire]
         streams = ask.on_delta is not None and self._wire == "chat"
 
-        def pack(asked: Ask) -> Any:
+        def pack(asked: Ask) -> tuple[Any, bool]:
             body = request(asked, model_name=self._model_name, dialect=self._dialect)
-            return self.sender.pack({**body, **_STREAMED} if streams else body)
+            return self.sender.pack({**body, **_STREAMED} if streams else body), has_grammar(body)
 
-        packed = pack(ask)
+        packed, grammar = pack(ask)
         tries, version, asked = 0, "", ask
 
         async def send() -> Reply:
@@ -142,14 +143,14 @@ class HttpPolicy:
                     raise again.error from None
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
-                    packed = pack(asked)
+                    packed, _ = pack(asked)
                 raise
             if reader:
                 reader.finish()
             return reply
 
         reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)
-        reply.retries, reply.version = retries, version
+        reply.retries, reply.version, reply.grammar = retries, version, grammar
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 

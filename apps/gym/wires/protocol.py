@@ -45,6 +45,8 @@ class Ask(msgspec.Struct, kw_only=True):
     With `on_delta`, the reply is streamed if the wire format supports it. No retry starts after the first delta.
 
     `patience` is the maximum wait in seconds while the endpoint throttles; without it, there is none.
+
+    With `strict` False, tools are never strict, also where the API makes them strict by default.
     """
 
     items: list[Item]
@@ -53,6 +55,7 @@ class Ask(msgspec.Struct, kw_only=True):
     session: str = ""
     on_delta: OnDelta | None = None
     patience: float | None = None
+    strict: bool = True
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -61,7 +64,8 @@ class Reply(msgspec.Struct, kw_only=True):
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
     `server_finish_reason` keeps a reason that the wire format does not define. `version` names the checkpoint or
     weights that answered. `sampling` is set only if a retry used another seed.
-    `tokens_note` is the reason for missing `tokens`, if they were requested.
+    `tokens_note` is the reason for missing `tokens`, if they were requested. `grammar` is True if the request allowed
+    the server to constrain the reply by a grammar.
     """
 
     items: list[Item]
@@ -75,6 +79,7 @@ class Reply(msgspec.Struct, kw_only=True):
     sampling: dict[str, Any] | None = None
     tokens: TokenCapture | None = None
     tokens_note: str = ""
+    grammar: bool = False
 
 
 class Policy(Protocol):

@@ -52,7 +52,7 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
         items = [item for item in items if item_type(item) != "reasoning"]
     body: dict[str, Any] = {"model": model_name, "input": items}
     if ask.tools:
-        body["tools"] = ask.tools
+        body["tools"] = ask.tools if ask.strict else [{**tool, "strict": False} for tool in ask.tools]
     for key, value in ask.sampling.items():
         # Streaming needs Chat Completions.
         if value is None or key == "stream" or (key == "seed" and not dialect.takes_seed):

@@ -14,7 +14,7 @@ from apps.gym.specs import Option
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.paired_labels import Grouping, LabelContrast, PairedMean, contrast_by
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
-from apps.tasks.models import Dataset
+from apps.tasks.models import Dataset, Suite
 
 MAX_ROWS = 20
 MAX_COLUMNS = 20
@@ -36,6 +36,7 @@ class MatrixSpec:
         Option("Columns", names={"dataset": "Datasets", "split": "Splits", "tag": "Tags"}),
     ] = "dataset"
     dataset: Annotated[str, Option("Dataset", "Its slug; needed for splits and tags", length=100)] = ""
+    suite: Annotated[str, Option("Suite", "Its slug; only the datasets of this suite, in its order", length=100)] = ""
     k: Annotated[
         int | None,
         Option("pass@k", "Show pass@k instead of the mean reward", low=1, high=MAX_K, none="mean reward"),
@@ -67,7 +68,8 @@ NO_CELL = MatrixCell(None, None, 0, None)
 class MatrixRow:
     """A model or version with a cell for each column. Cost in USD and seconds are means of a finished rollout.
 
-    `trend` has the mean rewards of the collections of the row's model in the first column, oldest first.
+    `trend` has the mean rewards of the collections of the row's model in the first column, oldest first. `mean` is the
+    mean of the cells of a suite, in which each dataset counts the same; None if a cell has no value.
     """
 
     name: str
@@ -77,6 +79,7 @@ class MatrixRow:
     cost: float | None
     duration: float | None
     trend: list[float]
+    mean: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +109,32 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
     """Read the latest finished collection of each row and dataset. Raise MatrixRefused."""
     if spec.columns != "dataset" and not spec.dataset:
         raise MatrixRefused("Name a dataset to see its splits or tags.", "dataset")
+    suite = Suite.objects.filter(slug=spec.suite).first() if spec.suite else None
+    if spec.suite and suite is None:
+        raise MatrixRefused(f"Unknown suite “{spec.suite}”.", "suite")
+    if suite and spec.columns != "dataset":
+        raise MatrixRefused("The columns of a suite are its datasets. Leave out the suite, or show datasets.", "suite")
+    slugs = [each.slug for each in suite.datasets] if suite else []
     if spec.dataset and not Dataset.objects.filter(slug=spec.dataset).exists():
         raise MatrixRefused(f"Unknown dataset “{spec.dataset}”.", "dataset")
     with consistent_reads():
-        chosen = _choose_collections(spec)
+        chosen = _choose_collections(spec, slugs)
         if spec.baseline and spec.baseline not in chosen.latest:
             known = ", ".join(list(chosen.latest)[:MAX_ROWS]) or "none"
             raise MatrixRefused(f"The baseline “{spec.baseline}” is not a row. Rows: {known}.", "baseline")
         # The baseline is always shown.
         names = sorted(chosen.latest, key=lambda name: name != spec.baseline)[:MAX_ROWS]
-        read = _read_datasets if spec.columns == "dataset" else _read_labels
-        columns, cells = read(spec, chosen, names)
+        if spec.columns == "dataset":
+            columns, cells = _read_datasets(spec, chosen, names, slugs)
+        else:
+            columns, cells = _read_labels(spec, chosen, names)
         costs = _read_costs(chosen)
         return Matrix(
             columns=columns[:MAX_COLUMNS],
-            rows=[_row(name, chosen, columns, cells[name][:MAX_COLUMNS], costs) for name in names],
+            rows=[
+                _row(name, chosen, columns, cells[name][:MAX_COLUMNS], costs, has_mean=suite is not None)
+                for name in names
+            ],
             baseline=spec.baseline,
             mixed=chosen.mixed,
             rows_left_out=len(chosen.latest) - len(names),
@@ -128,8 +142,11 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
         )
 
 
-def _choose_collections(spec: MatrixSpec) -> _Chosen:
+def _choose_collections(spec: MatrixSpec, slugs: Sequence[str]) -> _Chosen:
+    """Choose among the collections of the datasets `slugs`, or of all datasets."""
     finished = Collection.objects.listed().filter(rewarded__gt=0, finished_at__isnull=False)
+    if slugs:
+        finished = finished.filter(dataset__slug__in=slugs)
     if spec.dataset:
         finished = finished.filter(dataset__slug=spec.dataset)
     versions = _read_versions(finished) if spec.rows == "version" else {}
@@ -159,9 +176,9 @@ def _read_versions(collections: CollectionQuerySet) -> dict[int, set[str]]:
 
 
 def _read_datasets(
-    spec: MatrixSpec, chosen: _Chosen, names: Sequence[str]
+    spec: MatrixSpec, chosen: _Chosen, names: Sequence[str], slugs: Sequence[str]
 ) -> tuple[list[str], dict[str, list[MatrixCell]]]:
-    columns = sorted({slug for name in names for slug in chosen.latest[name]})
+    columns = list(slugs) or sorted({slug for name in names for slug in chosen.latest[name]})
     base = chosen.latest.get(spec.baseline, {})
     return columns, {
         name: [_of_dataset(spec, chosen.latest[name].get(column), base.get(column)) for column in columns]
@@ -221,10 +238,13 @@ def _row(
     columns: Sequence[str],
     cells: list[MatrixCell],
     costs: Mapping[int, tuple[float, float]],
+    *,
+    has_mean: bool,
 ) -> MatrixRow:
     collections = chosen.latest[name]
     found = [costs[each.pk] for each in collections.values() if each.pk in costs]
     model, _, version = name.partition(_SEPARATOR)
+    values = [cell.value for cell in cells if cell.value is not None]
     trends = (chosen.trends.get((model, slug), []) for slug in [*columns, *collections])
     return MatrixRow(
         name=name,
@@ -234,4 +254,5 @@ def _row(
         cost=fmean(cost for cost, _ in found) if found else None,
         duration=fmean(duration for _, duration in found) if found else None,
         trend=next((trend for trend in trends if trend), []),
+        mean=fmean(values) if has_mean and len(values) == len(cells) else None,
     )

@@ -167,6 +167,8 @@ class Plan(TaskSelection, Limits):
     name: Annotated[str, Option("Name", "Default: dataset × policy model", length=200)] = ""
 
 
+ON_ONE_DATASET = ("dataset", "version", "resume_from", "unsolved_in", "only_failed")
+"""Options that a plan of several datasets cannot have."""
 LIMITS = tuple(each.name for each in fields(Limits))
 SELECTED = tuple(each.name for each in fields(TaskSelection) if each.name not in {"dataset", "version"})
 

@@ -258,6 +258,8 @@ def take_snapshot(
             "time_limit": agent.time_limit,
             "token_limit": agent.token_limit,
             "parallel_tool_calls": agent.parallel_tool_calls,
+            **({"retry_empty_replies": True} if agent.retry_empty_replies else {}),
+            **({"strict_tools": agent.strict_tools} if agent.strict_tools != Agent.StrictTools.DECLARED else {}),
         },
         "policy_model": {
             "slug": policy_model.slug,
@@ -265,6 +267,8 @@ def take_snapshot(
             "wire": policy_model.wire,
             "base_url": policy_model.base_url,
             "model_name": policy_model.model_name,
+            **({"version": policy_model.version} if policy_model.version else {}),
+            **({"logprob_mode": policy_model.logprob_mode} if policy_model.capture_tokens else {}),
         },
         "environment": {
             "slug": environment.slug,

@@ -53,6 +53,8 @@ async def connect_served_agent(
         time_limit=agent.time_limit,
         token_limit=agent.token_limit,
         parallel_tool_calls=agent.parallel_tool_calls,
+        retry_empty_replies=agent.retry_empty_replies,
+        strict_tools="never" if agent.strict_tools == Agent.StrictTools.NEVER else "declared",
         sampling={**policy_model.sampling, **agent.sampling},
     )
     return ServedAgent(

@@ -24,6 +24,7 @@ from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json, input_items
 from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.segments import mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection, Rollout
@@ -91,7 +92,7 @@ class RolloutStream:
     Iterate `lines()` once, then call `leave()`, also if the reader disconnected.
 
     `may_return` is for a reader who can request the same collection again; the stream waits for them for a while.
-    `may_read` checks their permission while the stream is open.
+    `may_read` checks their permission while the stream is open. `grammar_calls` is as in exports.
     """
 
     def __init__(
@@ -104,10 +105,12 @@ class RolloutStream:
         user: User | None,
         may_return: bool = False,
         may_read: Callable[[], bool] = lambda: True,
+        grammar_calls: str = "mask",
     ) -> None:
         self._collection = collection
         self._grouped, self._seconds, self._keep, self._user = grouped, seconds, keep, user
         self._may_return, self._may_read = may_return, may_read
+        self._grammar_calls = grammar_calls
         self._reader: uuid.UUID | None = None
         self._asked_at = time.monotonic()
         self._sent: set[int] = set()
@@ -163,7 +166,7 @@ class RolloutStream:
 
     async def _told(self, rollout_id: int, task_id: int) -> AsyncIterator[bytes]:
         if not self._grouped:
-            yield await sync_to_async(_read_rollout_line)(rollout_id)
+            yield await sync_to_async(self._read_rollout)(rollout_id)
             return
         group = self._groups[task_id]
         group.append(rollout_id)
@@ -218,9 +221,15 @@ class RolloutStream:
     def _read_group(self, task_id: int) -> bytes:
         """Return the line of a group. Rollouts are read one at a time, so only their text is in memory together."""
         ids = self._groups.pop(task_id)
-        rollouts = b",".join(_read_rollout_line(rollout_id).rstrip() for rollout_id in ids)
+        rollouts = b",".join(self._read_rollout(rollout_id).rstrip() for rollout_id in ids)
         is_whole = b"true" if len(ids) == self._collection.repeats else b"false"
         return b'{"type":"group","task":%d,"is_whole":%b,"rollouts":[%b]}\n' % (task_id, is_whole, rollouts)
+
+    def _read_rollout(self, rollout_id: int) -> bytes:
+        rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
+        fields = describe_rollout(rollout, rollout.graph(tokens=True), grammar_calls=self._grammar_calls)
+        mode = self._collection.snapshot["policy_model"].get("logprob_mode", "")
+        return dump_json({**fields, "logprob_mode": mode}).encode() + b"\n"
 
 
 def _counts(collection: Collection) -> dict[str, Any]:
@@ -232,16 +241,12 @@ def _line(fields: dict[str, Any]) -> bytes:
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _read_rollout_line(rollout_id: int) -> bytes:
-    rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
-    return dump_json(describe_rollout(rollout, rollout.graph(tokens=True))).encode() + b"\n"
-
-
-def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
+def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str = "mask") -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
     Prompt, tools and items are those of the main path. The prompt is that of the task row, not masked.
-    `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read.
+    `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read. With
+    `grammar_calls` "drop", a rollout has none if a grammar may have forced its tokens.
     """
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
@@ -263,15 +268,20 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
         "prompt": prompt_items(events),
         "tools": offered_tools(events, row),
         "items": response["output"],
-        **_tokens(graph),
+        **_tokens(graph, grammar_calls),
     }
 
 
-def _tokens(graph: TraceGraph) -> dict[str, Any]:
+def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
     try:
         found, joined = check_graph(graph), join_graph(graph)
     except TokensUnreadable as wrong:
         return {"segments": None, "tokens_note": str(wrong)}
+    if grammar_calls == "drop" and any(sampled.grammar for one in joined for sampled in one.sampled):
+        return {"segments": [], "tokens_note": "grammar_calls", "is_one_sequence": False}
+    if grammar_calls == "mask":
+        for one in joined:
+            mask_grammar(one.segment, one.sampled)
     segments = [
         {
             **{name: part if name == "calls" else part.tolist() for name, part in one.segment._asdict().items()},

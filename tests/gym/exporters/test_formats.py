@@ -252,6 +252,64 @@ def scored(events, **given):
     return list(format.rows(attempt(events, model_version="v1"), resolve_options(format, given)))
 
 
+def constrained(events, *grammar):
+    """Return the trace in which these calls used a grammar, at temperature 0.7."""
+    given = iter(grammar)
+    return [
+        msgspec.structs.replace(event, grammar=next(given), sampling={"temperature": 0.7})
+        if isinstance(event, ModelCall)
+        else event
+        for event in events
+    ]
+
+
+CAPTURED = ([1, 2, 3], [4, 5]), ([1, 2, 3, 4, 5, 6], [7])
+
+
+@pytest.mark.parametrize(
+    ("grammar_calls", "labels"),
+    [("mask", [-100, -100, -100, -100, -100, -100, 7]), ("keep", [-100, -100, -100, 4, 5, -100, 7])],
+)
+def test_token_rows_mask_or_keep_calls_with_a_grammar(grammar_calls, labels):
+    format = FORMATS["trl_sft_tokens"]
+    events = constrained(with_tokens(paris(), *CAPTURED), True, False)
+    options = resolve_options(format, {"grammar_calls": grammar_calls})
+    [row] = format.rows(attempt(events, logprob_mode="processed_logprobs"), options)
+    assert (row["labels"], row["temperature"], row["logprob_mode"]) == (labels, 0.7, "processed_logprobs")
+
+
+@pytest.mark.parametrize("slug", ["trl_sft_tokens", "scored_rollouts", "nemo_gym_rollouts"])
+def test_rollouts_with_a_grammar_are_dropped_on_request(slug):
+    format = FORMATS[slug]
+    options = resolve_options(format, {"grammar_calls": "drop"})
+    free, forced = (
+        constrained(with_tokens(paris(), *CAPTURED), *grammar) for grammar in [(False, False), (False, True)]
+    )
+    assert len(list(format.rows(attempt(free), options))) == 1
+    with pytest.raises(Dropped, match="grammar_calls"):
+        list(format.rows(attempt(forced), options))
+
+
+def test_a_token_row_without_a_token_to_train_on_is_left_out():
+    events = constrained(with_tokens(paris(), ([1, 2, 3], [4, 5]), ([1, 2, 9], [7])), True, False)
+    [row] = FORMATS["trl_sft_tokens"].rows(attempt(events), Options())
+    assert (row["segment"], row["labels"]) == (0, [-100, -100, -100, 7])
+    assert list(FORMATS["trl_sft_tokens"].rows(attempt(constrained(events, True, True)), Options())) == []
+
+
+def test_scored_rows_mask_calls_with_a_grammar_and_mark_them():
+    [row] = scored(constrained(with_tokens(paris(), *CAPTURED), False, True))
+    assert (row["loss_mask"], row["logprobs"]) == ([0, 0, 0, 1, 1, 0, 0], [0.0, 0.0, 0.0, -0.5, -0.5, 0.0, 0.0])
+    assert [(one.get("grammar"), one["temperature"]) for one in row["sampled"]] == [(None, 0.7), (True, 0.7)]
+    assert row["temperature"] == 0.7
+
+
+def test_a_row_whose_requests_set_no_temperature_has_none():
+    [row] = scored(with_tokens(paris(), *CAPTURED))
+    assert "temperature" not in row
+    assert row["logprob_mode"] == ""
+
+
 def versioned(events, *versions):
     given = iter(versions)
     return [

@@ -125,6 +125,28 @@ def test_a_row_whose_reply_came_back_in_other_tokens_says_so():
     }
 
 
+@pytest.mark.parametrize(
+    ("masks_grammar", "first", "figures"),
+    [
+        (True, (), {"calls": 2, "captured": 1, "segments": 1, "breaks": []}),
+        (
+            False,
+            ([1, 2], [3], [-0.5]),
+            {"calls": 2, "captured": 2, "segments": 2, "breaks": [{"after_call": 1, "agreed": 2, "within": "reply"}]},
+        ),
+    ],
+)
+def test_calls_with_a_grammar_have_token_fields_only_if_kept(masks_grammar, first, figures):
+    events = with_tokens(weather_trace(), ([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
+    next(event for event in events if isinstance(event, ModelCall)).grammar = True
+    found = made(events, masks_grammar=masks_grammar)
+    assert [token_fields(found["response"]["output"][place]) for place in (1, 4)] == [
+        first,
+        ([1, 2, 9, 4], [5, 6], [-0.5, -0.5]),
+    ]
+    assert found["gymweb"]["tokens"] == figures
+
+
 def test_a_call_without_captured_tokens_has_none_of_the_three_fields():
     found = made(with_tokens(weather_trace(), None, ([1, 2, 3, 4], [5, 6])))
     assert [token_fields(item) for item in found["response"]["output"]][:4] == [()] * 4

@@ -232,7 +232,7 @@ def check_scored(row: Row, options: Options) -> None:
     assert isinstance(row["zero_variance"], bool)
     marked = [0] * len(row["loss_mask"])
     for one in row["sampled"]:
-        assert set(one) == {"version", "call", "start", "end"}
+        assert set(one) - {"temperature", "grammar"} == {"version", "call", "start", "end"}
         marked[one["start"] : one["end"]] = [1] * (one["end"] - one["start"])
     assert marked == row["loss_mask"]
     assert 0 <= row["captured_calls"] <= row["calls"]

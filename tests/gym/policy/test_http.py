@@ -101,6 +101,24 @@ def test_a_responses_call_says_everything_and_reads_the_reply():
     assert reply.items == RESPONSES_OK["output"]
 
 
+@pytest.mark.parametrize(
+    ("wire", "answer", "told"), [("chat", CHAT_OK, {}), ("responses", RESPONSES_OK, {"strict": False})]
+)
+def test_tools_that_are_never_strict_are_sent_without_it_and_the_reply_has_no_grammar(wire, answer, told):
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object"}}
+    endpoint = Endpoint(ok(answer), ok(answer))
+    free = endpoint.ask(Ask(items=ASK.items, tools=[tool], strict=False), wire=wire)
+    constrained = endpoint.ask(Ask(items=ASK.items, tools=[{**tool, "strict": True}]), wire=wire)
+    [sent] = endpoint.requests[0][2]["tools"]
+    assert (sent["function"] if wire == "chat" else sent) == {
+        **({} if wire == "chat" else {"type": "function"}),
+        "name": "add",
+        "parameters": {"type": "object"},
+        **told,
+    }
+    assert (free.grammar, constrained.grammar) == (False, True)
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
 def test_a_passing_failure_is_tried_again(status):
     endpoint = Endpoint(error(status), error(status), ok())

@@ -65,6 +65,34 @@ def test_a_tool_gets_the_arguments_and_its_text_is_the_output():
     assert answers.bodies("lookup") == [{"key": "x"}]
 
 
+@pytest.mark.parametrize("given", ["[1]", '"text"', "3", '{"key":"x"}'])
+def test_arguments_that_are_no_object_are_sent_as_nemo_gym_sends_them(given):
+    answers = Answers(seed_session={}, lookup=(422, '{"detail":[]}', {}))
+
+    async def step(session):
+        return await session.call_tool("lookup", session.read_arguments(given))
+
+    assert seed_and(step, answers) == ToolOutput(text='{"detail":[]}', error="http_422")
+    assert answers.bodies("lookup") == [json.loads(given)]
+
+
+def test_malformed_arguments_are_not_sent_and_get_the_error_text_of_nemo_gym():
+    async def step(session):
+        with pytest.raises(ValueError, match="JSONDecodeError") as malformed:
+            session.read_arguments("{oops")
+        return str(malformed.value)
+
+    message = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    assert seed_and(step, Answers(seed_session={})) == f"JSONDecodeError('{message}')"
+
+
+def test_empty_arguments_are_an_empty_object():
+    async def step(session):
+        return session.read_arguments(" ")
+
+    assert seed_and(step, Answers(seed_session={})) == {}
+
+
 def test_the_newest_cookies_of_each_reply_go_with_the_next_call():
     answers = Answers(
         seed_session=(200, "{}", {"Set-Cookie": "Lab___lab=first.a==; path=/; httponly"}),

@@ -6,13 +6,13 @@ from urllib.parse import urlencode
 from django.http import HttpResponse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.charts.sparkline import draw_sparkline
+from apps.dashboard.charts.sparkline import Sparkline, draw_sparkline
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.matrix_forms import MatrixForm
 from apps.dashboard.tables.csv_files import answer_csv
-from apps.rollouts.metrics.model_matrix import Matrix, MatrixRefused, build_matrix
+from apps.rollouts.metrics.model_matrix import Matrix, MatrixRefused, MatrixRow, build_matrix
 
 POINTS = 12
 """Collections in a trend."""
@@ -25,7 +25,8 @@ def model_matrix(request: PageRequest) -> HttpResponse:
     context = {
         "form": form,
         "matrix": matrix,
-        "rows": [(row, draw_sparkline(row.trend[-POINTS:])) for row in matrix.rows] if matrix else [],
+        "rows": show_rows(matrix) if matrix else [],
+        "has_mean": bool(form["suite"].value()),
         "query": urlencode([(name, value) for name, value in request.GET.items() if value and name != "baseline"]),
         "figure": f"pass@{form['k'].value()}" if form["k"].value() else "mean reward",
     }
@@ -55,6 +56,11 @@ def model_matrix_file(request: PageRequest) -> HttpResponse:
         if cell.collection
     ]
     return answer_csv("matrix.csv", header, lines)
+
+
+def show_rows(matrix: Matrix) -> list[tuple[MatrixRow, Sparkline | None]]:
+    """Return each row with the trend of its first column."""
+    return [(row, draw_sparkline(row.trend[-POINTS:])) for row in matrix.rows]
 
 
 def _read(request: PageRequest) -> tuple[MatrixForm, Matrix | None]:
