@@ -31,7 +31,7 @@ def _feature(name: str, kind: Feature) -> dict[str, str]:
 def _body(format: Format, manifest: Mapping[str, Any]) -> str:
     source, counts = manifest["source"], manifest["counts"]
     model = source["policy_model"]
-    dropped = "\n".join(f"- {number:,} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
+    dropped = "\n".join(f"- {number:,} {label_reason(reason)}" for reason, number in counts["dropped"].items())
     files = "\n".join(
         f"| `{one['name']}` | {one['split']} | {one['rows']:,} | {one['bytes']:,} | `{one['sha256']}` |"
         for one in manifest["files"]

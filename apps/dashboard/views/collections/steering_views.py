@@ -179,6 +179,6 @@ def collection_deletion_detail(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def collection_resolve_flags(request: PageRequest, pk: int) -> HttpResponse:
     resolved = resolve_flags(collection=get_object_or_404(_PRESENT, pk=pk), user=request.user)
-    flags = count_words(resolved, "flag is", "flags are")
-    messages.success(request, f"{flags} resolved. Exports include these rollouts again.")
+    found = count_words(resolved, "rollout", "rollouts")
+    messages.success(request, f"{found}: redactions marked as reviewed. Exports include these rollouts again.")
     return redirect("dashboard:collection_detail", pk=pk)

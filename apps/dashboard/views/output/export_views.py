@@ -27,6 +27,7 @@ from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.reason_labels import label_reason
 from apps.policies.installation_redactor import fresh_redactor
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
@@ -84,7 +85,7 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
         "form": form,
         "preview": preview,
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
-        "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
+        "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
     }
     return answer(request, "exports/create.html", context, part="form")
 
@@ -151,7 +152,7 @@ def _counts(export: Export) -> dict[str, Any]:
     return {
         **counts,
         "unit": {"preferences": "pairs", "tasks": "tasks"}.get(makes, "rollouts"),
-        "dropped": [(reason.replace("_", " "), number) for reason, number in dropped],
+        "dropped": [(label_reason(reason), number) for reason, number in dropped],
     }
 
 
