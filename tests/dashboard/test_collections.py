@@ -422,7 +422,7 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
         ({"split_repeats": "train=0"}, "10,000 for train"),
         ({"user_template": "{"}, "Write a literal brace twice"),
         ({"resume_from": 999}, "Select a valid choice."),
-        ({"only_failed": "on"}, "Give the earlier collection"),
+        ({"only_failed": "on"}, "Choose the collection whose failed rollouts"),
         ({"tags": "nobody"}, "matches the filters"),
     ],
 )

@@ -216,7 +216,7 @@ def test_the_activity_menu_shows_background_work_and_alerts(pages: Client):
     assert [(each.what, each.share) for each in found.tasks] == [
         ("upload", 0.25),
         ("export", None),
-        ("re-verifying", 0.5),
+        ("reverification", 0.5),
         ("deletion", 0.75),
     ]
     assert [(each.what, each.says) for each in found.alerts] == [

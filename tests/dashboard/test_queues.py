@@ -280,12 +280,12 @@ def test_a_lead_sees_figures_and_adjudicates_disputes(pages):
     item.refresh_from_db()
     stands = item.reviews.submitted().get(is_adjudication=True)
     assert (item.is_adjudicated, stands.choice, stands.saw_votes) == (True, "b_much", True)
-    assert "No disagreements" in pages.get(f"/queues/{queue.pk}/").content.decode()
+    assert "No disputed items" in pages.get(f"/queues/{queue.pk}/").content.decode()
     # What stands is in the form of who reopens it.
     again = pages.get(path).content.decode()
     assert 'value="b_much" checked' in again
     assert '<option value="3" selected>' in again
-    assert "saw votes and rewards" in pages.get(path, {"show": "1"}).content.decode()
+    assert "saw reviews and rewards" in pages.get(path, {"show": "1"}).content.decode()
     pages.post(f"/queues/{queue.pk}/close/")
     assert Queue.objects.get().is_open is False
     pages.post(f"/queues/{queue.pk}/open/")

@@ -54,7 +54,7 @@ _PAGES = {
     "breaker of environment": "environment_detail",
     "worker": "worker_list",
 }
-_WORDS = {"verification": "re-verifying", "deletion of a collection": "deletion"}
+_WORDS = {"verification": "reverification", "deletion of a collection": "deletion"}
 
 
 class Task(NamedTuple):

@@ -103,7 +103,7 @@ class MappingForm(forms.Form):
         help_text="For cells that also hold a derivation: ####, \\boxed{}, regex:…, or a JSON pointer such as /answer",
         widget=forms.TextInput(attrs={**_CODE, "list": "extractors"}),
     )
-    external_id = _path("Id", "Identifies the task across versions. Combine columns like {split}/{number}.")
+    external_id = _path("ID", "Identifies the task across versions. Combine columns like {split}/{number}.")
     split_column = _path("Split")
     tags = _path("Tags", "Column with a list, or with comma-separated text")
     tools = _path("Tools")

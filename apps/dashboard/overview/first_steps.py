@@ -69,7 +69,7 @@ def read_steps(base: str) -> list[Step]:
             "and scores every rollout.",
             done=collected is not None,
             url=reverse("dashboard:collection_create"),
-            link="Start a collection",
+            link="New collection",
             curl=_post(
                 base,
                 "collections",
