@@ -39,7 +39,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "The reward of filters and rows. Pairs keep the rewards that they were built with.",
+            "Reward used by filters and written to rows. Pairs keep the rewards they were built with.",
             names=REWARD_SOURCES,
         ),
     ] = "override"
@@ -50,8 +50,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     per_task: Annotated[
         int | None,
         Option(
-            "Best per task",
-            "Best rollouts: highest reward, then shortest; for pairs, largest margin",
+            "Rollouts per task",
+            "Keeps the best: highest reward, then shortest; for pairs, largest margin",
             low=1,
             high=MAX_COUNT,
             none="all",

@@ -127,13 +127,13 @@ def test_a_match_in_a_hidden_part_is_shown_until_the_reader_moves_on(site, own_h
     hits.first.click()
     expect(result).to_be_in_viewport()
     expect(note).to_contain_text("“Results”")
-    expect(result).to_contain_text("although hidden: “Results”")
+    expect(result).to_contain_text("Hidden (“Results”), but shown here")
     # In its form, as if it had been shown all along.
     expect(result.locator(".terminal .sgr-1")).to_have_text("FAILED")
     find.fill("")
     find.dispatch_event("search")
     expect(result).to_be_hidden()
-    expect(note).not_to_contain_text("Shown because of a search match, although hidden")
+    expect(note).not_to_contain_text("shows hidden parts")
     # A card that is switched off as a whole comes back alone, and goes when the reader goes on.
     find.fill("score")
     find.press("Enter")

@@ -267,7 +267,7 @@ def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query):
     make_rollout(collection)
     page = signed_in().get(detail(collection, query)).text
     assert rows(page) == []
-    assert "Invalid filters" in page
+    assert "Invalid filter." in page
 
 
 PARTS = ["collection-progress", "collection-results", "breakdown", "rollout-table"]

@@ -224,7 +224,7 @@ def test_the_whole_text_is_shown_only_to_its_reviewer_and_adjudicator(desk, ann,
     queue = create_queue(queue=Queue(name="Long", kind="pairwise"), items=items, reviewers=[], user=None)
     review = claim(queue, ann)
     html = desk.get(f"/queues/{queue.pk}/review/").text
-    assert html.count("characters before this are the same in all") == 2
+    assert html.count("characters are the same in all rollouts") == 2
     assert faults(html) == []
     ends = []
     for side in "AB":

@@ -140,7 +140,7 @@ def test_an_earlier_attempt_can_be_read():
     latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
     assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
     assert "?attempt=1" in latest
-    assert "1 · its worker was lost or released it" in latest
+    assert "1 · worker lost or shut down" in latest
     assert "attempt 1 of 2" in earlier
     assert ("data-follow" in earlier, 'data-comment="' in earlier) == (False, False)
 

@@ -140,13 +140,12 @@ class PolicyModelForm(ServerForm):
             "input_price": "Input",
             "cached_input_price": "Cached input",
             "output_price": "Output",
-            "max_tries": "Tries",
+            "max_tries": "Maximum tries",
         }
         help_texts = {
             "provider": "The fields below depend on it",
-            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI and Anthropic: leave empty for "
-            "their own. Azure: the "
-            "endpoint of the resource, for example https://my-resource.openai.azure.com.",
+            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI and Anthropic: leave this "
+            "empty to use the provider's URL. Azure: the endpoint of the resource, for example https://my-resource.openai.azure.com.",
             "model_name": "Name that the endpoint expects. Azure: the deployment name.",
             "wire": "Token IDs need Chat Completions. OpenAI reasoning models work best with Responses. "
             "Anthropic uses Messages.",

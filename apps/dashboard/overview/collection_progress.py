@@ -67,8 +67,11 @@ class Progress:
             for name, limit in (("tokens", self.collection.max_tokens), ("cost", self.collection.max_cost))
             if limit is not None
         ]
-        held = f": its limit{'s' if len(limits) > 1 else ''} of {' and '.join(limits)} cannot hold" if limits else ""
-        return f"{replies} have no token counts, so limits and cost leave them out{held}."
+        said = f"{replies} without token counts. Limits and cost ignore {'it' if number == 1 else 'them'}"
+        if not limits:
+            return f"{said}."
+        several = "s" if len(limits) > 1 else ""
+        return f"{said}, so the collection may exceed its limit{several} of {' and '.join(limits)}."
 
     @property
     def limits(self) -> list[tuple[str, str, float, float]]:

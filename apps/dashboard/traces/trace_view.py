@@ -19,7 +19,7 @@ _PARTS = {
 """Label and keyboard shortcut of each part."""
 _PRESETS = {
     "all": "hide=none",
-    "path to the answer": "hide=system,reasoning,arguments,results",
+    "compact": "hide=system,reasoning,arguments,results",
     "errors only": "hide=none&only=errors",
 }
 

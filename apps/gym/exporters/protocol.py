@@ -177,7 +177,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Literal["main", "all", "longest"],
         Option(
             "Branches",
-            "Paths of rollouts of captured agents, which may have subagents and forks",
+            "For agents with subagents or forks: which branches become rows",
             names={
                 "main": "Main: the path to the final answer",
                 "all": "All: one row per path, with weight and lineage where the format has columns",

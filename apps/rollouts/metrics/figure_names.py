@@ -17,7 +17,7 @@ CURVES = (
     FigureName("majority_at_k", "majority@k", "Probability that the most frequent answer of k rollouts is correct"),
     FigureName("average_of_k", "avg@k", "Expected mean reward of k rollouts"),
 )
-"""Metrics over all choices of k rollouts, averaged over tasks with at least k rollouts: formulas in apps.gym.metrics."""
+"""Metrics over all choices of k rollouts, averaged over tasks with at least k. Formulas are in apps.gym.metrics."""
 
 FIRST_K = (
     FigureName("average", "avg of first k", "Mean reward of the first k rollouts, in NeMo Gym pass@1[avg-of-k]"),

@@ -79,7 +79,7 @@ collection_server_metrics = action_view(
     _PRESENT.select_related("environment"),
     "collection",
     page="collection_detail",
-    said="The server of {0} is asked for its metrics.",
+    said="Server metrics requested.",
 )
 
 
@@ -95,7 +95,7 @@ def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
         queued = retry_failed(collection=collection, error_kinds=kinds, user=request.user)
         rollouts = count_words(queued, "failed rollout is", "failed rollouts are")
         waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
-        said = f"{rollouts} queued again.{waits}" if queued else "There are no such failures any more."
+        said = f"{rollouts} queued again.{waits}" if queued else "No failures of this kind are left."
         messages.success(request, said)
     return redirect("dashboard:collection_detail", pk=pk)
 

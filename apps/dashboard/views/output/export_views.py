@@ -84,6 +84,7 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
     context = {
         "form": form,
         "preview": preview,
+        "unit": _unit(format),
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
         "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
     }
@@ -147,13 +148,17 @@ def _counts(export: Export) -> dict[str, Any]:
     counts = export.manifest.get("counts", {})
     if not {"considered", "written_from", "dropped"} <= set(counts):
         return {}
-    makes = FORMATS[export.format].makes if export.format in FORMATS else ""
     dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
     return {
         **counts,
-        "unit": {"preferences": "pairs", "tasks": "tasks"}.get(makes, "rollouts"),
+        "unit": _unit(FORMATS.get(export.format)),
         "dropped": [(label_reason(reason), number) for reason, number in dropped],
     }
+
+
+def _unit(format: Format | None) -> str:
+    """Return the name of what the rows of a format are written from."""
+    return {"preferences": "pairs", "tasks": "tasks"}.get(format.makes if format else "", "rollouts")
 
 
 def _ready(pk: int) -> Export:
