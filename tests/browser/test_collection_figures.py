@@ -47,7 +47,7 @@ RECORD = """() => {
         const state = {
             as_of: [...document.querySelectorAll("time[data-as-of]")].map((each) => each.dateTime),
             means: [stat("progress", "Mean reward"), stat("results", "Mean reward")],
-            rewarded: [stat("progress", "Rewarded"), parseInt(text("#collection-results .section-head p"))],
+            rewarded: [stat("progress", "With reward"), parseInt(text("#collection-results .section-head p"))],
             completed: [phase("completed"), status("completed")],
             running: [phase("running"), status("running")],
             queued: [phase("queued"), status("queued")],

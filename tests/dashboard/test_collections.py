@@ -499,7 +499,7 @@ def test_a_collection_is_deleted_once_its_number_was_typed():
     assert "A worker deletes" in client.get(going).text
     delete_next_collection()
     page = squeezed(client.get(going).text)
-    assert ("Everything is deleted." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
+    assert ("Deletion complete." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
 
 
 def test_a_running_collection_is_neither_archived_nor_deleted():

@@ -263,7 +263,7 @@ def test_a_dataset_is_deleted_after_its_name_was_typed(pages: Client):
     assert f'<a href="{deletion}">being deleted</a>' in pages.get("/datasets/").text
     assert "is being deleted" in pages.get(f"/datasets/{dataset.slug}/").text
     delete_next()
-    assert "Everything is deleted." in pages.get(deletion).text
+    assert "Deletion complete." in pages.get(deletion).text
     assert pages.get(f"/datasets/{dataset.slug}/").status_code == 404
 
 
