@@ -71,7 +71,7 @@ class ExportOrder:
         bool,
         Option(
             "Mask credentials",
-            "Mask suspected credentials in prompts and verifier fields. Rows with token ids are left out instead.",
+            "Mask suspected credentials in prompts and verifier fields. Rows with token IDs are left out instead.",
         ),
     ] = False
 

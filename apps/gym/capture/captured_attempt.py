@@ -348,7 +348,7 @@ class CapturedAttempt(SessionDriver):
         call.at, call.duration = began, self.elapsed() - began
         self._pending.add(reply.items)
         await self._report(call)
-        # Without token ids, which clients do not get: replies are kept for repeated requests.
+        # Without token IDs, which clients do not get: replies are kept for repeated requests.
         return msgspec.structs.replace(reply, tokens=None)
 
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:

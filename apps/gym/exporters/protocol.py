@@ -224,7 +224,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
     """Return further files for the trainer by name, given the file names of the data by split."""
     needs_tokens: bool = False
-    """True if rows are made of captured token ids."""
+    """True if rows are made of captured token IDs."""
     keeps_all: bool = False
     """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
 

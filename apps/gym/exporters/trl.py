@@ -193,7 +193,7 @@ FORMATS = [
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
         needs_tokens=True,
-        note="The exact token ids that the model read and sampled, without template or tokenizer. Only for the "
+        note="The exact token IDs that the model read and sampled, without template or tokenizer. Only for the "
         "same model, or one with the same tokenizer. Axolotl loads the same file.",
     ),
     Format(
