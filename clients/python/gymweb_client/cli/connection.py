@@ -103,7 +103,7 @@ def list_profiles() -> list[dict[str, Any]]:
 
 def _demand_key(url: str, key: str) -> str:
     if not key:
-        raise NotSignedIn(f"No API key for {url} is stored. Run gymweb login --url {url}, or set GYMWEB_TOKEN.")
+        raise NotSignedIn(f"No API key for {url} is stored. Run gymweb login --url {url}, or set GYMWEB_KEY.")
     return key
 
 

@@ -17,7 +17,7 @@ from gymweb_client.synchronous import GymWeb
 
 def login(call: Call) -> None:
     """Check an API key against the server and store both as a profile. The key is read from the terminal, from
-    standard input, or from GYMWEB_TOKEN."""
+    standard input, or from GYMWEB_KEY."""
     name = call.profile or "default"
     stored = {one["profile"]: one["url"] for one in connection.list_profiles()}
     url = connection.check_url(call.url or os.environ.get("GYMWEB_URL") or stored.get(name) or connection.LOCAL_URL)
