@@ -145,7 +145,11 @@ def test_an_expired_draft_is_listed_beside_the_next_item(desk, ann):
     judge(queue, annotator())
     desk.post(work)
     html = desk.get(work).text
-    assert ("You have 1 started item with an expired reservation" in html, f'href="?review={review.pk}"' in html, faults(html)) == (True, True, [])
+    assert (
+        "You have 1 started item with an expired reservation" in html,
+        f'href="?review={review.pk}"' in html,
+        faults(html),
+    ) == (True, True, [])
     desk.post(f"/reviews/{review.pk}/skip/", {"reason": "Given up."})
     assert "started item" not in desk.get(work).text
     # Taken back: somebody else has judged it meanwhile.
