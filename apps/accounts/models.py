@@ -61,7 +61,9 @@ def known_scopes(value: object) -> None:
     if not isinstance(value, list) or not value:
         raise ValidationError(f"Give at least one scope: {', '.join(Scope.values)}.", code="required")
     if unknown := [one for one in value if one not in Scope.values]:
-        raise ValidationError(f"Unknown scope “{unknown[0]}”. Choose from {', '.join(Scope.values)}.", code="unknown")
+        raise ValidationError(
+            f"Unknown scope “{unknown[0]}”. Choose one of: {', '.join(Scope.values)}.", code="unknown"
+        )
     if len(set(value)) < len(value):
         raise ValidationError("A scope is repeated. Give each scope once.", code="twice")
 

@@ -39,7 +39,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "Reward used by filters and written to rows. Pairs keep the rewards they were built with.",
+            "Which reward filters and rows use. Pairs keep the rewards that they were built with.",
             names=REWARD_SOURCES,
         ),
     ] = "override"
@@ -125,7 +125,7 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
     for name in given:
         if name not in filters_of(format):
             has = ", ".join(sorted(filters_of(format)))
-            raise FilterRefused(f"{format.title} has no filter {name}. Available: {has}.")
+            raise FilterRefused(f"{format.title} has no filter {name}. Choose one of: {has}.")
     try:
         filters = msgspec.convert({**_DEFAULTS[format.makes], **given}, Filters)
     except msgspec.ValidationError as error:

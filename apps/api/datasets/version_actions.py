@@ -158,7 +158,7 @@ class VersionActions(TableViewSet):
         """List the tasks that were added, removed or changed since another version."""
         new = self._version(number)
         old = self._other(new, request)
-        kind = read_choice(request, "kind", KINDS, message=f"Give one of: {', '.join(KINDS)}.")
+        kind = read_choice(request, "kind", KINDS, message=f"Choose one of: {', '.join(KINDS)}.")
         found: QuerySet[Any] = find_changes(old=old, new=new, kind=kind).select_related("dataset", "version")
         page: list[Any] = self.paginate_queryset(found) or []
         pairs: list[Any] = with_counterparts(page, old=old) if kind == "changed" else [(task, None) for task in page]

@@ -134,8 +134,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Annotated[
         Literal["exact", "any"],
         Option(
-            "Numbers that the datasets library would change",
-            "Arguments and tools written as text keep all numbers",
+            "Inexact numbers",
+            "Numbers that the datasets library would change. Arguments and tools written as text keep all numbers",
             names={"exact": "Leave the rollout out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
         ),
     ] = "any"
@@ -168,7 +168,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: Annotated[
         Literal["attempts", "task"],
         Option(
-            "Start of prompts",
+            "Prompt contents",
             "Whether prompts include the agent's system prompt and examples, and the prompt template",
             names={"attempts": "System prompt, examples and task", "task": "Only the prompt of the task"},
         ),
@@ -238,7 +238,7 @@ def resolve_options(format: Format, given: Mapping[str, Any]) -> Options:
     for name, value in given.items():
         if name not in format.choices:
             has = ", ".join(format.choices) or "none"
-            raise OptionRefused(name, f"{format.title} has no option {name}. Available: {has}.")
+            raise OptionRefused(name, f"{format.title} has no option {name}. Choose one of: {has}.")
         resolved[name] = _number(name, value) if name in NUMBERS else _choice(format, name, value)
     if "malformed" not in given and resolved.get("arguments") != "text" and "malformed" in resolved:
         resolved["malformed"] = "dropped"
