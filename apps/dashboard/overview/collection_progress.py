@@ -64,14 +64,15 @@ class Progress:
         replies = count_words(number, "reply", "replies")
         limits = [
             name
-            for name, limit in (("tokens", self.collection.max_tokens), ("cost", self.collection.max_cost))
+            for name, limit in (("token", self.collection.max_tokens), ("cost", self.collection.max_cost))
             if limit is not None
         ]
-        said = f"{replies} without token counts. Limits and cost ignore {'it' if number == 1 else 'them'}"
+        said = f"{replies} {'has' if number == 1 else 'have'} no token counts. "
+        said += "It does not count" if number == 1 else "They do not count"
         if not limits:
-            return f"{said}."
-        several = "s" if len(limits) > 1 else ""
-        return f"{said}, so the collection may exceed its limit{several} of {' and '.join(limits)}."
+            return f"{said} towards limits and cost."
+        kind, these = ("limits", "these") if len(limits) > 1 else ("limit", "it")
+        return f"{said} towards the {' and '.join(limits)} {kind}, so the collection may exceed {these}."
 
     @property
     def limits(self) -> list[tuple[str, str, float, float]]:
