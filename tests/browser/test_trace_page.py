@@ -161,7 +161,7 @@ def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, roll
     expect(tab.locator("#hidden-note")).to_contain_text("Step #3")
     tab.goto(address(site, rollouts["readable"]))
     expect(tab.locator("#e3")).to_be_hidden()
-    tab.get_by_role("link", name="errors only").click()
+    tab.get_by_role("link", name="Errors only").click()
     expect(tab.locator("#e6")).to_be_hidden()
     expect(tab.locator("#e4")).to_be_visible()
     tab.get_by_role("link", name="all", exact=True).click()
