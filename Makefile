@@ -30,7 +30,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'GymWeb needs Python 3.11 or newer: install it, or name it: make PYTHON=python3.12'; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	  echo 'No virtual environment could be made. On Debian and Ubuntu: apt-get install python3-venv'; exit 1; }
+	  echo 'Could not create a virtual environment. On Debian and Ubuntu: apt-get install python3-venv'; exit 1; }
 
 $(INSTALLED): | $(BIN)/python
 	$(PIP) install --quiet -r requirements.txt

@@ -3,7 +3,7 @@
 
 The reference work of the `engine.sqlite.*` and `engine.postgres.*` benchmarks: 3 policy-model calls over HTTP, 2 tool
 calls, 1 verification, zero latency, 256 in flight, traces stored. `.inprocess` runs tools and verifier in the worker,
-`.http` on a resource server; with `.tokens` every reply has 400 token ids and logprobs, which are stored. The figure is
+`.http` on a resource server; with `.tokens` every reply has 400 token IDs and logprobs, which are stored. The figure is
 CPU per rollout of the worker process, the database and Redis. The mock model and the resource server are not counted,
 because they represent other machines.
 

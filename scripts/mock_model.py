@@ -4,7 +4,7 @@
 The reply depends on the number of tool outputs in the request: below `--tool-calls` it is another call, otherwise the
 final text. Everything under /environment/ is a resource server whose reward is 1.0.
 
-With `--tokens N`, a chat reply has N token ids and logprobs in vLLM's form, if the request has `return_token_ids`. The
+With `--tokens N`, a chat reply has N token IDs and logprobs in vLLM's form, if the request has `return_token_ids`. The
 ids of each prompt continue those of the previous turn.
 
 With `--verdict JSON` it is a judge: requests for structured output named "verdict" get this object with the mark of the
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--tool-args", default='{"city": "Paris"}')
     parser.add_argument("--final", default="The weather in Paris is cold.")
     parser.add_argument("--verdict", default="", metavar="JSON", help='what it says as a judge, e.g. {"score": 8}')
-    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="token ids and logprobs of every chat reply")
+    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="token IDs and logprobs of every chat reply")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="of every call of the model")
     parser.add_argument("--jitter-ms", type=float, default=0.0, help="up to so much more, drawn for each call")
     parser.add_argument("--reply-bytes", type=int, default=0, metavar="N", help="of every final reply over chat")

@@ -101,7 +101,7 @@ class Training:
         self.loss = now if self.steps == 1 else 0.95 * self.loss + 0.05 * now
 
     def _batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return token ids, the mask of tokens that are no padding, and the mask of learned tokens."""
+        """Return token IDs, the mask of tokens that are no padding, and the mask of learned tokens."""
         if not self.pool:
             attempts = (self.encoder.encode(write_attempt(self.dice)) for _ in range(BATCH * POOL))
             encoded = sorted(attempts, key=lambda each: len(each[0]))

@@ -21,9 +21,9 @@ INTRODUCTION = """\
 The verifiers with their parameters. [Verifiers](verifiers.md) explains how to choose and combine them.
 `scripts/verifier_reference.py` writes this page from the code.
 """
-HEAD = "| parameter | type | default | meaning |\n|---|---|---|---|\n"
+HEAD = "| parameter | label | type | default | meaning |\n|---|---|---|---|---|\n"
 NAMES = {
-    "string": "text",
+    "string": "string",
     "integer": "whole number",
     "number": "number",
     "boolean": "true or false",
@@ -40,7 +40,8 @@ def _section(kind: str) -> str:
     verifier = VERIFIERS[kind]
     schema = parameters_schema(verifier)
     rows = [
-        f"| `{name}`{' (required)' * (name in schema['required'])} | {_type(one)} | {_default(one)} | {_meaning(one)} |"
+        f"| `{name}`{' (required)' * (name in schema['required'])} | {_text(one, 'title')} | {_type(one)} "
+        f"| {_default(one)} | {_text(one, 'description')} |"
         for name, one in schema["properties"].items()
         if name != "type"
     ]
@@ -70,9 +71,9 @@ def _default(schema: dict[str, Any]) -> str:
     return "" if default in (None, "", [], {}) else f"`{json.dumps(default)}`"
 
 
-def _meaning(schema: dict[str, Any]) -> str:
-    parts = (schema["title"], schema.get("description", ""))
-    return ". ".join(part.rstrip(".") for part in parts if part).replace("|", "\\|")
+def _text(schema: dict[str, Any], name: str) -> str:
+    text: str = schema.get(name, "")
+    return text.rstrip(".").replace("|", "\\|")
 
 
 if __name__ == "__main__":

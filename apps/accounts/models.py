@@ -25,8 +25,8 @@ class Scope(models.TextChoices):
 
     ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews"
     TASKS_WRITE = "tasks:write", "Read, upload and change datasets and tasks"
-    ROLLOUTS_RUN = "rollouts:run", "Read, plan and steer collections, and stream rollouts to a trainer"
-    ANNOTATE = "annotate", "Read, comment, review, flag and lead queues"
+    ROLLOUTS_RUN = "rollouts:run", "Read, plan and control collections, and stream rollouts to a trainer"
+    ANNOTATE = "annotate", "Read, comment, review, flag and manage queues"
     EXPORT = "export", "Read, build pairs, write and download exports"
     ADMIN = "admin", "Everything that your role allows, except users and keys"
 
@@ -61,7 +61,9 @@ def known_scopes(value: object) -> None:
     if not isinstance(value, list) or not value:
         raise ValidationError(f"Give at least one scope: {', '.join(Scope.values)}.", code="required")
     if unknown := [one for one in value if one not in Scope.values]:
-        raise ValidationError(f"Unknown scope “{unknown[0]}”. Choose from {', '.join(Scope.values)}.", code="unknown")
+        raise ValidationError(
+            f"Unknown scope “{unknown[0]}”. Choose one of: {', '.join(Scope.values)}.", code="unknown"
+        )
     if len(set(value)) < len(value):
         raise ValidationError("A scope is repeated. Give each scope once.", code="twice")
 

@@ -21,7 +21,7 @@ class Permission(StrEnum):
     VIEWS = "views"  # save views of tables, for oneself and others
     COMMENT = "comment"  # comment on, flag and score rollouts
     REVIEW = "review"  # review the items of queues
-    LEAD = "lead"  # create and lead queues, adjudicate, override rewards
+    LEAD = "lead"  # create and manage queues, adjudicate, override rewards
     UPLOAD = "upload"  # change datasets and tasks
     CONFIGURE = "configure"  # change agents and environments, check their health
     COLLECT = "collect"  # plan, control and cancel collections

@@ -28,9 +28,9 @@ class Agent(Named):
         default=Kind.BUILTIN,
         help_text=(
             "Built-in loop: the worker calls the model and the tools. External agent: your own program takes attempts "
-            "over the API and calls the model at a capturing endpoint. Command: the worker runs your program in a "
-            "sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs each rollout. "
-            "It cannot be changed later."
+            "over the API and calls the model at a URL of GymWeb, which records the calls. Command: the worker runs "
+            "your program in a sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs "
+            "each rollout. It cannot be changed later."
         ),
     )
     name = RedactedCharField(max_length=100)

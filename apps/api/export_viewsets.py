@@ -109,7 +109,7 @@ ExportPreviewSerializer = make_serializer(
     Preview,
     bytes="Size of each row as JSON, in bytes.",
     tokens="Tokens of each row.",
-    tokens_from="Source of each count. `ids`: token ids in the row. `usage`: token counts of the last model call (of "
+    tokens_from="Source of each count. `ids`: token IDs in the row. `usage`: token counts of the last model call (of "
     "a pair, of the longer side). `size`: an estimate of four bytes per token.",
     considered="Attempts, pairs or tasks checked: `written_from` plus all dropped.",
     written_from="Attempts, pairs or tasks that become rows.",

@@ -7,6 +7,7 @@ import yaml
 
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.gym.exporters.protocol import Feature, Format, Options
+from apps.gym.reason_labels import label_reason
 
 _SIZES = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
 _FILES = ["| file | split | rows | bytes | SHA-256 |", "|---|---|---|---|---|"]
@@ -31,7 +32,7 @@ def _feature(name: str, kind: Feature) -> dict[str, str]:
 def _body(format: Format, manifest: Mapping[str, Any]) -> str:
     source, counts = manifest["source"], manifest["counts"]
     model = source["policy_model"]
-    dropped = "\n".join(f"- {number:,} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
+    dropped = "\n".join(f"- {number:,} {label_reason(reason)}" for reason, number in counts["dropped"].items())
     files = "\n".join(
         f"| `{one['name']}` | {one['split']} | {one['rows']:,} | {one['bytes']:,} | `{one['sha256']}` |"
         for one in manifest["files"]

@@ -39,7 +39,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "The reward of filters and rows. Pairs keep the rewards that they were built with.",
+            "Which reward filters and rows use. Pairs keep the rewards that they were built with.",
             names=REWARD_SOURCES,
         ),
     ] = "override"
@@ -50,8 +50,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     per_task: Annotated[
         int | None,
         Option(
-            "Best per task",
-            "Best rollouts: highest reward, then shortest; for pairs, largest margin",
+            "Rollouts per task",
+            "Keeps the best: highest reward, then shortest; for pairs, largest margin",
             low=1,
             high=MAX_COUNT,
             none="all",
@@ -125,7 +125,7 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
     for name in given:
         if name not in filters_of(format):
             has = ", ".join(sorted(filters_of(format)))
-            raise FilterRefused(f"{format.title} has no filter {name}. Available: {has}.")
+            raise FilterRefused(f"{format.title} has no filter {name}. Choose one of: {has}.")
     try:
         filters = msgspec.convert({**_DEFAULTS[format.makes], **given}, Filters)
     except msgspec.ValidationError as error:

@@ -53,14 +53,16 @@ def check_path(path: Path, export: Export) -> None:
             raise ExportRefused(f"{path} contains other files. Give a new folder.")
         return
     if export.validation_share:
-        raise ExportRefused(f"{path.name} is one file, but two splits need two. Give a folder.", "validation_share")
+        raise ExportRefused(
+            f"A validation share needs two files. Give a folder instead of {path.name}.", "validation_share"
+        )
     if encoding != export.encoding:
         raise ExportRefused(
             f"{path.name} has the ending of {encoding}, but the encoding is {export.encoding}. Change one of them.",
             "encoding",
         )
     if path.is_dir():
-        raise ExportRefused(f"{path} is an existing folder with a file name. Give another name.")
+        raise ExportRefused(f"{path} is a folder, but its name looks like a file. Give another path.")
 
 
 @background_job(waiting=lambda: Export.objects.filter(state__in=[State.QUEUED, State.WRITING]))

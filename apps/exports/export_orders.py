@@ -41,14 +41,14 @@ class ExportOrder:
         dict[str, Any],
         Option(
             "Filters",
-            "Selection of rollouts. Without `splits`, only train if there are several.",
+            "Which rollouts to export. If the dataset has several splits and `splits` is not given, only train.",
             example={"min_reward": 0.7, "per_task": 2},
         ),
     ] = field(default_factory=dict)
     options: Annotated[
         dict[str, Any], Option("Options", "Row options of the format", example={"reasoning": "inline"})
     ] = field(default_factory=dict)
-    encoding: Annotated[str | None, Option("File type", none="the first encoding of the format")] = None
+    encoding: Annotated[str | None, Option("File type", none="default of the format")] = None
     validation_share: Annotated[
         float,
         Option(
@@ -61,7 +61,7 @@ class ExportOrder:
     split_seed: Annotated[
         int,
         Option(
-            "Split seed",
+            "Random seed",
             "Seed for choosing the prompts of the validation file",
             low=-(2**63),
             high=2**63 - 1,
@@ -71,7 +71,7 @@ class ExportOrder:
         bool,
         Option(
             "Mask credentials",
-            "Mask suspected credentials in prompts and verifier fields. Rows with token ids are left out instead.",
+            "Mask suspected credentials in prompts and verifier fields. Rows with token IDs are left out instead.",
         ),
     ] = False
 

@@ -18,7 +18,7 @@ Source = Attempt | Preference | TaskPrompt
 TokenSource = Literal["ids", "usage", "size"]
 """How tokens were counted.
 
-`ids`: the captured token ids of the row. `usage`: as reported by the policy model, including tools and template; for a
+`ids`: the captured token IDs of the row. `usage`: as reported by the policy model, including tools and template; for a
 whole attempt its last call, for a pair the longer side. `size`: estimated from bytes.
 """
 

@@ -24,7 +24,7 @@ class ExportedCredentials:
     ) -> tuple[list[dict[str, Any]], list[bytes]]:
         """Return the rows and their JSON.
 
-        Raise Dropped if rows with tokens must be masked: token ids cannot be, and would reveal the text.
+        Raise Dropped if rows with tokens must be masked: token IDs cannot be, and would reveal the text.
         """
         checked = [self.redactor.redact_json(line.decode()) for line in encoded]
         if not any(found for _, found in checked):

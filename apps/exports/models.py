@@ -33,7 +33,7 @@ class Export(RetriedJob):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
-    format = models.CharField(max_length=32, help_text="A slug of apps.gym.exporters.registry")
+    format = models.CharField(max_length=32, help_text="Slug of an export format")
     encoding = models.CharField(max_length=16, choices=Encoding.choices, default=Encoding.JSONL)
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="exports")
     pair_set = models.ForeignKey(PairSet, null=True, blank=True, on_delete=models.PROTECT, related_name="exports")

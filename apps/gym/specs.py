@@ -124,7 +124,7 @@ def _problem(field: SpecField, value: Any) -> str:
     if isinstance(value, str | list | dict) and find_unstorable(value) is not None:
         return REFUSAL
     if field.choices and value not in field.choices:
-        return f"Give one of: {', '.join(field.choices)}."
+        return f"Choose one of: {', '.join(field.choices)}."
     if problem := _limit_problem(value, field.type, field.option):
         return problem
     entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

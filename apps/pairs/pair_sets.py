@@ -145,4 +145,4 @@ def delete_pair_set(*, pair_set: PairSet, user: User | None = None) -> None:
     except ProtectedError:
         number = pair_set.exports.count()
         made = "1 export was" if number == 1 else f"{number:,} exports were"
-        raise PairSetInUse(f"{made} made from {pair_set.title}. Delete them first.") from None
+        raise PairSetInUse(f"{made} made from {pair_set.title}. Delete these first.") from None

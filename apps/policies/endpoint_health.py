@@ -74,5 +74,5 @@ def _summary(checkup: Checkup) -> str:
         return failures[0].message + more
     if len(checkup.checks) == 1:
         return checkup.checks[0].message
-    tokens = " and returns token ids" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
+    tokens = " and returns token IDs" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
     return f"The endpoint responds, has the model and calls tools{tokens}."

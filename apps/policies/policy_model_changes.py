@@ -168,9 +168,9 @@ def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
     if not policy_model.capture_tokens or policy_model.is_scripted:
         return []
     if policy_model.provider in (Provider.OPENAI, Provider.AZURE, Provider.ANTHROPIC):
-        return [f"{policy_model.get_provider_display()} does not return token ids. Use vLLM or a compatible server."]
+        return [f"{policy_model.get_provider_display()} does not return token IDs. Use vLLM or a compatible server."]
     if policy_model.wire != Wire.CHAT:
-        return ["Token ids need the Chat Completions API."]
+        return ["Token IDs need the Chat Completions API."]
     return []
 
 

@@ -25,8 +25,12 @@ class ChoiceRefused(Refusal):
 class Choices:
     """Options for loading a file into a dataset."""
 
-    mode: Annotated[str, Option("New version", names=dict(Upload.Mode.choices))] = "replace"
-    on_error: Annotated[str, Option("Invalid rows", names=dict(Upload.OnError.choices))] = "reject"
+    mode: Annotated[
+        str, Option("New version", "How to combine the file with the latest version", names=dict(Upload.Mode.choices))
+    ] = "replace"
+    on_error: Annotated[
+        str, Option("Invalid rows", "What to do if rows are invalid", names=dict(Upload.OnError.choices))
+    ] = "reject"
     on_duplicate: Annotated[
         str,
         Option(
@@ -145,7 +149,7 @@ def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
         saved = ColumnMapping.objects.filter(slug=given).first()
         if saved is None:
             known = ", ".join(ColumnMapping.objects.values_list("slug", flat=True)[:20]) or "none"
-            raise ChoiceRefused(f"There is no saved mapping {given}. Known: {known}.", "mapping")
+            raise ChoiceRefused(f"Unknown mapping {given}. Choose one of: {known}.", "mapping")
         given = saved.mapping
     try:
         return dict(redact_input_texts(write_mapping(read_mapping(given))))

@@ -1,6 +1,6 @@
 """Run the rollouts of a collection with LangGraph's ReAct agent and the tools of the environment.
 
-    GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_TOKEN=gw_… python langgraph_agent.py COLLECTION --stream
+    GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_KEY=gw_… python langgraph_agent.py COLLECTION --stream
 
 Needs gymweb-client, langgraph, langchain-mcp-adapters, langchain-openai and langchain-anthropic.
 """
@@ -62,7 +62,7 @@ async def main() -> None:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--wait", type=float, default=10, help="seconds to wait for a queued rollout")
     options = parser.parse_args()
-    async with AsyncGymWeb(os.environ["GYMWEB_URL"], os.environ["GYMWEB_TOKEN"]) as gym:
+    async with AsyncGymWeb(os.environ["GYMWEB_URL"], os.environ["GYMWEB_KEY"]) as gym:
         await asyncio.gather(*(work(gym, options) for _ in range(AT_ONCE)))
 
 

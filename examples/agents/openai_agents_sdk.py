@@ -1,6 +1,6 @@
 """Run the rollouts of a collection with the OpenAI Agents SDK and the tools of the environment.
 
-    GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_TOKEN=gw_… python openai_agents_sdk.py COLLECTION --stream
+    GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_KEY=gw_… python openai_agents_sdk.py COLLECTION --stream
 
 Needs gymweb-client and openai-agents.
 """
@@ -47,7 +47,7 @@ async def main() -> None:
     options = parser.parse_args()
     # The SDK would send traces to OpenAI.
     agents.set_tracing_disabled(True)
-    async with AsyncGymWeb(os.environ["GYMWEB_URL"], os.environ["GYMWEB_TOKEN"]) as gym:
+    async with AsyncGymWeb(os.environ["GYMWEB_URL"], os.environ["GYMWEB_KEY"]) as gym:
         await asyncio.gather(*(work(gym, options) for _ in range(AT_ONCE)))
 
 

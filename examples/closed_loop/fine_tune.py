@@ -1,7 +1,7 @@
 """Fine-tune a model on its own demonstrations with TRL. Runs in the environment of `make trainers`.
 
 `fine_tune.py MODEL EXPORT OUT` takes a Hugging Face folder and an export of the format `trl_sft_tokens`, whose rows are
-the exact token ids that the model read and sampled, with labels for the sampled ones. OUT gets the new weights with the
+the exact token IDs that the model read and sampled, with labels for the sampled ones. OUT gets the new weights with the
 unchanged tokenizer and chat template.
 """
 

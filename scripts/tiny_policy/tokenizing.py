@@ -73,7 +73,7 @@ def render(tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, Any]], *
 
 
 class Encoder:
-    """Encodes conversations as token ids with a mask of the learned ones: the text of the model and its end of turn."""
+    """Encodes conversations as token IDs with a mask of the learned ones: the text of the model and its end of turn."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer

@@ -84,7 +84,7 @@ function prepareCards(reader, signal) {
 
   async function storedEvent(card, seq) {
     const part = element("div", "block");
-    part.append(element("p", "block-head", `Event #${seq} as stored`));
+    part.append(element("p", "block-head", `Step #${seq} as stored`));
     try {
       const text = await fetchText(address(card, `${seq}/event`));
       part.append(text.length > 1_000_000 ? element("p", "muted", "Too long to show here. Open it as a file.") : showJson(text));

@@ -126,9 +126,9 @@ async function goOn() {
       location.assign(form.dataset.work);
       return;
     }
-    warn(`Sent. Server error (${reply.status}). The next item loads when the server recovers.`);
+    warn(`Review saved. The next item could not be loaded (server error ${reply.status}). Trying again.`);
   } catch {
-    warn("Sent. The next item loads when you are online.");
+    warn("Review saved. The next item loads when you are online.");
   }
   setTimeout(goOn, RETRY_MS);
 }

@@ -8,7 +8,7 @@ import { explainSession, post, warn } from "./unsent.js";
 
 const DRAFT_MS = 300;
 const form = document.getElementById("settle-form");
-const group = "Settling";
+const group = "Adjudicating";
 const kind = form?.dataset.kind;
 const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? answerForm(form, { id: "settle", group }) : {};
 const add = (id, key, label, run, when = () => !waits) => keys.add({ id: `settle.${id}`, keys: key, label, group, run, when });

@@ -117,7 +117,7 @@ function openReader(reader, signal) {
       fold.open = true;
       unfolded.push(fold);
     }
-    broughtNote = names.length ? `Shown in step #${seqOf(card)} because of a search match, although hidden: ${names.join(", ")}.` : "";
+    broughtNote = names.length ? `Step #${seqOf(card)} shows hidden parts, because your search matches them: ${names.join(", ")}.` : "";
     sayHidden();
     if (names.length) document.dispatchEvent(new CustomEvent("trace:shown", { detail: card }));
     return text?.closest(".arguments, .result, .block") ?? target;
@@ -126,7 +126,7 @@ function openReader(reader, signal) {
   function bringOne(part, what, names) {
     const note = document.createElement("p");
     note.className = "brought-note muted small";
-    note.textContent = `Shown because of a search match, although hidden: ${what}.`;
+    note.textContent = `Hidden (${what}), but shown here because your search matches.`;
     part.classList.add("brought");
     if (part.matches(".event")) part.querySelector(".event-head").after(note);
     else part.prepend(note);

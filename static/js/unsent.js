@@ -64,9 +64,9 @@ const signIn = () => `${line?.dataset.signIn ?? "/sign-in/"}?next=${encodeURICom
 export async function explainSession() {
   const who = await whoIs();
   if (who === name) return false;
-  if (who === null) warn("No connection. Your answer is stored in this browser and sent when you are online.");
-  else if (who === "") warn("You are signed out. Your answer is stored in this browser and sent after you sign in.", signIn(), "Sign in and continue");
-  else warn(`This browser is now signed in as ${who}. The answer of ${name} is stored here and sent when ${name} signs in again.`, signIn(), "Sign in");
+  if (who === null) warn("No connection. Your answer is stored in this browser and will be sent when you are online.");
+  else if (who === "") warn("You are signed out. Your answer is stored in this browser and will be sent after you sign in.", signIn(), "Sign in and continue");
+  else warn(`This browser is now signed in as ${who}. The answer of ${name} is stored here and will be sent when ${name} signs in again.`, signIn(), "Sign in");
   return true;
 }
 
@@ -143,7 +143,7 @@ async function send(record) {
     reply = await post(...requestOf(record));
   } catch {
     delay = FIRST_MS;
-    return wait(`No connection. ${record.undo ? "The last review is undone" : "Your answer is stored in this browser and sent"} when you are online.`);
+    return wait(`No connection. ${record.undo ? "The last review will be undone" : "Your answer is stored in this browser and will be sent"} when you are online.`);
   }
   const { status, told } = reply;
   if (reply.ok) {
@@ -152,7 +152,7 @@ async function send(record) {
     return finish(record);
   }
   if (status === 429) return wait("The server is busy. Your answer is stored in this browser until it is sent.", reply.waits);
-  if (status === 408 || status >= 500) return wait(`Server error (${status}). ${record.undo ? "The last review is undone" : "Your answer is stored in this browser and sent again"} when the server recovers.`, reply.waits);
+  if (status === 408 || status >= 500) return wait(`Server error (${status}). ${record.undo ? "The last review will be undone" : "Your answer is stored in this browser and will be sent again"} when the server recovers.`, reply.waits);
   if ([401, 403, 404].includes(status) && await explainSession()) {
     clearTimeout(timer);
     timer = setTimeout(sendAll, SIGNED_OUT_MS);

@@ -109,7 +109,7 @@ async def run_example(site: Site, example: str, wire: str, streams: bool) -> Non
             **os.environ,
             "PYTHONPATH": str(ROOT / "clients" / "python"),
             "GYMWEB_URL": site.base,
-            "GYMWEB_TOKEN": site.key,
+            "GYMWEB_KEY": site.key,
         }
         done = await asyncio.to_thread(
             subprocess.run,

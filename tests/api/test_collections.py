@@ -286,7 +286,7 @@ def test_a_plan_names_its_version_and_a_clone_has_its_sources_unless_told_otherw
     refused = post(engineer, clone, {"version": 3})
     [error] = refused.json()["errors"]
     assert (refused.status_code, error["pointer"]) == (400, "/version")
-    assert ("no version 3" in error["message"], "there are: 2, 1" in error["message"]) == (True, True)
+    assert ("no version 3" in error["message"], "Choose one of: 2, 1" in error["message"]) == (True, True)
     assert post(engineer, "collections/", {**body, "version": 0}).status_code == 400
 
 

@@ -47,7 +47,7 @@ RECORD = """() => {
         const state = {
             as_of: [...document.querySelectorAll("time[data-as-of]")].map((each) => each.dateTime),
             means: [stat("progress", "Mean reward"), stat("results", "Mean reward")],
-            rewarded: [stat("progress", "Rewarded"), parseInt(text("#collection-results .section-head p"))],
+            rewarded: [stat("progress", "With reward"), parseInt(text("#collection-results .section-head p"))],
             completed: [phase("completed"), status("completed")],
             running: [phase("running"), status("running")],
             queued: [phase("queued"), status("queued")],
@@ -83,7 +83,7 @@ def states(site, chromium, signed_in) -> dict[str, Any]:
         expect(page.locator("#collection-progress")).not_to_have_attribute("data-ended", "0", timeout=PATIENCE)
         page.get_by_role("link", name="Tag", exact=True).click()
         expect(page.locator("#collection-progress[data-settled=true]")).to_have_count(1, timeout=PATIENCE)
-        expect(page.locator("#collection-results")).to_contain_text(f"{ROLLOUTS} rewarded of {ROLLOUTS} rollouts")
+        expect(page.locator("#collection-results")).to_contain_text(f"{ROLLOUTS} of {ROLLOUTS} rollouts have a reward")
         found = page.evaluate("window.states")
         context.close()
     rows = site.api("GET", f"rollouts/?collection={collection['id']}&limit=1000")["results"]

@@ -26,7 +26,7 @@ def test_results_appear_on_the_page_of_a_collection_without_a_reload(site, tab):
     collection = site.plan(repeats=1, limit=3)
     tab.goto(f"{site.base}/collections/{collection['id']}/")
     tab.evaluate("window.kept = true")
-    expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts")
+    expect(tab.locator("#collection-results")).to_contain_text("3 of 3 rollouts have a reward")
     expect(tab.locator("#collection-results svg.figure").first).to_be_visible()
     assert tab.evaluate("window.kept") is True
 

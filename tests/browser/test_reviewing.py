@@ -259,7 +259,7 @@ def test_a_skip_and_its_undo_wait_in_the_browser_for_a_lost_connection(
     assert reasons[int(str(review))] == "twice the same"
     wire.cut()
     page.keyboard.press("u")
-    expect(lost).to_contain_text("The last review is undone")
+    expect(lost).to_contain_text("The last review will be undone")
     wire.mend()
     page.get_by_role("button", name="Send now").click()
     expect(form).to_have_attribute("data-review", str(review))

@@ -175,7 +175,7 @@ def test_everything_works_without_a_script(site, unscripted, seeded):
     page.click(".filter-bar button[type=submit]")
     shown = page.locator("#rollouts tbody tr").count()
     assert shown == 8
-    page.click("text=Count by value")
+    page.click(".facets a:has-text('Rollout counts')")
     page.locator(".facets a", has_text="completed").click()
     page.click("summary:has-text('Columns')")
     page.check("input[name=column][value=cost]")

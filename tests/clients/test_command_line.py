@@ -218,7 +218,7 @@ def test_a_configuration_is_imported_with_the_addresses_of_a_head_server(signed_
 def test_each_way_to_fail_has_its_exit_code(site: Site, shell: CommandLine) -> None:
     known = {"GYMWEB_URL": site.base, "GYMWEB_TOKEN": site.key}
     assert "gymweb login" in shell.gymweb("datasets", code=3)[1]
-    assert "GYMWEB_TOKEN" in shell.gymweb("datasets", code=3, GYMWEB_URL=site.base, GYMWEB_TOKEN="gw_no_key")[1]
+    assert "GYMWEB_KEY" in shell.gymweb("datasets", code=3, GYMWEB_URL=site.base, GYMWEB_TOKEN="gw_no_key")[1]
     viewer = {**known, "GYMWEB_TOKEN": site.viewer_key}
     shell.gymweb("agents", "create", "mine", "--name", "Mine", code=3, **viewer)
     assert "Not found" in shell.gymweb("collections", "show", "99999", code=4, **known)[1]

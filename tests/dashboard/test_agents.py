@@ -115,7 +115,7 @@ def test_a_viewer_sees_agents_and_no_way_to_change_them(viewer_pages: Client):
 
 def test_without_agents_the_page_says_what_to_do(pages: Client):
     Agent.objects.all().delete()
-    assert "Create an agent" in pages.get("/agents/").text
+    assert "No agents yet" in pages.get("/agents/").text
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -51,7 +51,7 @@ def test_the_verdict_comes_first_then_figures_and_settings():
     assert '<code class="value">0.2</code></td><td><code class="value">0.9</code>' in page
     for part in [
         "10 tasks with rewards in both",
-        f"#{b.pk} Try 1 solves 80.0 points fewer than #{a.pk} Try 0",
+        f"#{b.pk} Try 1 solves 80.0 percentage points fewer tasks than #{a.pk} Try 0",
         "interval −125.2 to −34.8",
         "<dt>McNemar p</dt><dd>0.021</dd>",
         "▼ −0.800",
@@ -69,7 +69,7 @@ def test_the_verdict_names_the_agents_if_only_they_differ():
     a, b = contrasted(*[(0.25, 0.75)] * 4, (0.5, 0.75))
     Collection.objects.filter(pk=b.pk).update(agent=make_agent(name="Careful"))
     page = signed_in().get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
-    assert f"Careful has a 0.450 higher mean reward than {a.agent.name}" in page
+    assert f"The mean reward of Careful is 0.450 higher than that of {a.agent.name}" in page
 
 
 def test_few_tasks_have_no_verdict():

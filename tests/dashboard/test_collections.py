@@ -261,13 +261,20 @@ def test_rollouts_are_filtered_and_sorted():
     assert shown("?sort=-id") == [none.pk, high.pk, low.pk]
 
 
-@pytest.mark.parametrize("query", ["?sort=collection__created_by__password", "?status=x", "?min_reward=abc"])
-def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query):
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("?sort=collection__created_by__password", "Invalid sort order."),
+        ("?status=x", "Invalid filter."),
+        ("?min_reward=abc", "Invalid filter."),
+    ],
+)
+def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query, said):
     collection = make_collection()
     make_rollout(collection)
     page = signed_in().get(detail(collection, query)).text
     assert rows(page) == []
-    assert "Invalid filters" in page
+    assert said in page
 
 
 PARTS = ["collection-progress", "collection-results", "breakdown", "rollout-table"]
@@ -422,7 +429,7 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
         ({"split_repeats": "train=0"}, "10,000 for train"),
         ({"user_template": "{"}, "Write a literal brace twice"),
         ({"resume_from": 999}, "Select a valid choice."),
-        ({"only_failed": "on"}, "Give the earlier collection"),
+        ({"only_failed": "on"}, "Choose the collection whose failed rollouts"),
         ({"tags": "nobody"}, "matches the filters"),
     ],
 )
@@ -499,7 +506,7 @@ def test_a_collection_is_deleted_once_its_number_was_typed():
     assert "A worker deletes" in client.get(going).text
     delete_next_collection()
     page = squeezed(client.get(going).text)
-    assert ("Everything is deleted." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
+    assert ("Deletion complete." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
 
 
 def test_a_running_collection_is_neither_archived_nor_deleted():

@@ -74,7 +74,7 @@ def test_outcomes_are_side_by_side_with_best_and_worst():
     assert outcomes["exact"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
     assert outcomes["Turns"].cells == [(2, None, ""), (3, 1.0, "")]
     assert outcomes["Final answer"].values == ["It is 4.", "It is 5."]
-    assert outcomes["Why"].values == ["compared", "compared"]
+    assert outcomes["Explanation"].values == ["compared", "compared"]
     # No rollout has a version here.
     assert "Version" not in outcomes
 

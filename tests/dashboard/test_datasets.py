@@ -54,8 +54,8 @@ def test_the_list_shows_the_newest_version_that_is_ready(pages: Client):
 
 
 def test_without_datasets_the_page_says_what_to_do(pages: Client, viewer_pages: Client):
-    assert "Create a dataset" in pages.get("/datasets/").text
-    assert "Create a dataset" not in viewer_pages.get("/datasets/").text
+    assert "New dataset" in pages.get("/datasets/").text
+    assert "New dataset" not in viewer_pages.get("/datasets/").text
 
 
 def test_tasks_are_paged_by_key_without_duplicates(pages: Client):
@@ -217,7 +217,7 @@ def test_what_changed_between_two_versions_is_shown(pages: Client):
     back = pages.get(f"/datasets/{dataset.slug}/changes/?v=2&from=3&kind=removed")
     assert [task.external_id for task, _, _ in back.context["rows"]] == ["3"]
     assert pages.get(f"/datasets/{dataset.slug}/changes/?from=9").status_code == 404
-    assert "1 new, 1 changed, 1 removed" in pages.get(f"/datasets/{dataset.slug}/").text
+    assert "1 added, 1 changed, 1 removed" in pages.get(f"/datasets/{dataset.slug}/").text
 
 
 def test_versions_are_shown_in_pages_too(pages: Client):
@@ -263,7 +263,7 @@ def test_a_dataset_is_deleted_after_its_name_was_typed(pages: Client):
     assert f'<a href="{deletion}">being deleted</a>' in pages.get("/datasets/").text
     assert "is being deleted" in pages.get(f"/datasets/{dataset.slug}/").text
     delete_next()
-    assert "Everything is deleted." in pages.get(deletion).text
+    assert "Deletion complete." in pages.get(deletion).text
     assert pages.get(f"/datasets/{dataset.slug}/").status_code == 404
 
 

@@ -214,5 +214,5 @@ def test_tools_that_a_server_named_are_shown(pages: Client):
     fields = {"builtin": "", "adapter": "mcp", "base_url": "https://lab.example/mcp"}
     make_environment(slug="lab", survey={"tools": [tool]}, **fields)
     page = pages.get("/environments/lab/").text
-    assert "1 known" in page
+    assert "1 tool. Tasks can declare more." in page
     assert "Adds." in page

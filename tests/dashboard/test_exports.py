@@ -18,6 +18,7 @@ from apps.exports.export_preview import preview_rows
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import NUMBERS, Options
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.reason_labels import label_reason
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
@@ -137,7 +138,7 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert (page.status_code, Export.objects.count()) == (200, 0)
     assert "&lt;b&gt;4&lt;/b&gt;" in page.text
     assert "<b>4" not in page.text
-    assert "Checked all 1: 1 row" in page.text
+    assert "Checked 1 rollout: 1 row" in page.text
     assert "25 tokens, reported by the model" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
     assert "1 below min reward" in none.text
@@ -176,7 +177,7 @@ def test_the_page_of_an_export_counts_dropped_rows_by_reason(tmp_path):
     make_rollout(export.collection, reward=None)
     page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
     shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest-title"')]
-    told = ["written, as 1 row", "dropped: no reward", "dropped: failed"]
+    told = ["written, as 1 row", "left out: no reward", "left out: failed"]
     assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
     assert sorted(told, key=shown.index) == told
 
@@ -192,7 +193,7 @@ def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manif
         assert ("no rows" in page, "</span> ready" in page) == (True, False)
         assert url(export, "export_download") not in page
     page = client.get(url(export)).text
-    assert "dropped: below min reward" in page
+    assert "left out: below min reward" in page
     assert f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}">Change filters</a>' in page
     assert json.loads(client.get(url(export, "export_manifest")).content)["counts"]["dropped"] == {
         "below_min_reward": 1
@@ -310,8 +311,8 @@ def test_a_preview_counts_what_the_export_will_hold_and_leave_out(settings, tmp_
     written = write_export(export=queue_export(ExportOrder(**order)))
     counts = {name: getattr(preview, name) for name in ("considered", "written_from", "written", "dropped")}
     assert (counts, len(preview.rows), preview.stopped_after) == (written.manifest["counts"], 2, None)
-    told = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
-    assert f"Checked all 9: {written.rows} rows; left out: {told}" in page
+    told = ", ".join(f"{number} {label_reason(reason)}" for reason, number in counts["dropped"].items())
+    assert f"Checked all 9 rollouts: {written.rows} rows; left out: {told}" in page
 
 
 def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkeypatch):

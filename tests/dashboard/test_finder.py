@@ -23,8 +23,8 @@ def labels(user: User, text: str) -> dict[str, list[str]]:
 
 def test_an_empty_search_lists_permitted_actions_and_pages(engineer: User, admin: User):
     assert "New collection" in labels(engineer, "")["Actions"]
-    assert "Invite a user" not in labels(engineer, "")["Actions"]
-    assert "Invite a user" in labels(admin, "")["Actions"]
+    assert "New user" not in labels(engineer, "")["Actions"]
+    assert "New user" in labels(admin, "")["Actions"]
     viewer = make_user(Role.VIEWER)
     assert "Actions" not in labels(viewer, "")
     assert {"Audit log", "Users and roles", "Endpoint API keys"} & set(labels(viewer, "")["Pages"]) == set()

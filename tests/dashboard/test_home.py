@@ -216,7 +216,7 @@ def test_the_activity_menu_shows_background_work_and_alerts(pages: Client):
     assert [(each.what, each.share) for each in found.tasks] == [
         ("upload", 0.25),
         ("export", None),
-        ("re-verifying", 0.5),
+        ("reverification", 0.5),
         ("deletion", 0.75),
     ]
     assert [(each.what, each.says) for each in found.alerts] == [
@@ -250,7 +250,7 @@ def test_the_overview_lists_waiting_reviews_with_a_link(pages: Client, engineer)
     assert (faults(page), f'action="/queues/{queue.pk}/review/"' in page) == ([], True)
     assert pages.post(f"/queues/{queue.pk}/review/")["Location"] == f"/queues/{queue.pk}/review/"
     assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, True)]
-    assert "Your reviews" not in signed_in("viewer").get("/").text
+    assert "To review" not in signed_in("viewer").get("/").text
 
 
 def test_an_annotator_starts_on_the_queues_and_sees_no_overview(db: None):

@@ -178,7 +178,7 @@ def test_attempts_are_links_with_their_reasons(rollout):
     Rollout.objects.update(attempt=3, failures=1, lost=1)
     page = squeezed(signed_in().get(address(rollout)).text)
     assert "3 attempts:" in page
-    for part in ["1 · policy_error", "2 · its worker was lost", "3 · running"]:
+    for part in ["1 · policy_error", "2 · worker lost", "3 · running"]:
         assert f"{part}</a>" in page
     assert f'href="{address(rollout)}?attempt=1"' in page
 

@@ -40,7 +40,7 @@ def test_the_page_begins_with_a_task_and_its_tools(pages):
 def test_an_attempt_is_played_step_by_step_and_verified(pages):
     seeded = send(pages, "begin")
     assert (seeded.status_code, moves_of(seeded)) == (200, [])
-    assert "Your move" in seeded.text
+    assert "Add the next action" in seeded.text
     assert "What is &lt;b&gt;6 * 7&lt;/b&gt;?" in seeded.text
     called = send(pages, "call", tool="calculator", arguments='{"expression": "6 * 7"}', headers=HTMX)
     page = squeezed(called.text)

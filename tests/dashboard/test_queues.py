@@ -145,9 +145,13 @@ def test_an_expired_draft_is_listed_beside_the_next_item(desk, ann):
     judge(queue, annotator())
     desk.post(work)
     html = desk.get(work).text
-    assert ("You started 1 other item" in html, f'href="?review={review.pk}"' in html, faults(html)) == (True, True, [])
+    assert (
+        "You have 1 started item with an expired reservation" in html,
+        f'href="?review={review.pk}"' in html,
+        faults(html),
+    ) == (True, True, [])
     desk.post(f"/reviews/{review.pk}/skip/", {"reason": "Given up."})
-    assert "You started" not in desk.get(work).text
+    assert "started item" not in desk.get(work).text
     # Taken back: somebody else has judged it meanwhile.
     undone = desk.post(f"/queues/{queue.pk}/undo/", {"review": review.pk})
     assert undone["Location"] == f"{work}?review={review.pk}"
@@ -224,7 +228,7 @@ def test_the_whole_text_is_shown_only_to_its_reviewer_and_adjudicator(desk, ann,
     queue = create_queue(queue=Queue(name="Long", kind="pairwise"), items=items, reviewers=[], user=None)
     review = claim(queue, ann)
     html = desk.get(f"/queues/{queue.pk}/review/").text
-    assert html.count("characters before this are the same in all") == 2
+    assert html.count("characters are the same in all rollouts") == 2
     assert faults(html) == []
     ends = []
     for side in "AB":
@@ -280,12 +284,12 @@ def test_a_lead_sees_figures_and_adjudicates_disputes(pages):
     item.refresh_from_db()
     stands = item.reviews.submitted().get(is_adjudication=True)
     assert (item.is_adjudicated, stands.choice, stands.saw_votes) == (True, "b_much", True)
-    assert "No disagreements" in pages.get(f"/queues/{queue.pk}/").content.decode()
+    assert "No disputed items" in pages.get(f"/queues/{queue.pk}/").content.decode()
     # What stands is in the form of who reopens it.
     again = pages.get(path).content.decode()
     assert 'value="b_much" checked' in again
     assert '<option value="3" selected>' in again
-    assert "saw votes and rewards" in pages.get(path, {"show": "1"}).content.decode()
+    assert "saw reviews and rewards" in pages.get(path, {"show": "1"}).content.decode()
     pages.post(f"/queues/{queue.pk}/close/")
     assert Queue.objects.get().is_open is False
     pages.post(f"/queues/{queue.pk}/open/")

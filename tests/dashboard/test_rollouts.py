@@ -140,7 +140,7 @@ def test_an_earlier_attempt_can_be_read():
     latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
     assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
     assert "?attempt=1" in latest
-    assert "1 · its worker was lost or released it" in latest
+    assert "1 · worker lost or shut down" in latest
     assert "attempt 1 of 2" in earlier
     assert ("data-follow" in earlier, 'data-comment="' in earlier) == (False, False)
 
@@ -347,8 +347,8 @@ def test_the_page_says_that_the_captured_calls_are_one_sequence():
 def test_the_page_links_to_the_call_where_the_tokens_break():
     page = captured_page(([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
     assert (
-        'Tokens: 2 calls captured, 2 segments · <a href="#e4">break after call 1</a>: call 2 begins with 2 of its 3 '
-        "ids, then the reply was tokenised differently</p>"
+        'Tokens: 2 calls captured, 2 segments · <a href="#e4">break after call 1</a>: call 2 repeats only the first '
+        "2 of the 3 token IDs of call 1; after that, the reply was tokenised differently</p>"
     ) in page
 
 

@@ -41,7 +41,7 @@ def test_keys_of_everybody_are_listed_for_admins_and_revoked(admin_pages: Client
     assert token not in page
     assert "worn out" in admin_pages.get("/settings/keys/?all=1").text
     admin_pages.post(f"/account/keys/{key.pk}/revoke/")
-    assert "No key is in use" in admin_pages.get("/settings/keys/").text
+    assert "No active API keys" in admin_pages.get("/settings/keys/").text
 
 
 def test_a_secret_is_written_and_never_shown(pages: Client, model: PolicyModel):
@@ -115,9 +115,9 @@ def test_the_operators_list_is_told_in_words_with_the_addresses_in_use(pages: Cl
     make_policy_model(slug="inside", name="Inside", provider="vllm", base_url="http://172.16.0.9/v1", model_name="m")
     page = pages.get(OUTGOING).text
     for words in (
-        "this name with any address, and the addresses of this machine; every port",
+        "any address that this name resolves to, and the addresses of this machine; every port",
         "256 addresses, every port",
-        "this name with any address; port 8000 only",
+        "any address that this name resolves to; port 8000 only",
         "this IPv6 address; port 9000 only",
         "this IPv4 address; every port",
         "172.16.0.9:80 is not a public address",

@@ -175,7 +175,7 @@ def test_failed_rollouts_are_retried_from_the_error_table():
     assert "rollout is queued again" in steer(collection, "retry", error_kind="timed_out").text
     assert "2 failed rollouts" in steer(collection, "retry").text
     again = steer(collection, "retry")
-    assert "no such failures" in again.text
+    assert "No failures of this kind are left" in again.text
     assert "<dt>Retried</dt><dd>3</dd>" in again.text
     assert "Unknown error kind." in steer(collection, "retry", error_kind="bad_luck").text
 

@@ -329,7 +329,10 @@ def test_the_tokens_of_a_call_come_with_their_segment_and_break():
         (6, 7, -0.5),
     ]
     assert [(each.segment, each.shape.generated) for each in page.context["captured"].calls] == [(1, 2), (2, 3)]
-    assert "3 of 4 ids, then the reply was tokenised differently" in squeezed(page.text)
+    assert (
+        "first 3 of 4 token IDs match the previous call; after that, the reply was tokenised differently"
+        in squeezed(page.text)
+    )
     table = client.get(address("tokens", rollout, **{"call": 2, "first": 0, "as": "table"}))
     assert len(read(table.text).all("tr")) == 1 + 2 + 1 + 7
     assert (faults(page.text), faults(table.text)) == ([], [])

@@ -83,7 +83,7 @@ def test_a_file_is_mapped_checked_and_loaded(pages: Client, empty: Dataset):
     assert (upload.state, upload.accepted, upload.rejected, Task.objects.count()) == ("checked", 5, 0, 0)
     page = squeezed(pages.get(f"/uploads/{upload.pk}/").text)
     assert "5 rows are valid" in page
-    assert "<dt>New</dt><dd>5</dd>" in page
+    assert "<dt>Added</dt><dd>5</dd>" in page
     assert "<dt>Duplicates</dt><dd>4</dd>" in page
     assert ColumnMapping.objects.get().slug == "odd-questions"
     reply = pages.post(f"/uploads/{upload.pk}/commit/", {"note": "by page"})

@@ -50,8 +50,8 @@ def table_rows(text: str, columns: int) -> list[list[str]]:
 
 
 def glossary() -> tuple[list[list[str]], list[list[str]]]:
-    text = (ROOT / "docs" / "use" / "glossary.md").read_text()
-    defined, avoided = text.split("## Not used as nouns")
+    defined = (ROOT / "docs" / "use" / "glossary.md").read_text()
+    avoided = (ROOT / "docs" / "develop" / "ui_words.md").read_text().split("## Words to avoid")[1]
     return table_rows(defined, 3), table_rows(avoided, 2)
 
 
@@ -77,7 +77,7 @@ def test_the_words_we_do_not_use_each_have_another_instead() -> None:
 
 def test_trainer_terms_say_so_and_name_what_we_hand_over() -> None:
     text = (ROOT / "docs" / "use" / "glossary.md").read_text()
-    section = text.split("## The trainer's side")[1].split("## Words of our own")[0]
+    section = text.split("## The trainer's side")[1].split("## GymWeb terms")[0]
     places = [row[2] for row in table_rows(section, 3)]
     assert [place for place in places if not re.match(r"Trainer[;,] .", place)] == []
 

@@ -42,7 +42,7 @@ def test_export_without_json_reads_as_a_summary(collection, tmp_path):
         "export", "--collection", collection.pk, "--format", "nemo_gym_rollouts", "--out", out, "--min-reward", 0.5
     )
     assert f"{out}: 1 rows" in said
-    assert "dropped: 1 below min reward" in said
+    assert "left out: 1 below min reward" in said
 
 
 def test_a_dpo_export_takes_the_newest_pair_set(collection, tmp_path):
@@ -86,11 +86,11 @@ def test_without_rows_there_is_no_file_and_it_is_said_what_became_of_them(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["export", "--collection", "0", "--format", "trl_sft", "--out", "x"], "There is no collection 0"),
+        (["export", "--collection", "0", "--format", "trl_sft", "--out", "x"], "Unknown collection 0"),
         (["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x"], "gymweb pairs build {id}"),
         (
             ["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x", "--pair-set", "0"],
-            "Pair set 0 does not exist",
+            "Unknown pair set 0",
         ),
         (["export", "--collection", "{id}", "--format", "trl_sft", "--out", "/dev/null/x"], "ended failed"),
     ],

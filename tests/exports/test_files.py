@@ -162,7 +162,7 @@ def test_a_folder_with_other_files_is_never_replaced(collection, tmp_path):
 
 def test_two_splits_are_not_one_file(collection, tmp_path):
     export = queue_export(ExportOrder(format="trl_sft", collection=collection, validation_share=0.1))
-    with pytest.raises(ExportRefused, match="is one file, but two splits need two"):
+    with pytest.raises(ExportRefused, match="A validation share needs two files"):
         write_export(export=export, path=tmp_path / "rows.jsonl")
 
 
@@ -238,11 +238,11 @@ def test_an_export_of_one_file_is_deleted_with_its_manifest(
 @pytest.mark.parametrize(
     ("name", "words", "says"),
     [
-        ("rows.jsonl", ["--validation", "0.2"], "is one file, but two splits need two"),
+        ("rows.jsonl", ["--validation", "0.2"], "A validation share needs two files"),
         ("rows.jsonl", ["--encoding", "parquet"], "rows.jsonl has the ending of jsonl, but the encoding is parquet"),
         ("rows.jsonl.gz", ["--encoding", "jsonl"], "has the ending of jsonl.gz, but the encoding is jsonl"),
         ("mine", [], "contains other files"),
-        ("mine/a.jsonl", [], "is an existing folder with a file name"),
+        ("mine/a.jsonl", [], "is a folder, but its name looks like a file"),
     ],
 )
 def test_a_place_where_it_cannot_be_is_refused_before_anything_is_stored(collection, tmp_path, name, words, says):

@@ -87,9 +87,9 @@ def test_the_page_shows_redactions_and_resolves_flags(collection, client):
     client.force_login(make_user())
     page = client.get(f"/rollouts/{flagged.pk}/").content.decode()
     assert "jwt × 2" in page
-    assert "Resolve the flag" in page
+    assert "Mark redactions reviewed" in page
     assert client.post(f"/rollouts/{flagged.pk}/resolve-flag/").status_code == 302
-    assert "Resolve the flag" not in client.get(f"/rollouts/{flagged.pk}/").content.decode()
+    assert "Mark redactions reviewed" not in client.get(f"/rollouts/{flagged.pk}/").content.decode()
     client.force_login(make_user(Role.VIEWER))
     assert client.post(f"/rollouts/{flagged.pk}/resolve-flag/").status_code == 403
 
@@ -121,7 +121,7 @@ def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, 
     rows = [rollout.pk for rollout in Rollout.objects.all() if f"/rollouts/{rollout.pk}/" in listed]
     assert rows == [flagged.pk]
     done = client.post(f"/collections/{collection.pk}/resolve-flags/", follow=True).content.decode()
-    assert ("1 flag is resolved" in done, "had credentials" in done) == (True, False)
+    assert ("1 rollout: redactions marked as reviewed" in done, "had credentials" in done) == (True, False)
     client.force_login(make_user(Role.VIEWER))
     assert client.post(f"/collections/{collection.pk}/resolve-flags/").status_code == 403
 

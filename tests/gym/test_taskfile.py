@@ -287,7 +287,7 @@ def test_an_unknown_parameter_is_refused_with_a_guess_and_the_allowed_ones():
     code, message = refusal(line_of({"input": "q", "temprature": 1}))
     assert code == "unknown_key"
     assert message.startswith("/responses_create_params/temprature ")
-    assert "did you mean temperature?" in message
+    assert "Did you mean temperature?" in message
     assert message.endswith("tools, top_logprobs, top_p, truncation, user")
 
 

@@ -80,7 +80,7 @@ def test_a_part_that_fails_fails_the_whole_and_is_no_zero():
 
 def test_a_verifier_that_breaks_is_a_verifier_error():
     broken = attempt({"type": "message", "role": "assistant", "content": [{"text": 3}]})
-    with pytest.raises(VerifierError, match="Contains texts: TypeError") as wrong:
+    with pytest.raises(VerifierError, match="Contains strings: TypeError") as wrong:
         verify({"type": "contains", "wanted": ["x"]}, broken)
     assert not wrong.value.transient
 

@@ -238,7 +238,7 @@ def test_captured_tokens_are_counted_or_said_to_be_missing(server):
     assert (missing.health, "no_token_ids" in message_of(missing, "tokens")) == (Health.UNHEALTHY, True)
     server.answers["/v1/chat/completions"] = 200, {**CHAT, **TOKENS}
     stored = check(server, capture_tokens=True)
-    assert (stored.health, "returns token ids" in stored.health_message) == (Health.HEALTHY, True)
+    assert (stored.health, "returns token IDs" in stored.health_message) == (Health.HEALTHY, True)
     assert [part in message_of(stored, "tokens") for part in ("3 prompt ids", "2 reply ids")] == [True, True]
 
 

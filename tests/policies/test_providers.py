@@ -92,11 +92,11 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         ),
         (
             {"provider": "openai", "capture_tokens": True},
-            {"capture_tokens": ["does not return token ids"]},
+            {"capture_tokens": ["does not return token IDs"]},
         ),
         (
             {"provider": "anthropic", "capture_tokens": True},
-            {"capture_tokens": ["does not return token ids"]},
+            {"capture_tokens": ["does not return token IDs"]},
         ),
         ({"wire": "messages"}, {"wire": ["Only the provider Anthropic"]}),
         ({"extra_body": [1]}, {"extra_body": ["a JSON object"]}),

@@ -41,7 +41,7 @@ def test_a_withdrawn_flag_is_history_and_can_be_raised_again(ann, rollout):
 
 def test_only_its_author_or_who_leads_withdraws_a_flag(ann, rollout):
     flag = raise_flag(rollout=rollout, kind="unsafe", author=ann)
-    with pytest.raises(FlagRefused, match="Only the author or a lead can withdraw this flag"):
+    with pytest.raises(FlagRefused, match="Only the author, an engineer or an admin can withdraw this flag"):
         withdraw_flag(flag=flag, user=make_user(Role.ANNOTATOR))
     assert withdraw_flag(flag=flag, user=make_user(Role.ENGINEER)).withdrawn_at is not None
 

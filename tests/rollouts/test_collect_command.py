@@ -55,7 +55,7 @@ def test_a_collection_without_one_completed_rollout_is_a_failure(capsys):
 
 def test_an_unknown_name_lists_the_known_ones(capsys):
     make_agent(slug="real")
-    with pytest.raises(CommandError, match=r"No agent 'unreal'; there are: .*real"):
+    with pytest.raises(CommandError, match=r"Unknown agent 'unreal'\. Choose one of: .*real"):
         collect([make_row()], capsys, agent="unreal")
 
 
@@ -120,7 +120,7 @@ def test_an_older_version_is_collected_and_a_clone_stays_with_it(capsys):
     call_command("collect", "--clone", str(first.pk), "--dataset-version", "latest", "--json")
     made = Collection.objects.order_by("pk").values_list("version__number", "total")
     assert list(made) == [(1, 1), (1, 1), (2, 2)]
-    with pytest.raises(CommandError, match="has no version 9; there are: 2, 1"):
+    with pytest.raises(CommandError, match=r"has no version 9\. Choose one of: 2, 1"):
         call_command("collect", *given, "--dataset-version", "9")
     with pytest.raises(CommandError, match="is not a whole number or latest"):
         call_command("collect", *given, "--dataset-version", "newest")
@@ -132,9 +132,9 @@ def test_an_earlier_collection_is_cloned_or_resumed(capsys):
     call_command("collect", "--clone", str(first.pk), "--repeats", "1", "--json")
     again = Collection.objects.latest("pk")
     assert (again.total, again.seed, again.dataset, again.agent) == (1, 4, first.dataset, first.agent)
-    with pytest.raises(CommandError, match=r"Nothing of #.* failed among these tasks"):
+    with pytest.raises(CommandError, match=r"These tasks have no failed rollouts in #"):
         call_command("collect", "--resume-from", str(first.pk), "--only-failed")
-    with pytest.raises(CommandError, match="There is no collection 999"):
+    with pytest.raises(CommandError, match="Unknown collection 999"):
         call_command("collect", "--clone", "999")
     with pytest.raises(CommandError, match="needs --resume-from"):
         call_command("collect", *words("--only-failed"))

@@ -137,7 +137,7 @@ def test_a_bug_in_a_verifier_is_a_verifier_error():
         session = await server.seed_session({}, seed=1)
         await session.verify({"output": [{"type": "message", "role": "assistant", "content": [{"text": 3}]}]})
 
-    with pytest.raises(VerifierError, match="Contains texts: TypeError"):
+    with pytest.raises(VerifierError, match="Contains strings: TypeError"):
         asyncio.run(verify())
 
 

@@ -129,7 +129,7 @@ def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_c
     pages = signed_in("viewer")
     page = pages.get(f"/collections/{collection.pk}/").text
     assert "3 replies have no token counts" in page
-    assert "cannot hold" in page
+    assert "so the collection may exceed" in page
     table = pages.get(f"/rollouts/?collection={collection.pk}&usage=missing&columns=tokens").text
     assert [f'<a href="/rollouts/{pk}/?list=' in table for pk in counts] == [pk in lacking for pk in counts]
     assert table.count("1 unknown") == 3

@@ -131,7 +131,7 @@ def test_one_rollout_is_deleted_from_its_page(collection, client):
     going = client.post(f"/rollouts/{rollout.pk}/delete/")["Location"]
     assert "A worker deletes" in client.get(going).text
     delete_next_collection()
-    assert "Everything is deleted." in client.get(going).text
+    assert "Deletion complete." in client.get(going).text
     assert client.get(f"/rollouts/{rollout.pk}/").status_code == 404
     assert client.get(f"/collections/{collection.pk}/").status_code == 200
     client.force_login(make_user(Role.ANNOTATOR))

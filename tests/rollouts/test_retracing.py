@@ -22,12 +22,12 @@ def test_one_that_was_never_claimed_has_none():
 
 def test_one_that_runs_for_the_second_time_after_it_lost_its_worker():
     rollout = make_rollout(make_collection(), status="running", lease=1, attempt=2, lost=1, finished_at=None, **OPEN)
-    assert told(rollout) == [(1, "cut_off", "its worker was lost"), (2, "running", "running")]
+    assert told(rollout) == [(1, "cut_off", "worker lost"), (2, "running", "running")]
 
 
 def test_one_that_its_worker_gave_back_waits():
     rollout = make_rollout(make_collection(), status="queued", attempt=1, finished_at=None, **OPEN)
-    assert told(rollout) == [(1, "cut_off", "its worker was lost or released it")]
+    assert told(rollout) == [(1, "cut_off", "worker lost or shut down")]
 
 
 def test_one_that_was_queued_again_after_a_failure_waits_and_says_what_failed():
@@ -41,4 +41,4 @@ def test_one_that_lost_its_worker_three_times_has_failed():
     rollout = make_rollout(
         make_collection(), status="failed", attempt=3, lost=3, error_kind="worker_lost", error_message="Lost.", **OPEN
     )
-    assert told(rollout) == [(number, "cut_off", "its worker was lost") for number in (1, 2, 3)]
+    assert told(rollout) == [(number, "cut_off", "worker lost") for number in (1, 2, 3)]

@@ -93,7 +93,7 @@ def test_counted_state_is_verified_again_by_a_replay_of_the_calls(settings):
     name = "example_session_state_mgmt"
     with faithful(kinds.SESSION_STATE) as url:
         collection = imported(name, far(url))
-        with pytest.raises(ReverifyRefused, match="does not declare that it needs no state"):
+        with pytest.raises(ReverifyRefused, match="does not declare whether it needs session state"):
             queue_reverification(ReverificationOrder(collection=collection))
         assert new_rewards(collection, replay=True) == [row["reward"] for row in shared_rows(name)]
         # Without its calls every session stands where it was seeded.

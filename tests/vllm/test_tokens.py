@@ -1,4 +1,4 @@
-"""Token ids and logprobs of multi-turn rollouts are exactly what the server read, sampled and computed."""
+"""Token IDs and logprobs of multi-turn rollouts are exactly what the server read, sampled and computed."""
 
 from collections import Counter
 from statistics import fmean

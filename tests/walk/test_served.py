@@ -143,7 +143,7 @@ def test_serve_reports_a_port_in_use_and_an_invalid_host_name(var):
     with served(var, "serve_model", "scripted") as (port, _):
         for command, words in (
             (["serve_model", "scripted", "--port", str(port)], f"Cannot listen on 127.0.0.1:{port}"),
-            (["serve_environment", "nothing"], "there are: calculator"),
+            (["serve_environment", "nothing"], "Choose one of: calculator"),
         ):
             ended = subprocess.run(
                 [sys.executable, "manage.py", *command],

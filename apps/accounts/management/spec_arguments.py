@@ -45,9 +45,9 @@ def find_row(model: Any, key: str, *related: str) -> Any:
         return found
     noun = model._meta.verbose_name
     if not has_slug:
-        raise CommandError(f"There is no {noun} {key}.")
+        raise CommandError(f"Unknown {noun} {key}.")
     known = ", ".join(rows.values_list("slug", flat=True)[:20]) or "none yet"
-    raise CommandError(f"No {noun} {key!r}; there are: {known}.")
+    raise CommandError(f"Unknown {noun} {key!r}. Choose one of: {known}.")
 
 
 def describe_problems(error: ValidationError, spec: type) -> str:

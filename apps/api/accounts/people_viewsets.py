@@ -57,7 +57,7 @@ class PersonViewSet(RowViewSet):
 
     @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
-        """Invite a user: create an account without a password, and a one-time sign-in link."""
+        """Create a user: an account without a password, and a one-time sign-in link."""
         person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.user)
         return self._answer_link(person, token)
 

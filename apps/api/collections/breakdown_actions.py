@@ -220,7 +220,8 @@ class FigureViewSet(TableViewSet):
             OpenApiParameter(
                 "alpha",
                 number_schema(1e-6, 0.5),
-                description="Probability that a candidate fails whose true drop is the accepted one.",
+                description="Significance level: maximum probability that a candidate fails although its true drop is "
+                "only `max_drop`.",
                 default=ALPHA,
             ),
         ],

@@ -104,7 +104,7 @@ class CollectionViewSet(
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the collection with its rollouts, traces and pairs.
 
-        A worker does it; poll the URL of the response for progress.
+        A worker deletes in the background. The list of deletions shows the progress.
         """
         return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.user))
 
@@ -112,7 +112,8 @@ class CollectionViewSet(
     def delete_rollouts(self, request: Request, pk: str) -> Response:
         """Delete some rollouts of a finished collection, with traces and comments.
 
-        A worker does it; poll the URL of the response for progress. The collection stays and updates its counters.
+        A worker deletes in the background. The list of deletions shows the progress. The collection stays and updates
+        its counters.
         """
         chosen = self.read_body(ChosenSerializer)
         return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.user))
@@ -131,6 +132,6 @@ class CollectionViewSet(
 
     @operation(responses={202: ServerMetricsSerializer})
     def request_server_metrics(self, request: Request, pk: str) -> Response:
-        """Ask the server of the environment for its metrics again. A worker does it; poll `server_metrics/`."""
+        """Ask the server of the environment for its metrics again, in the background. Poll `server_metrics/`."""
         queued = request_server_metrics(collection=self.get_object(), user=self.user)
         return Response(ServerMetricsSerializer(queued).data, status=202)

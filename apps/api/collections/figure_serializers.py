@@ -88,7 +88,7 @@ FirstAttemptsSerializer = make_serializer(
 class MetricsSerializer(FiguresSerializer):
     as_of = serializers.DateTimeField(help_text=AS_OF)
     best_of_k = serializers.DictField(child=serializers.FloatField(), help_text=f"{HELP['best_of_k']} By k.")
-    first_k = FirstAttemptsSerializer(many=True, help_text="Figures of the first k attempts of each task.")
+    first_k = FirstAttemptsSerializer(many=True, help_text="Metrics of the first k rollouts of each task.")
     histogram = HistogramBinSerializer(many=True)
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")

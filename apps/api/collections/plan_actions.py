@@ -23,7 +23,7 @@ from apps.rollouts.plans.planning import plan_collection
 class PromptTemplateSerializer(DeclaredFields, serializers.Serializer[Any]):
     """Replaces the prompts of the tasks.
 
-    `{gaps}` are dotted paths into the row; `{prompt}` is the row's user message.
+    `{field}` inserts a field of the row (a dotted path); `{prompt}` inserts the row's user message.
     """
 
     system = serializers.CharField(required=False, allow_blank=True, max_length=MAX_TEMPLATE, trim_whitespace=False)

@@ -56,7 +56,7 @@ class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
     model_name = serializers.CharField(max_length=200, help_text="Model name at the endpoint.")
     provider = serializers.ChoiceField(choices=PROVIDERS, default=Provider.VLLM.value)
     wire = serializers.ChoiceField(choices=WIRES, default=Wire.CHAT)
-    capture_tokens = serializers.BooleanField(default=True, help_text="Capture token ids and logprobs of every reply.")
+    capture_tokens = serializers.BooleanField(default=True, help_text="Capture token IDs and logprobs of every reply.")
     version = serializers.CharField(
         max_length=200,
         required=False,

@@ -182,7 +182,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     def destroy(self, request: Request, slug: str) -> Response:
         """Delete a dataset with all versions and uploads.
 
-        A worker does it; poll the URL of the response for progress.
+        A worker deletes in the background. The list of deletions shows the progress.
         """
         return answer_deletion(queue_deletion(dataset=self.get_object(), user=self.user))
 

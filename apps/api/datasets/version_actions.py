@@ -102,7 +102,10 @@ class VersionActions(TableViewSet):
     @extend_schema(responses={202: DeletionSerializer})
     @version.mapping.delete
     def delete_version(self, request: Request, slug: str, number: str) -> Response:
-        """Delete one version with its tasks. A worker does it; poll the URL of the response for progress."""
+        """Delete one version with its tasks.
+
+        A worker deletes in the background. The list of deletions shows the progress.
+        """
         version = self._version(number)
         return answer_deletion(queue_deletion(dataset=version.dataset, version=version, user=self.user))
 
@@ -124,7 +127,7 @@ class VersionActions(TableViewSet):
 
     @operation(url_path=f"{NUMBER}/gold", filterset_class=None, request=None, responses={202: VersionSerializer})
     def check_gold(self, request: Request, slug: str, number: str) -> Response:
-        """Score the expected answers of all tasks again, for example with a corrected verifier. A worker does it."""
+        """Score the expected answers of all tasks again, for example with a corrected verifier, in the background."""
         version = check_again(version=self._version(number), user=self.user)
         return Response(VersionSerializer(version).data, status=HTTPStatus.ACCEPTED)
 
@@ -158,7 +161,7 @@ class VersionActions(TableViewSet):
         """List the tasks that were added, removed or changed since another version."""
         new = self._version(number)
         old = self._other(new, request)
-        kind = read_choice(request, "kind", KINDS, message=f"Give one of: {', '.join(KINDS)}.")
+        kind = read_choice(request, "kind", KINDS, message=f"Choose one of: {', '.join(KINDS)}.")
         found: QuerySet[Any] = find_changes(old=old, new=new, kind=kind).select_related("dataset", "version")
         page: list[Any] = self.paginate_queryset(found) or []
         pairs: list[Any] = with_counterparts(page, old=old) if kind == "changed" else [(task, None) for task in page]

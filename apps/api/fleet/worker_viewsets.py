@@ -63,8 +63,8 @@ class WorkerViewSet(RowViewSet):
 
     @operation(responses=WorkerSerializer)
     def drain(self, request: Request, pk: str) -> Response:
-        """Drain: the worker stops claiming and leaves when its rollouts have ended.
+        """Drain a worker: it claims no more rollouts and stops when its running rollouts have finished.
 
-        An embedded worker returns with the next start.
+        An embedded worker starts again with its server.
         """
         return Response(WorkerSerializer(drain_worker(worker=self.get_object(), user=self.user)).data)

@@ -18,7 +18,7 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     # Prefer a name with the same words in another order (min_reward, reward_min) to a similar spelling.
     words = sorted(name.split("_"))
     close = [one for one in known if sorted(one.split("_")) == words] or get_close_matches(name, known, n=1)
-    return f"Did you mean “{close[0]}”?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
+    return f"Did you mean “{close[0]}”?" if close else f"Choose one of: {', '.join(sorted(known)) or 'none'}."
 
 
 class DeclaredFields(Base):

@@ -33,7 +33,8 @@ PLAN_KEY = OpenApiParameter(
     HEADER,
     KEY_SCHEMA,
     OpenApiParameter.HEADER,
-    description="A second request with the same key returns the collection of the first, a stream all its rollouts.",
+    description="A second request with the same key returns the same collection. A stream sends all of its rollouts "
+    "again.",
 )
 Handler = Callable[..., HttpResponseBase]
 

@@ -37,7 +37,7 @@ def make_parameter(field: SpecField) -> OpenApiParameter:
         kind,
         enum=[one for one in field.choices if one] or None,
         default=field.default or (field.default if kind in (bool, int) else None),
-        description=_describe(field, none="excluded"),
+        description=_describe(field, none="default"),
     )
 
 

@@ -58,7 +58,7 @@ class FlagViewSet(CreateModelMixin, RowViewSet):
 
     @operation(responses=FlagSerializer)
     def withdraw(self, request: Request, pk: str) -> Response:
-        """Withdraw your own flag, or any flag if you lead queues. It stays as history."""
+        """Withdraw your own flag, or any flag if you manage queues. It stays as history."""
         return Response(FlagSerializer(withdraw_flag(flag=self.get_object(), user=self.user)).data)
 
 

@@ -125,7 +125,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     scores = serializers.DictField(read_only=True)
     ranks = serializers.ListField(child=serializers.IntegerField(), read_only=True)
     reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
-    shown = serializers.SerializerMethodField(help_text="Content to review, while open.")
+    shown = serializers.SerializerMethodField(help_text="Content to review, while open. Null after `renew`.")
     revealed = serializers.SerializerMethodField(help_text="Results, in a training queue, after submitting.")
     rollouts = serializers.SerializerMethodField(help_text="In the order shown; null for annotators.")
 

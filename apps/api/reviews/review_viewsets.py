@@ -106,7 +106,7 @@ class ReviewViewSet(RowViewSet):
 
     @operation(request=DraftSerializer, responses=ReviewSerializer)
     def renew(self, request: Request, pk: str) -> Response:
-        """Extend the reservation and save the draft. `shown` is null here; use GET."""
+        """Extend the reservation and save the draft."""
         body = self.read_body(DraftSerializer)
         return self._answer(renew_lease(review=self.get_object(), user=self.user, draft=body.get("draft")))
 

@@ -110,9 +110,9 @@ class ReverificationViewSet(RowViewSet):
 
     @extend_schema(request=WishSerializer, responses={201: ReverificationSerializer})
     def create(self, request: Request) -> Response:
-        """Verify rollouts again without inference.
+        """Re-verify rollouts without inference.
 
-        A worker does it; no reward changes until the reverification is applied.
+        A worker re-verifies in the background. No reward changes until the reverification is applied.
         """
         queued = queue_reverification(ReverificationOrder(**self.read_body(WishSerializer)), user=self.user)
         return Response(ReverificationSerializer(queued).data, status=HTTPStatus.CREATED)
@@ -129,7 +129,7 @@ class ReverificationViewSet(RowViewSet):
 
     @operation(responses=ReverificationSerializer)
     def apply(self, request: Request, pk: str) -> Response:
-        """Write the new rewards to the rollouts. A worker does it. Rollouts that changed meanwhile are skipped."""
+        """Write the new rewards to the rollouts, in the background. Rollouts that changed meanwhile are skipped."""
         applied = apply_reverification(reverification=self.get_object(), user=self.user)
         return Response(ReverificationSerializer(applied).data)
 

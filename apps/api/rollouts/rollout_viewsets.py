@@ -205,7 +205,7 @@ class RolloutViewSet(RowViewSet):
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a rollout of a finished collection with its traces and comments.
 
-        A worker does it; poll the URL of the response for progress.
+        A worker deletes in the background. The list of deletions shows the progress.
         """
         rollout = self.get_object()
         deletion = queue_rollout_deletion(collection=rollout.collection, chosen={"ids": [rollout.pk]}, user=self.user)

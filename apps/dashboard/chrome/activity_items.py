@@ -54,7 +54,7 @@ _PAGES = {
     "breaker of environment": "environment_detail",
     "worker": "worker_list",
 }
-_WORDS = {"verification": "re-verifying", "deletion of a collection": "deletion"}
+_WORDS = {"verification": "reverification", "deletion of a collection": "deletion"}
 
 
 class Task(NamedTuple):
@@ -187,5 +187,5 @@ def _alert(row: Task) -> Alert:
     if row.kind.startswith("breaker of "):
         return Alert("breaker open", row.name, row.says or "Its calls fail", row.url)
     if row.kind == "worker":
-        return Alert("worker is idle", f"{row.name}, worker {row.ref}", row.says, row.url)
+        return Alert("worker problem", f"{row.name}, worker {row.ref}", row.says, row.url)
     return Alert(f"{row.kind} unhealthy", row.name, row.says or "Its health check failed", row.url)

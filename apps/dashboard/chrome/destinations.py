@@ -94,7 +94,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination(
         "Import NeMo Gym configurations", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
     ),
-    Destination("Invite a user", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
+    Destination("New user", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
     Destination(
         "Your account", "account", "key", Permission.OWN_ACCOUNT, "password api keys token profile", is_setting=True
     ),

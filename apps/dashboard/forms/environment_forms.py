@@ -80,7 +80,7 @@ class EnvironmentForm(ServerForm):
         ]
         labels = {
             "base_url": "Base URL",
-            "max_tries": "Tries",
+            "max_tries": "Maximum tries",
             "verifies": "Verify rollouts",
             "judge_rubric": "Rubric",
         }

@@ -278,7 +278,7 @@ class ServerForm(NamedForm):
         for name in self.conditional:
             hide_optional_label(self.fields[name])
         if hint := self.instance.api_key_hint:
-            kept = f"Leave this empty to keep it; a new {self.key_owner} needs it again."
+            kept = f"Leave this empty to keep the key. If you change the {self.key_owner}, enter the key again."
             self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {kept}"
         else:
             self.fields["api_key"].help_text = self.no_key_help

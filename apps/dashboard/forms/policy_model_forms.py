@@ -47,7 +47,7 @@ ESSENTIAL = (
 )
 FURTHER = (
     Group("Identity", (("slug", "version"),), _ALL),
-    Group("Wire", (("wire", "reasoning"),)),
+    Group("API", (("wire", "reasoning"),)),
     Group("Token capture", (("capture_tokens",), ("logprob_mode",)), _OWN_SERVERS),
     Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
     Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
@@ -138,6 +138,7 @@ class PolicyModelForm(ServerForm):
         labels = {
             "base_url": "Base URL",
             "model_name": "Model name",
+            "wire": "API",
             "api_version": "API version",
             "key_is_token": "The key is a Microsoft Entra ID token",
             "call_timeout": "Call timeout",
@@ -146,16 +147,15 @@ class PolicyModelForm(ServerForm):
             "cached_input_price": "Cached input",
             "cache_write_price": "Cache writes",
             "output_price": "Output",
-            "max_tries": "Tries",
+            "max_tries": "Maximum tries",
             "logprob_mode": "Log probabilities",
         }
         help_texts = {
             "provider": "The fields below depend on it",
-            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI and Anthropic: leave empty for "
-            "their own. Azure: the "
-            "endpoint of the resource, for example https://my-resource.openai.azure.com.",
+            "base_url": "Including /v1, for example http://127.0.0.1:8000/v1. OpenAI and Anthropic: leave this "
+            "empty to use the provider's URL. Azure: the endpoint of the resource, for example https://my-resource.openai.azure.com.",
             "model_name": "Name that the endpoint expects. Azure: the deployment name.",
-            "wire": "Token ids need Chat Completions. OpenAI reasoning models work best with Responses. "
+            "wire": "Token IDs need Chat Completions. OpenAI reasoning models work best with Responses. "
             "Anthropic uses Messages.",
             "api_version": "For example 2025-04-01-preview",
             "key_is_token": "Tokens expire. The key of the resource does not.",

@@ -50,7 +50,7 @@ class QueueForm(ReviewersForm):
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. One line: grouped by task. Several lines: one item per line.",
+        help_text="Or rollout numbers. On one line, they are grouped by task. On several lines, each line is one item.",
     )
     filter = forms.CharField(
         required=False,
@@ -77,7 +77,7 @@ class QueueForm(ReviewersForm):
         ]
         labels = {
             "overlap": "Reviews per item",
-            "lease_minutes": "Reservation in minutes",
+            "lease_minutes": "Reservation time (minutes)",
             "repeat_share": "Hidden repeats",
             "shows_expected": "Expected answer",
             "shows_reward": "Reward",
@@ -120,7 +120,7 @@ class QueueChangeForm(ReviewersForm):
     class Meta:
         model = Queue
         fields = ["name", "instructions", "overlap", "order", "lease_minutes"]
-        labels = {"overlap": "Reviews per item", "lease_minutes": "Reservation in minutes"}
+        labels = {"overlap": "Reviews per item", "lease_minutes": "Reservation time (minutes)"}
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
 
 

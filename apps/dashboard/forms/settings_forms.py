@@ -11,7 +11,7 @@ from apps.policies.models import RedactionPattern
 class SecretForm(forms.Form):
     """`of` is `model:slug` or `environment:slug`. An empty key removes the stored one, after confirmation."""
 
-    of = forms.ChoiceField(label="Owner")
+    of = forms.ChoiceField(label="Model or environment")
     api_key = forms.CharField(
         label="New API key",
         required=False,

@@ -53,7 +53,7 @@ class PlayForm(forms.Form):
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, required=False)
     moves = JSONTextField(
         kind=list,
-        label="Moves",
+        label="Actions",
         rows=3,
         help_text="Each button adds an action. GymWeb replays all actions in a new session.",
     )

@@ -92,7 +92,7 @@ class MappingForm(forms.Form):
     context = _path("Context", "Column with text appended to the prompt after an empty line")
     user = _template(
         "User message template",
-        "Replaces the prompt column. Put column names in braces: Solve {problem}. Double literal braces.",
+        "Replaces the prompt column. Put column names in braces: Solve {problem}. Write literal braces twice: {{ }}.",
     )
     system = _template("System message", "Template, placed before the prompt")
     expected_answer = _path("Expected answer")
@@ -100,10 +100,11 @@ class MappingForm(forms.Form):
         required=False,
         max_length=2_100,
         label="Answer extractor",
-        help_text="For cells that also hold a derivation: ####, \\boxed{}, regex:…, or a JSON pointer such as /answer",
+        help_text="If the column also contains the reasoning: ####, \\boxed{}, regex:…, or a JSON pointer, for example "
+        "/answer",
         widget=forms.TextInput(attrs={**_CODE, "list": "extractors"}),
     )
-    external_id = _path("Id", "Identifies the task across versions. Combine columns like {split}/{number}.")
+    external_id = _path("ID", "Identifies the task across versions. Combine columns like {split}/{number}.")
     split_column = _path("Split")
     tags = _path("Tags", "Column with a list, or with comma-separated text")
     tools = _path("Tools")

@@ -64,11 +64,15 @@ class Progress:
         replies = count_words(number, "reply", "replies")
         limits = [
             name
-            for name, limit in (("tokens", self.collection.max_tokens), ("cost", self.collection.max_cost))
+            for name, limit in (("token", self.collection.max_tokens), ("cost", self.collection.max_cost))
             if limit is not None
         ]
-        held = f": its limit{'s' if len(limits) > 1 else ''} of {' and '.join(limits)} cannot hold" if limits else ""
-        return f"{replies} have no token counts, so limits and cost leave them out{held}."
+        said = f"{replies} {'has' if number == 1 else 'have'} no token counts. "
+        said += "It does not count" if number == 1 else "They do not count"
+        if not limits:
+            return f"{said} towards limits and cost."
+        kind, these = ("limits", "these") if len(limits) > 1 else ("limit", "it")
+        return f"{said} towards the {' and '.join(limits)} {kind}, so the collection may exceed {these}."
 
     @property
     def limits(self) -> list[tuple[str, str, float, float]]:

@@ -31,19 +31,21 @@ def describe_difference(a: Collection, b: Collection, overall: LabelContrast) ->
             "same", f"Only {reward.tasks} {tasks} rewards in both collections. An interval needs at least five."
         )
     interval = passed.interval if counts_solved and passed.interval else reward.interval
-    told = f"{other} {_solves(interval) if counts_solved else _is_higher(interval)} {one}, 95 % interval "
-    told += _range(interval, points=counts_solved)
+    told = _solves(interval, one, other) if counts_solved else _is_higher(interval, one, other)
+    told += ", 95 % interval " + _range(interval, points=counts_solved)
     if interval.low > 0 or interval.high < 0:
         return ComparisonVerdict("better" if interval.low > 0 else "worse", f"{told}.")
     return ComparisonVerdict("same", f"No significant difference: {told}.")
 
 
-def _solves(interval: Interval) -> str:
-    return f"solves {abs(interval.mean) * 100:.1f} points {'fewer' if interval.mean < 0 else 'more'} than"
+def _solves(interval: Interval, one: str, other: str) -> str:
+    points, more = abs(interval.mean) * 100, "fewer" if interval.mean < 0 else "more"
+    return f"{other} solves {points:.1f} percentage points {more} tasks than {one}"
 
 
-def _is_higher(interval: Interval) -> str:
-    return f"has a {abs(interval.mean):.3f} {'lower' if interval.mean < 0 else 'higher'} mean reward than"
+def _is_higher(interval: Interval, one: str, other: str) -> str:
+    higher = "lower" if interval.mean < 0 else "higher"
+    return f"The mean reward of {other} is {abs(interval.mean):.3f} {higher} than that of {one}"
 
 
 def _range(interval: Interval, *, points: bool) -> str:

@@ -66,10 +66,10 @@ def read_steps(base: str) -> list[Step]:
         Step(
             title="Start a collection",
             text="A collection runs each task several times with an agent and a policy model, "
-            "and scores every attempt.",
+            "and scores every rollout.",
             done=collected is not None,
             url=reverse("dashboard:collection_create"),
-            link="Start a collection",
+            link="New collection",
             curl=_post(
                 base,
                 "collections",

@@ -33,7 +33,7 @@ def _meaning(text: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         also = ", and the addresses of this machine" if host == "localhost" else ""
-        return f"this name with any address{also}; {where}"
+        return f"any address that this name resolves to{also}; {where}"
     return f"this {'IPv4' if address.version == 4 else 'IPv6'} address; {where}"
 
 

@@ -1,4 +1,4 @@
-"""Captured tokens of an attempt: which calls have them, where the sequence breaks, and the token ids of one call."""
+"""Captured tokens of an attempt: which calls have them, where the sequence breaks, and the token IDs of one call."""
 
 import math
 from collections.abc import Sequence

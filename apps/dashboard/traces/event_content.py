@@ -200,14 +200,14 @@ def _place_facts(event: ModelCall) -> Iterator[Fact]:
         return
     yield "call", str(event.call)
     if not event.served:
-        yield "served", "no"
+        yield "reply delivered", "no"
     for note in event.notes:
         yield "note", note
 
 
 def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
     yield "judge", event.judge
-    yield "max output tokens", event.question
+    yield "question", event.question
     if event.tries > 1:
         yield "retry", str(event.tries)
     yield from _reply_facts(event)

@@ -258,7 +258,7 @@ def _outcomes(rollouts: list[Rollout], answers: list[str]) -> list[Outcome]:
     texts = [
         Outcome("Final answer", [answer or None for answer in answers], "said"),
         Outcome("Expected answer", [getattr(rollout, "expected", None) or None for rollout in rollouts], "said"),
-        Outcome("Why", [getattr(rollout, "why", None) or None for rollout in rollouts], "said"),
+        Outcome("Explanation", [getattr(rollout, "why", None) or None for rollout in rollouts], "said"),
         Outcome("Stop reason", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
     ]
     return [*numbers, *_given(texts)]
@@ -267,7 +267,7 @@ def _outcomes(rollouts: list[Rollout], answers: list[str]) -> list[Outcome]:
 def _facts(rollouts: list[Rollout]) -> list[Outcome]:
     used = [sorted(rollout.tools) for rollout in rollouts]
     facts = [
-        Outcome("Answer as compared", [rollout.answer or None for rollout in rollouts]),
+        Outcome("Extracted answer", [rollout.answer or None for rollout in rollouts]),
         Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
         Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),
         Outcome("Tool errors", [rollout.tool_errors for rollout in rollouts], "count"),

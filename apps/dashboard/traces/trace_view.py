@@ -18,9 +18,9 @@ _PARTS = {
 }
 """Label and keyboard shortcut of each part."""
 _PRESETS = {
-    "all": "hide=none",
-    "path to the answer": "hide=system,reasoning,arguments,results",
-    "errors only": "hide=none&only=errors",
+    "All": "hide=none",
+    "Compact": "hide=system,reasoning,arguments,results",
+    "Errors only": "hide=none&only=errors",
 }
 
 

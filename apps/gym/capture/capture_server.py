@@ -124,7 +124,7 @@ class CaptureServer:
             return found
         if digest in self._ended:
             raise has_ended()
-        raise CallRefused(401, "This is no key of an attempt.", "invalid_api_key")
+        raise CallRefused(401, "Invalid API key. Use the key from the response of POST /attempts/.", "invalid_api_key")
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         wire: CaptureWire = ChatWire()

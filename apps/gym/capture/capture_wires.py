@@ -126,7 +126,7 @@ class ChatWire(OpenAIErrors):
         )
 
     def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
-        # Without token ids: agents do not need them, and their size would slow down each call.
+        # Without token IDs: agents do not need them, and their size would slow down each call.
         plain = msgspec.structs.replace(reply, tokens=None)
         return write_completion(
             plain, name=reply.response_id or name, model=wish.model or reply.model, created=int(time.time())

@@ -241,7 +241,11 @@ class CapturedAttempt(SessionDriver):
     def _check_limits(self) -> None:
         if (limit := self._reached_limit()) is not None:
             self.reach_limit(limit)
-            raise CallRefused(400, f"The attempt has reached its limit ({limit}) and is verified now.", "limit_reached")
+            raise CallRefused(
+                400,
+                f"The attempt has reached its limit ({limit}) and accepts no more calls. GymWeb is verifying it.",
+                "limit_reached",
+            )
         if len(self._running) >= MAX_IN_FLIGHT:
             raise CallRefused(429, f"At most {MAX_IN_FLIGHT} calls of an attempt run at a time.", "too_many_calls")
 
@@ -350,7 +354,7 @@ class CapturedAttempt(SessionDriver):
         call.at, call.duration = began, self.elapsed() - began
         self._pending.add(reply.items)
         await self._report(call)
-        # Without token ids, which clients do not get: replies are kept for repeated requests.
+        # Without token IDs, which clients do not get: replies are kept for repeated requests.
         return msgspec.structs.replace(reply, tokens=None)
 
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:

@@ -152,5 +152,5 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _plain(reply: Reply) -> Reply:
-    """Return the reply without token ids, which agents do not need."""
+    """Return the reply without token IDs, which agents do not need."""
     return Reply(items=reply.items, finish_reason=reply.finish_reason, usage=reply.usage, model=reply.model)

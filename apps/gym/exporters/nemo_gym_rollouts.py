@@ -185,7 +185,7 @@ FORMATS = [
         choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("jsonl", "jsonl.gz"),
         note="Rows as ng_collect_rollouts writes them, with the verifier's result in separate fields, and captured "
-        "token ids and logprobs. NeMo RL reads a row as one sequence only if gymweb.tokens.segments is 1.",
+        "token IDs and logprobs. NeMo RL reads a row as one sequence only if gymweb.tokens.segments is 1.",
     ),
     Format(
         slug="nemo_gym_inputs",

@@ -26,7 +26,8 @@ _REFUSED = {
     (
         "reasoning",
         "inline",
-    ): "Hosts of this format keep reasoning apart from the text. Inline reasoning would become part of the answer.",
+    ): "Providers that read this format keep reasoning separate from the text. "
+    "Inline reasoning would become part of the answer.",
     ("arguments", "object"): "The format's schema accepts call arguments as text only.",
 }
 _NOTE = (

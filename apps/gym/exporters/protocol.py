@@ -136,8 +136,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Annotated[
         Literal["exact", "any"],
         Option(
-            "Numbers that the datasets library would change",
-            "Arguments and tools written as text keep all numbers",
+            "Inexact numbers",
+            "Numbers that the datasets library would change. Arguments and tools written as text keep all numbers",
             names={"exact": "Leave the rollout out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
         ),
     ] = "any"
@@ -170,7 +170,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: Annotated[
         Literal["attempts", "task"],
         Option(
-            "Start of prompts",
+            "Prompt contents",
             "Whether prompts include the agent's system prompt and examples, and the prompt template",
             names={"attempts": "System prompt, examples and task", "task": "Only the prompt of the task"},
         ),
@@ -179,7 +179,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Literal["main", "all", "longest"],
         Option(
             "Branches",
-            "Paths of rollouts of captured agents, which may have subagents and forks",
+            "For agents with subagents or forks: which branches become rows",
             names={
                 "main": "Main: the path to the final answer",
                 "all": "All: one row per path, with weight and lineage where the format has columns",
@@ -238,7 +238,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
     """Return further files for the trainer by name, given the file names of the data by split."""
     needs_tokens: bool = False
-    """True if rows are made of captured token ids."""
+    """True if rows are made of captured token IDs."""
     keeps_all: bool = False
     """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
 
@@ -252,7 +252,7 @@ def resolve_options(format: Format, given: Mapping[str, Any]) -> Options:
     for name, value in given.items():
         if name not in format.choices:
             has = ", ".join(format.choices) or "none"
-            raise OptionRefused(name, f"{format.title} has no option {name}. Available: {has}.")
+            raise OptionRefused(name, f"{format.title} has no option {name}. Choose one of: {has}.")
         resolved[name] = _number(name, value) if name in NUMBERS else _choice(format, name, value)
     if "malformed" not in given and resolved.get("arguments") != "text" and "malformed" in resolved:
         resolved["malformed"] = "dropped"

@@ -201,7 +201,7 @@ FORMATS = [
         choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("parquet", "jsonl", "jsonl.gz"),
         needs_tokens=True,
-        note="The exact token ids that the model read and sampled, without template or tokenizer. Only for the "
+        note="The exact token IDs that the model read and sampled, without template or tokenizer. Only for the "
         "same model, or one with the same tokenizer. Axolotl loads the same file.",
     ),
     Format(

@@ -16,7 +16,7 @@ from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
 MODES: list[tuple[Mode, str]] = [
     ("best_worst", "Best vs worst"),
-    ("best_vs_all", "Best vs each other"),
+    ("best_vs_all", "Best vs every other"),
     ("all", "All combinations"),
     ("best_mu_2sigma", "Best vs μ − 2σ"),
     ("nearest_length", "Closest in length"),

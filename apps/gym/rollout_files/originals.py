@@ -54,7 +54,7 @@ def read_original(
 
 
 def without_tokens(original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without token ids.
+    """Return the fields without token IDs.
 
     Observations of an agent on its calls may contain them, and with the tokenizer they would reveal redacted text.
     """

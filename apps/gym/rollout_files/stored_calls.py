@@ -129,7 +129,7 @@ class _Events:
         self._began = min((call.at for call in trace.calls if call.at is not None), default=0.0)
         self._sizes = [0]
         self._before = b""
-        """In a line, the token ids of the last call with tokens."""
+        """In a line, the token IDs of the last call with tokens."""
         self._packer = TokenPacker()
         self._names: dict[str, str] = {}
         self._told: set[str] = set()

@@ -94,16 +94,16 @@ def find_params(row: TaskRow) -> dict[str, Any]:
     """Return the parameters object, with known names only. Raises RowRefused."""
     if PARAMS not in row:
         close = get_close_matches(PARAMS, row, n=1)
-        hint = f" (did you mean {PARAMS} where it says {close[0]}?)" if close else ""
+        hint = f" (did you mean {PARAMS} instead of {close[0]}?)" if close else ""
         raise RowRefused("missing", f"is missing: the object that holds the prompt{hint}", pointer=f"/{PARAMS}")
     params = expect(row[PARAMS], dict, "an object", f"/{PARAMS}")
     for key in params:
         if key not in PARAM_KEYS:
             close = get_close_matches(key, PARAM_KEYS, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = f"Did you mean {close[0]}? " if close else ""
             allowed = ", ".join(sorted(PARAM_KEYS))
             shown = pointer_step(key, 80)
-            message = f"is not a known key: {hint}allowed are {allowed}"
+            message = f"is not a known key. {hint}Allowed keys: {allowed}"
             raise RowRefused("unknown_key", message, pointer=f"/{PARAMS}/{shown}")
     return params
 

@@ -50,7 +50,7 @@ class Prompt(Event, tag="prompt"):
 class ModelCall(Event, tag="model_call"):
     """One turn: the reply to the first `seen` items of the conversation.
 
-    `tokens` holds token ids and logprobs, packed by apps.gym.traces.tokens and stored next to the payload.
+    `tokens` holds token IDs and logprobs, packed by apps.gym.traces.tokens and stored next to the payload.
     `tokens_note` is the reason for missing tokens. `server_finish_reason` keeps a finish reason that the wire format
     does not define. `grammar` is True if the server may have constrained the reply by a grammar
     (apps.gym.wires.grammars).

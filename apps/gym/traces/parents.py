@@ -9,7 +9,7 @@ copies. The tools do not matter: a continued conversation may offer others.
   ambiguous.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
-- If the items of a root changed on the way but its token ids begin with all ids of an earlier call, that call becomes
+- If the items of a root changed on the way but its token IDs begin with all ids of an earlier call, that call becomes
   the parent when the root completes. Its items must match in number, type and role.
 """
 
@@ -166,7 +166,7 @@ class ParentFinder:
         )
 
     def _move(self, record: CallRecord, parent: int) -> None:
-        """Make a root the child of the call whose token ids its prompt begins with, if their items match."""
+        """Make a root the child of the call whose token IDs its prompt begins with, if their items match."""
         before, place = self._calls.get(parent), record.place
         assert place is not None and record.body is not None
         if before is None or before.depth >= len(record.body.ends):

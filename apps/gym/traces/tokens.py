@@ -1,4 +1,4 @@
-"""Token ids and logprobs of model calls in packed form: exact, as trainers need them, and smaller and faster than JSON.
+"""Token IDs and logprobs of model calls in packed form: exact, as trainers need them, and smaller and faster than JSON.
 
 Layout of the stored bytes of one call, little-endian:
 

@@ -31,7 +31,13 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
     tokens: Annotated[_Count, Meta(title="Input and output tokens")] | None = None
     output_tokens: Annotated[_Count, Meta(title="Output tokens")] | None = None
     tolerance: Annotated[
-        float, Meta(ge=0, le=100, title="Tolerance", description="Excess, as a share of the budget, that gives 0.0")
+        float,
+        Meta(
+            ge=0,
+            le=100,
+            title="Tolerance",
+            description="How far over the budget the reward reaches 0.0, as a share of the budget",
+        ),
     ] = 1.0
 
     @property

@@ -20,10 +20,10 @@ _ABSENT = object()
 class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
     """Share of the expected state that the final state matches.
 
-    The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score` all:
-    1.0 if everything matches, otherwise 0.0. fraction: matching values ÷ expected values, counted at the leaves of
-    objects. Objects are compared key by key; other keys are allowed unless `exact` is on. Lists are compared as a
-    whole, in order unless order is ignored. A missing state gives 0.0.
+    The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score`: with
+    `all`, 1.0 if everything matches, otherwise 0.0; with `fraction`, matching values ÷ expected values, counted at the
+    leaves of objects. Objects are compared key by key; other keys are allowed unless `exact` is on. Lists are compared
+    as a whole, in order unless order is ignored. A missing state gives 0.0.
 
     Range: 0.0 to 1.0. Component: `final_state`.
     """

@@ -32,14 +32,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
-    """`combine` mean: Σ weight × reward ÷ Σ weight, where only positive weights count in the divisor. sum: Σ weight ×
-    reward. product: Π reward.
+    """`combine`: `mean` is Σ weight × reward ÷ Σ positive weights, `sum` is Σ weight × reward, `product` is Π reward,
+    `min` and `max` are the lowest and the highest reward.
 
-    min and max: the lowest and the highest reward. Every part must give a reward: if one fails, the whole
-    verification fails. If a `required` part gives less than 1.0, the total is 0.0.
+    Every part must give a reward: if one fails, the whole verification fails. If a `required` part gives less than 1.0,
+    the total is 0.0.
 
     Range: that of the parts; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0. Components: each part's reward under
-    its name, and the part's own components under `name.component` where they say more.
+    its name, and the part's own components as `name.component`, if it has more than one.
     """
 
     title: ClassVar[str] = "Hybrid"

@@ -20,7 +20,7 @@ Problem = tuple[str, str]
 
 TimeLimit = Annotated[
     float,
-    msgspec.Meta(ge=0.1, le=600, title="Time limit", description="Seconds; a verification that takes longer fails"),
+    msgspec.Meta(ge=0.1, le=600, title="Time limit", description="In seconds. A verification that takes longer fails"),
 ]
 
 
@@ -80,7 +80,7 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
         | None
     ) = None
     expected_field: Annotated[
-        str, Meta(title="Field of the expected answer", description="Field name in the task row", min_length=1)
+        str, Meta(title="Field of the expected answer", description="Name of the row field that holds it", min_length=1)
     ] = "expected_answer"
     extract: (
         Annotated[

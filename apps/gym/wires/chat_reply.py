@@ -227,7 +227,7 @@ def _decode_with_tokens(body: bytes) -> _ChatReply[Any]:
 
 
 def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
-    """Return the token ids and logprobs. If any of them are missing, return None and the reason."""
+    """Return the token IDs and logprobs. If any of them are missing, return None and the reason."""
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]

@@ -79,7 +79,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of a request before sending, and expectations of a reply.
 
     `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `asks_tokens`:
-    request token ids and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
+    request token IDs and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
     except FIXED fields. `renamed` renames keys of the request, for example `{"max_completion_tokens": "max_tokens"}`.
     """
 

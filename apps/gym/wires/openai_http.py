@@ -79,7 +79,7 @@ class HttpPolicy:
 
     With a `gate`, throttled calls wait and do not count as tries; without one they are retried like others. Messages
     never quote `secrets`. Every reply has the version of `weights` at the time of its request. If the dialect asks for
-    tokens, replies have token ids and logprobs, over Chat Completions only: the Responses API has no field for the ids.
+    tokens, replies have token IDs and logprobs, over Chat Completions only: the Responses API has no field for the ids.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from apps.gym.calls.outbound import Outbound, OutboundReply
 from apps.gym.errors import PolicyError
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Maximum bytes of a reply, enough for token ids and logprobs."""
+"""Maximum bytes of a reply, enough for token IDs and logprobs."""
 
 
 class Sender(Protocol):

@@ -46,7 +46,7 @@ def add_comment(
     elif seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
     if seq is None and (quote or start is not None):
-        raise CommentRefused("A quote needs its event.")
+        raise CommentRefused("Give `seq`, the trace event that the quote comes from.")
     with transaction.atomic():
         comment = Comment.objects.create(
             rollout=rollout,

@@ -37,7 +37,7 @@ class ItemSource:
         list[int],
         Option(
             "Rollouts",
-            "Rollouts for the items: one each, or pairs or rankings of rollouts of one task",
+            "Rollouts to review. Pairwise and ranking queues group them by task.",
             length=MAX_ITEMS,
             each=Option("Rollout", low=1, high=2**63 - 1),
         ),
@@ -76,7 +76,7 @@ def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
         case ["items"]:
             queue.source = {"items": len(source.items)}
             return fill_from_sets(source.items, kind=queue.kind)
-    raise QueueRefused("Give one of collection, rollouts, filter and items.", "items")
+    raise QueueRefused("Give exactly one of: collection, rollouts, filter, items.", "items")
 
 
 def fill_from_rollouts(

@@ -48,9 +48,9 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
 
 
 def withdraw_flag(*, flag: Flag, user: User) -> Flag:
-    """Withdraw a flag: your own, or any flag if you lead queues. It is kept as history. Raise FlagRefused."""
+    """Withdraw a flag: your own, or any flag if you manage queues. It is kept as history. Raise FlagRefused."""
     if flag.author_id != user.pk and not user_may(user, Permission.LEAD):
-        raise FlagRefused("Only the author or a lead can withdraw this flag.")
+        raise FlagRefused("Only the author, an engineer or an admin can withdraw this flag.")
     with transaction.atomic():
         ended = Flag.objects.filter(pk=flag.pk, withdrawn_at__isnull=True).update(
             withdrawn_at=timezone.now(), withdrawn_by=user

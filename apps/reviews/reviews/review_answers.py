@@ -100,7 +100,7 @@ def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
 def _common_problems(answer: Answer) -> dict[str, str]:
     wrong = {}
     if unknown := [each for each in answer.reasons if each not in REASONS]:
-        wrong["reasons"] = f"Unknown reason “{cut(str(unknown[0]), 50)}”. Choose from {', '.join(REASONS)}."
+        wrong["reasons"] = f"Unknown reason “{cut(str(unknown[0]), 50)}”. Choose one of: {', '.join(REASONS)}."
     if len(answer.note) > MAX_NOTE or find_unstorable(answer.note) is not None:
         wrong["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
     if answer.confidence is not None and answer.confidence not in CONFIDENCE:

@@ -15,7 +15,7 @@ PROMPT = "prompt"
 BIG = 64 * 1024
 """Payloads with more characters are searched separately, because joining texts copies them."""
 TOKENS_NOTE = "redacted"
-"""Stored in place of the token ids of a model call: with the tokenizer, ids would reveal the redacted text."""
+"""Stored in place of the token IDs of a model call: with the tokenizer, ids would reveal the redacted text."""
 
 
 def clean_batch(
@@ -67,7 +67,7 @@ def _clean(
 ) -> tuple[str, bytes | None, Counts | None]:
     """Redact a payload. `before` has the redaction counts of its attempt so far.
 
-    After the first credential, no token ids are stored, because all later prompts contain it. Token ids stored earlier
+    After the first credential, no token IDs are stored, because all later prompts contain it. Token IDs stored earlier
     remain. Credentials in the prompt do not count: the task row has them as uploaded, and they were reported then.
     """
     payload, found = redactor.redact_json(payload)

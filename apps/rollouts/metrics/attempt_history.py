@@ -28,7 +28,7 @@ class PastAttempt:
     def reason(self) -> str:
         """Return in a few words how the attempt ended."""
         if self.outcome == "cut_off":
-            return "its worker was lost" if self.error_kind else "its worker was lost or released it"
+            return "worker lost" if self.error_kind else "worker lost or shut down"
         return self.error_kind or self.outcome
 
 

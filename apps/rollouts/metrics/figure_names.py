@@ -1,4 +1,4 @@
-"""Names of the figures by number of attempts, for pages, the API and CSV files."""
+"""Names of the metrics by number of rollouts, for pages, the API and CSV files."""
 
 from typing import NamedTuple
 
@@ -12,22 +12,22 @@ class FigureName(NamedTuple):
 
 
 CURVES = (
-    FigureName("pass_at_k", "pass@k", "Chance that at least one of k attempts solves the task"),
-    FigureName("best_of_k", "best-of-k", "Expected best reward of k attempts"),
-    FigureName("majority_at_k", "majority@k", "Chance that the most frequent answer of k attempts is right"),
-    FigureName("average_of_k", "avg@k", "Expected mean reward of k attempts"),
+    FigureName("pass_at_k", "pass@k", "Probability that at least one of k rollouts solves the task"),
+    FigureName("best_of_k", "best-of-k", "Expected best reward of k rollouts"),
+    FigureName("majority_at_k", "majority@k", "Probability that the most frequent answer of k rollouts is correct"),
+    FigureName("average_of_k", "avg@k", "Expected mean reward of k rollouts"),
 )
-"""Figures over all draws of k attempts, averaged over tasks with at least k attempts: formulas in apps.gym.metrics."""
+"""Metrics over all choices of k rollouts, averaged over tasks with at least k. Formulas are in apps.gym.metrics."""
 
 FIRST_K = (
-    FigureName("average", "avg of first k", "Mean reward of the first k attempts, in NeMo Gym pass@1[avg-of-k]"),
+    FigureName("average", "avg of first k", "Mean reward of the first k rollouts, in NeMo Gym pass@1[avg-of-k]"),
     FigureName("best", "NeMo Gym's pass@k", "pass@k, or the best reward of the first k if rewards are not 0 or 1"),
-    FigureName("majority", "majority of first k", "Reward of the most frequent answer of the first k attempts"),
-    FigureName("no_answer", "no answer", "Share of the first k attempts without an answer"),
+    FigureName("majority", "majority of first k", "Reward of the most frequent answer of the first k rollouts"),
+    FigureName("no_answer", "no answer", "Share of the first k rollouts without an answer"),
     FigureName("std_across_runs", "std across runs", "Standard deviation of the mean rewards of the first k runs"),
     FigureName("error_across_runs", "standard error", "Standard error of the mean of the first k runs"),
     FigureName("mean_std", "std within tasks", "Mean over tasks of the standard deviation of the first k rewards"),
 )
-"""Figures of the first k attempts: apps.gym.metrics.first_k."""
+"""Metrics of the first k rollouts: apps.gym.metrics.first_k."""
 
 HELP = {each.name: f"{each.help}." for each in (*CURVES, *FIRST_K)}

@@ -151,7 +151,7 @@ def figure(parts: Sequence[Part]) -> Figures:
 class Share(Figures):
     """Figures of one label. The label is empty for tasks or rollouts without one.
 
-    A group is all attempts at one task; by model version, only those that started with the same version.
+    A group is all attempts at one task; by model version, only the attempts that started with the same version.
     """
 
     label: str

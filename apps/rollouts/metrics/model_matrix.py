@@ -35,7 +35,7 @@ class MatrixSpec:
         Literal["dataset", "split", "tag"],
         Option("Columns", names={"dataset": "Datasets", "split": "Splits", "tag": "Tags"}),
     ] = "dataset"
-    dataset: Annotated[str, Option("Dataset", "Its slug; needed for splits and tags", length=100)] = ""
+    dataset: Annotated[str, Option("Dataset", "Dataset slug; required if columns are splits or tags", length=100)] = ""
     suite: Annotated[str, Option("Suite", "Its slug; only the datasets of this suite, in its order", length=100)] = ""
     k: Annotated[
         int | None,

@@ -69,10 +69,12 @@ class Collection(models.Model):
     search = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Only tasks with these words in the id or at the start of the prompt",
+        help_text="Only tasks with these words in the ID or at the start of the prompt",
     )
     prompt_template = models.JSONField(
-        default=dict, blank=True, help_text="Replaces the task prompts: {system, user}, with {gaps}"
+        default=dict,
+        blank=True,
+        help_text="Replaces the task prompts: {system, user}, with {field} for fields of the row",
     )
     resume_from = models.ForeignKey(
         "self",

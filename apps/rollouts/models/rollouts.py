@@ -210,7 +210,7 @@ class TraceEvent(models.Model):
     seq = models.PositiveIntegerField()
     kind = models.CharField(max_length=32)
     payload = PayloadField()
-    tokens = models.BinaryField(null=True, help_text="Token ids and logprobs of a model call, packed")
+    tokens = models.BinaryField(null=True, help_text="Token IDs and logprobs of a model call, packed")
 
     class Meta:
         ordering = ["attempt", "seq"]

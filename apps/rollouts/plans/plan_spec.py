@@ -120,13 +120,13 @@ class TaskSelection:
         ),
     ] = field(default_factory=list)
     search: Annotated[
-        str, Option("Words", "Only tasks with these words in the id or at the start of the prompt", length=200)
+        str, Option("Search", "Only tasks with these words in the ID or at the start of the prompt", length=200)
     ] = ""
     resume_from: Annotated[
         Collection | None,
         Option(
-            "Earlier collection",
-            "Only rollouts that failed, were cancelled or are missing in that collection",
+            "Continue collection",
+            "Run only the rollouts that failed, were cancelled or are missing in that collection",
             none="all rollouts",
         ),
     ] = None
@@ -139,7 +139,7 @@ class TaskSelection:
         ),
     ] = None
     only_failed: Annotated[
-        bool, Option("Only failed rollouts", "Run only the failed rollouts of the earlier collection")
+        bool, Option("Only failed rollouts", "Run only the failed rollouts of the collection to continue")
     ] = False
 
 

@@ -155,7 +155,7 @@ def find_version(dataset: Dataset, number: int) -> DatasetVersion:
         return version
     known = [str(one) for one in ready.order_by("-number").values_list("number", flat=True)[: NAMED + 1]]
     named = ", ".join([*known[:NAMED], *(["…"] if len(known) > NAMED else [])]) or "none yet"
-    raise ValidationError({"version": [f"Dataset {dataset.slug} has no version {number}; there are: {named}."]})
+    raise ValidationError({"version": [f"Dataset {dataset.slug} has no version {number}. Choose one of: {named}."]})
 
 
 class NothingToCollect(Refusal, code="nothing-to-collect"):
@@ -187,8 +187,9 @@ def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None 
 def explain_nothing(choice: Choice) -> str:
     """Return the reason for an empty selection."""
     if choice.selection.resume_from is not None and choice.tasks().exists():
-        what = "failed" if choice.selection.only_failed else "is left to do"
-        return f"Nothing of {choice.selection.resume_from.label} {what} among these tasks."
+        what = "failed" if choice.selection.only_failed else "unfinished"
+        label = choice.selection.resume_from.label
+        return f"These tasks have no {what} rollouts in {label}. Choose other tasks or another collection."
     if choice.is_filtered:
         return f"No task of {choice.version} matches the filters."
     return f"{choice.version} × {choice.selection.repeats} repeats gives no rollouts."

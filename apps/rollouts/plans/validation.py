@@ -82,7 +82,7 @@ def _find_problems(plan: Plan) -> dict[str, str]:
         errors["prompt_template"] = problem
     earlier = plan.resume_from
     if earlier is None and plan.only_failed:
-        errors["only_failed"] = "Give the earlier collection whose failed rollouts to run."
+        errors["only_failed"] = "Choose the collection whose failed rollouts to run."
     elif earlier is not None and earlier.dataset_id != plan.dataset.pk:
         errors["resume_from"] = f"{earlier.label} uses another dataset, {earlier.dataset.slug}."
     elif earlier is not None and (earlier.is_being_deleted or earlier.version.state != DatasetVersion.State.READY):

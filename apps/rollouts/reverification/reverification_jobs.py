@@ -71,7 +71,7 @@ def queue_reverification(order: ReverificationOrder, *, user: User | None = None
 def _checked_filters(filters: dict[str, Any]) -> dict[str, Any]:
     known = spec_fields(ReverificationFilters)
     if unknown := sorted(set(filters) - set(known)):
-        raise ReverifyRefused(f"Unknown filter: {', '.join(unknown)}. Choose from: {', '.join(known)}.", "filters")
+        raise ReverifyRefused(f"Unknown filter: {', '.join(unknown)}. Choose one of: {', '.join(known)}.", "filters")
     given = {name: value for name, value in filters.items() if value is not None}
     for name, problem in spec_problems(ReverificationFilters, given).items():
         raise ReverifyRefused(f"{name}: {problem}", "filters")
@@ -82,10 +82,12 @@ def _check_mode(environment: Environment) -> None:
     mode = async_to_sync(_ask_mode)(environment)
     if mode == "stateless":
         return
-    why = "needs the state of the attempt" if mode == "unsupported" else "does not declare that it needs no state"
+    why = (
+        "needs the state of the attempt" if mode == "unsupported" else "does not declare whether it needs session state"
+    )
     raise ReverifyRefused(
         f"The verifier of {environment} {why}, so rewards from the trace alone can be wrong. Replay "
-        "the tool calls, or force re-verification.",
+        "the tool calls, or force the reverification.",
         "force",
     )
 

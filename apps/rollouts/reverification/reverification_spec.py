@@ -26,9 +26,9 @@ class ReverificationFilters:
     error_kind: Annotated[
         str,
         Option(
-            "Only verifier failures",
+            "Error kind",
             "Rollouts without a reward because the judge or verifier failed",
-            names=_names("All matching rollouts", FAILED_BY_VERIFIER),
+            names=_names("Any", FAILED_BY_VERIFIER),
         ),
     ] = ""
     ids: Annotated[list[int], Option("Rollouts", length=MAX_IDS, each=Option("Rollout", low=1, high=2**63 - 1))] = (

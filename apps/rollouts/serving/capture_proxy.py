@@ -56,7 +56,9 @@ class CaptureProxy:
         """Return the address of the worker. Raises CallRefused."""
         number = worker_of(secret)
         if number is None:
-            raise CallRefused(401, "This is no key of an attempt.", "invalid_api_key")
+            raise CallRefused(
+                401, "Invalid API key. Use the key from the response of POST /attempts/.", "invalid_api_key"
+            )
         until, address = self._known.get(number, (0.0, ""))
         if time.monotonic() > until:
             address = await database_sync_to_async(_read_address)(number)

@@ -23,7 +23,7 @@ RUN_SECONDS = 1800.0
 async def connect_served_environment(environment: Environment, outbound: Outbound) -> ServedEnvironment:
     """Connect an environment. Raise CannotServe, or the error of connecting."""
     if environment.adapter == Adapter.GYMNASIUM:
-        raise CannotServe(f"{environment} is a Gymnasium server: give its own address to whoever shall use it.")
+        raise CannotServe(f"{environment} is a Gymnasium server. Give clients its own URL.")
     judge = _connect_judge(environment, outbound)
     most = settings.SERVED_SESSIONS
     if environment.adapter == Adapter.MCP_PROCESS:

@@ -20,7 +20,7 @@ def named_dataset(*, slug: str, name: str, environment: str | None) -> Dataset:
     found = Environment.objects.filter(slug=environment).first()
     if found is None:
         known = ", ".join(Environment.objects.order_by("slug").values_list("slug", flat=True)) or "none"
-        raise CommandError(f"There is no environment {environment}. Known: {known}.")
+        raise CommandError(f"Unknown environment {environment}. Choose one of: {known}.")
     if problem := find_slug_problem(slug):
         raise CommandError(f"{slug}: {problem}")
     return create_dataset(slug=slug, name=name or slug, environment=found)

@@ -35,4 +35,4 @@ def test_the_components_tell_a_lack_from_a_breach():
     verifier = read_verifier({"type": "contains", "wanted": ["a", "b"], "forbidden": ["z"], "score": "fraction"})
     reward = verifier.verify({}, response("a z"))
     assert (reward.value, reward.components) == (0.0, {"wanted": 0.5, "forbidden": 0.0})
-    assert reward.explanation == "contains: a; lacks: b; contains forbidden text: z"
+    assert reward.explanation == "contains: a; lacks: b; contains forbidden string: z"

@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["username"], is_active=True).first()
         if user is None:
-            raise CommandError(f"There is no active user named {options['username']}.")
+            raise CommandError(f"Unknown or inactive user {options['username']}.")
         expires_at = timezone.now() + timedelta(days=options["days"]) if options["days"] else None
         _, token = create_api_key(
             user=user, name=options["name"], scopes=sorted(set(options["scopes"])), expires_at=expires_at

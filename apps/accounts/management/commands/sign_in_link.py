@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["username"], is_active=True).first()
         if user is None:
-            raise CommandError(f"There is no active user named {options['username']}.")
+            raise CommandError(f"Unknown or inactive user {options['username']}.")
         query = link_query(options["next"])
         token = create_sign_in_link(user=user, minutes=options["minutes"])
         self.stdout.write(sign_in_url(options["base_url"], token, query))

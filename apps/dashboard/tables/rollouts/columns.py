@@ -19,7 +19,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("task", "Task", classes="first"),
     Column("answer", "Answer"),
     Column("expected", "Expected"),
-    Column("why", "Why"),
+    Column("why", "Explanation"),
     Column("components", "Components"),
     Column("review", "Review"),
     Column("status", "Status"),

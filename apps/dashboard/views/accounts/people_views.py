@@ -25,7 +25,7 @@ _PERMISSIONS = {
     Permission.VIEWS: "save table views",
     Permission.COMMENT: "comment, flag and score",
     Permission.REVIEW: "review",
-    Permission.LEAD: "create and lead queues",
+    Permission.LEAD: "create and manage queues",
     Permission.UPLOAD: "upload tasks",
     Permission.CONFIGURE: "edit environments and agents",
     Permission.COLLECT: "run collections",

@@ -29,14 +29,16 @@ def collection_import(request: PageRequest) -> HttpResponse:
                 messages.info(request, "These files were imported before. This is the existing collection.")
             if imported.superseded:
                 failures = count_words(imported.superseded, "failure was", "failures were")
-                messages.info(request, f"{failures} left out, because those rollouts were repeated.")
+                messages.info(
+                    request, f"{failures} left out, because the files also contain finished rollouts for them."
+                )
             if imported.renumbered:
                 rollouts = count_words(imported.renumbered, "rollout has", "rollouts have")
                 told = "a repeat number that is already used, so they got new numbers"
                 messages.warning(request, f"{rollouts} {told}. Check whether two files are the same.")
             if imported.repeated:
                 lines = count_words(imported.repeated, "line was", "lines were")
-                messages.info(request, f"{lines} left out, because an identical line is before them in the file.")
+                messages.info(request, f"{lines} left out, because they repeat an earlier line of the file.")
             if imported.refused:
                 lines = count_words(imported.refused, "line was", "lines were")
                 left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])

@@ -79,7 +79,7 @@ collection_server_metrics = action_view(
     _PRESENT.select_related("environment"),
     "collection",
     page="collection_detail",
-    said="The server of {0} is asked for its metrics.",
+    said="Server metrics requested.",
 )
 
 
@@ -95,7 +95,7 @@ def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
         queued = retry_failed(collection=collection, error_kinds=kinds, user=request.user)
         rollouts = count_words(queued, "failed rollout is", "failed rollouts are")
         waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
-        said = f"{rollouts} queued again.{waits}" if queued else "There are no such failures any more."
+        said = f"{rollouts} queued again.{waits}" if queued else "No failures of this kind are left."
         messages.success(request, said)
     return redirect("dashboard:collection_detail", pk=pk)
 
@@ -179,6 +179,6 @@ def collection_deletion_detail(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.EXPORT)
 def collection_resolve_flags(request: PageRequest, pk: int) -> HttpResponse:
     resolved = resolve_flags(collection=get_object_or_404(_PRESENT, pk=pk), user=request.user)
-    flags = count_words(resolved, "flag is", "flags are")
-    messages.success(request, f"{flags} resolved. Exports include these rollouts again.")
+    found = count_words(resolved, "rollout", "rollouts")
+    messages.success(request, f"{found}: redactions marked as reviewed. Exports include these rollouts again.")
     return redirect("dashboard:collection_detail", pk=pk)

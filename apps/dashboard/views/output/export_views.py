@@ -10,6 +10,7 @@ from django_htmx.http import trigger_client_event
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.file_downloads import explain_range
+from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view, list_view
@@ -27,6 +28,7 @@ from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.reason_labels import label_reason
 from apps.policies.installation_redactor import fresh_redactor
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
@@ -80,11 +82,14 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
     if preview is None:
         return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
     sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
+    unit = _unit(format)
     context = {
         "form": form,
         "preview": preview,
+        "unit": f"{unit}s",
+        "considered": count_words(preview.considered, unit, f"{unit}s"),
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
-        "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
+        "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
     }
     return answer(request, "exports/create.html", context, part="form")
 
@@ -146,13 +151,17 @@ def _counts(export: Export) -> dict[str, Any]:
     counts = export.manifest.get("counts", {})
     if not {"considered", "written_from", "dropped"} <= set(counts):
         return {}
-    makes = FORMATS[export.format].makes if export.format in FORMATS else ""
     dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
     return {
         **counts,
-        "unit": {"preferences": "pairs", "tasks": "tasks"}.get(makes, "rollouts"),
-        "dropped": [(reason.replace("_", " "), number) for reason, number in dropped],
+        "unit": f"{_unit(FORMATS.get(export.format))}s",
+        "dropped": [(label_reason(reason), number) for reason, number in dropped],
     }
+
+
+def _unit(format: Format | None) -> str:
+    """Return the name of what the rows of a format are written from."""
+    return {"preferences": "pair", "tasks": "task"}.get(format.makes if format else "", "rollout")
 
 
 def _ready(pk: int) -> Export:

@@ -17,6 +17,7 @@ from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedFo
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
 from apps.gym.pairs.pair_rule import Rule
+from apps.gym.reason_labels import label_reason
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
@@ -97,8 +98,8 @@ def _counted(form: PairSetForm, *, previewed: bool) -> dict[str, Any]:
     counts = found.counts
     return {
         "counts": counts,
-        "outcomes": [(name.replace("_", " "), number) for name, number in counts.groups.items() if number],
-        "excluded": [(name.replace("_", " "), number) for name, number in counts.excluded.items()],
+        "outcomes": [(label_reason(name), number) for name, number in counts.groups.items() if number],
+        "excluded": [(label_reason(name), number) for name, number in counts.excluded.items()],
         "previewed": _compared(found.pairs),
         "walk_url": _walk(found.pairs),
         "share": counts.considered / counts.total if counts.total else 1.0,
@@ -132,8 +133,8 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     page = page_by_id(_filtered(pairs, shown), request.GET.get("after", ""), descending=False)
     context = {
         "pair_set": pair_set,
-        "counts": [(name.replace("_", " "), count) for name, count in pair_set.counts.items()],
-        "excluded": [(name.replace("_", " "), count) for name, count in pair_set.excluded.items()],
+        "counts": [(label_reason(name), count) for name, count in pair_set.counts.items()],
+        "excluded": [(label_reason(name), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
         "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], describe_verdict(pair)) for pair in page.rows],
@@ -157,7 +158,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
 def _describe(name: str, value: object) -> tuple[str, str]:
     """Return the label of an option of the rule, and its value in words."""
     field = spec_fields(Rule).get(name)
-    label, names = (field.option.label, field.option.names) if field else (name.replace("_", " "), {})
+    label, names = (field.option.label, field.option.names) if field else (label_reason(name), {})
     return label, {True: "yes", False: "no"}[value] if isinstance(value, bool) else names.get(str(value), str(value))
 
 

@@ -69,8 +69,8 @@ def queue_create(request: PageRequest) -> HttpResponse:
 def _describe_items(queue: Queue, items: list[Item], given: list[int]) -> str:
     said = f"{count_words(queue.item_count, 'item', 'items')} to review."
     if left := len(set(given) - {rollout for _, item in items for rollout in item}):
-        rollouts = count_words(left, "rollout is", "rollouts are")
-        said += f" {rollouts} in no item: not completed, or without another rollout of the task."
+        rollouts = count_words(left, "rollout was", "rollouts were")
+        said += f" {rollouts} left out: not completed, or the task has no second rollout to compare with."
     return said
 
 

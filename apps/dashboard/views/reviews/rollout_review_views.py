@@ -30,7 +30,9 @@ def _back(rollout_id: int) -> str:
 def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
     rollout, form = find_rollout(pk), FlagForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Not flagged. Choose a problem, and an existing step or none.")
+        messages.error(
+            request, "Not flagged. Choose a problem. Enter the number of an existing step, or leave it empty."
+        )
         return redirect(_back(pk))
     given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
     return carry_out(request, lambda: raise_flag(**given), said="Flagged.", then=_back(pk))

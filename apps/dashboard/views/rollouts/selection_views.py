@@ -78,7 +78,7 @@ def selected_resolve_flags(request: PageRequest) -> HttpResponse:
     flagged = list(Rollout.objects.filter(pk__in=_marked(request), flagged=True))
     for rollout in flagged:
         resolve_flag(rollout=rollout, user=request.user)
-    messages.success(request, f"{count_words(len(flagged), 'flag is', 'flags are')} resolved.")
+    messages.success(request, f"{count_words(len(flagged), 'rollout', 'rollouts')}: redactions marked as reviewed.")
     return go_back(request)
 
 

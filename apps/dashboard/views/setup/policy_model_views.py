@@ -95,7 +95,7 @@ def _tell_saved(request: HttpRequest, saved: PolicyModel) -> None:
     if "check" not in request.POST:
         messages.success(request, f"Saved {saved.name}.")
     elif saved.health == Health.HEALTHY:
-        messages.success(request, f"Saved {saved.name}. It answers.")
+        messages.success(request, f"Saved {saved.name}. The endpoint responds.")
     else:
         messages.error(request, f"Saved {saved.name}, but its health check failed: {saved.health_message}")
 

@@ -64,7 +64,7 @@ class Command(BaseCommand):
             raise CommandError(f"Missing: {', '.join('--' + name for name in missing)}.")
         collection = Collection.objects.present().filter(pk=options["collection"]).first()
         if collection is None:
-            raise CommandError(f"There is no collection {options['collection']}.")
+            raise CommandError(f"Unknown collection {options['collection']}.")
         order = self._order(collection, options)
         try:
             prepared = prepare_export(order)
@@ -82,7 +82,7 @@ class Command(BaseCommand):
             raise CommandError(f"{export} ended {export.state}: {export.message}")
         if not export.rows:
             considered = export.manifest["counts"]["considered"]
-            self.stderr.write(f"No rows, so no file: considered {considered}, dropped: {_dropped(export)}.")
+            self.stderr.write(f"No rows, so no file: considered {considered}, left out: {_dropped(export)}.")
         if warning := warn_of_credentials(export.manifest["credentials"]):
             self.stderr.write(warning)
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
@@ -120,7 +120,7 @@ class Command(BaseCommand):
         if given is not None:
             pair_set = PairSet.objects.filter(pk=given).first()
             if pair_set is None:
-                raise CommandError(f"Pair set {given} does not exist.")
+                raise CommandError(f"Unknown pair set {given}.")
             return pair_set
         if FORMATS[format].makes != "preferences":
             return None
@@ -138,7 +138,7 @@ def _assignment(given: str) -> tuple[str, Any]:
     """Parse NAME=VALUE, where the value is JSON if valid, else text."""
     name, equals, value = given.partition("=")
     if not equals:
-        raise CommandError(f"{given}: this takes NAME=VALUE.")
+        raise CommandError(f"{given}: write it as NAME=VALUE.")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -167,7 +167,7 @@ def _summary(export: Export) -> str:
     return "\n".join(
         [
             f"{export.path}: {export.rows} rows",
-            f"  considered {counts['considered']}, dropped: {_dropped(export)}",
+            f"  considered {counts['considered']}, left out: {_dropped(export)}",
             *files,
             f"  manifest {manifest_path(Path(export.path))}",
         ]

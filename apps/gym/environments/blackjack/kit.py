@@ -88,7 +88,7 @@ def _prompt(rounds: int, target: int) -> str:
         f"{target:+} or more in the end. An ace counts 1 or 11, and J, Q and K count 10. More than 21 loses at "
         "once. The "
         "dealer draws up to 16 and stands on every 17. You can hit (take a card) or stand; there is no doubling and no "
-        "splitting. Reply with one action on the last line, hit or stand; you will then see what comes of it."
+        "splitting. Reply with one action on the last line, hit or stand; you will then see the result."
     )
 
 

@@ -19,7 +19,9 @@ _FORMS = [
 def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
     expression = _expression(dice, _TERMS[difficulty], _LARGEST[difficulty])
     return {
-        "responses_create_params": ask(f"{dice.choice(_FORMS).format(expression=expression)} Box the answer."),
+        "responses_create_params": ask(
+            f"{dice.choice(_FORMS).format(expression=expression)} Put the answer in \\boxed{{}}."
+        ),
         "expected_answer": evaluate(expression),
         "expression": expression,
     }

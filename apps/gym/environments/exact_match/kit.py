@@ -11,7 +11,7 @@ _LETTERS = {"easy": 6, "medium": 10, "hard": 16}
 _STEPS = {"easy": 1, "medium": 2, "hard": 3}
 _RULES: dict[str, Callable[[str], str]] = {
     "write it backwards": lambda text: text[::-1],
-    "sort its letters by the alphabet": lambda text: "".join(sorted(text)),
+    "sort its letters alphabetically": lambda text: "".join(sorted(text)),
     "move its first letter to the end": lambda text: text[1:] + text[:1],
     "put the next letter of the alphabet for each letter, with a after z": lambda text: "".join(
         ascii_lowercase[(ascii_lowercase.index(letter) + 1) % 26] for letter in text
@@ -29,7 +29,7 @@ def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
             answer = _RULES[name](answer)
         if answer != word:
             told = ", then ".join(names)
-            text = f"Take the letters {word}: {told}. Give the letters alone, on the last line."
+            text = f"Take the letters {word}: {told}. Give only the letters, on the last line."
             return {"responses_create_params": ask(text), "expected_answer": answer}
 
 

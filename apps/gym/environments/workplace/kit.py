@@ -18,8 +18,8 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
         request = dice.choice(REQUESTS[LEVELS[difficulty]])(dice, office)
         if request.calls or dice.random() < _NOTHING_TO_DO:
             prompt = (
-                f"You keep the office of {office['me']}, with tools for e-mail, calendar, contacts and tasks. Today is "
-                f"{office['today']}. Do what follows and nothing else, then say what you did.\n\n{request.text}"
+                f"You are the office assistant for {office['me']}, with tools for e-mail, calendar, contacts and "
+                f"tasks. Today is {office['today']}. Do only the following, then say what you did.\n\n{request.text}"
             )
             must_read = {} if request.calls else {"must_read": list(request.must_read)}
             return {

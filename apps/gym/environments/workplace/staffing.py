@@ -18,7 +18,7 @@ _THINGS = ("business cards", "the contracts", "the price list", "the fire doors"
 _BODIES = (
     "Please have a look when you find the time.",
     "The figures are attached, as we agreed.",
-    "Could you tell me until Friday what you think?",
+    "Could you tell me by Friday what you think?",
     "Nothing urgent, just so that you know.",
 )
 

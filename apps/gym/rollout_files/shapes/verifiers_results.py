@@ -151,7 +151,7 @@ def is_episode(row: dict[str, Any]) -> bool:
 def read_episode(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
     """Return the attempt of the trained agent as a NeMo Gym rollout row, and its task.
 
-    Only the last branch of the conversation is kept, with token ids. Raises RowRefused.
+    Only the last branch of the conversation is kept, with token IDs. Raises RowRefused.
     """
     trace, at = _trained(row)
     path = _last_branch(trace, at)
@@ -251,7 +251,7 @@ def _worth(reward: object, pointer: str) -> float:
 
 
 def _with_tokens(spoken: list[Node], asked: list[Node], items: list[Item]) -> list[Item]:
-    """Return the items, with the token ids of its node on the last item of each turn. Earlier tokens are its prompt."""
+    """Return the items, with the token IDs of its node on the last item of each turn. Earlier tokens are its prompt."""
     before = [token for node in asked for token in _tokens(node)]
     turns = [item for item in items if TURN_ENDS in item]
     said = [node for node in spoken if as_object(node.get("message")).get("role") == "assistant"]

@@ -27,9 +27,9 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     """Share of instructions that the last message follows.
 
-    `score` all: 1.0 if it follows all of them, else 0.0. fraction: followed ÷ all. An empty reply follows none. Ids and
-    arguments are those of IFEval; a row has them as `instruction_id_list` and `kwargs`, at the top level or in
-    `verifier_metadata`, as in NeMo Gym's instruction_following.
+    `score`: with `all`, 1.0 if it follows all of them, otherwise 0.0; with `fraction`, followed ÷ all. An empty reply
+    follows none. Ids and arguments are those of IFEval; a row has them as `instruction_id_list` and `kwargs`, at the
+    top level or in `verifier_metadata`, as in NeMo Gym's instruction_following.
 
     Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
     """

@@ -39,7 +39,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     """
 
     title: ClassVar[str] = "Symbolic mathematics"
-    decimals: Annotated[int, Meta(ge=0, le=15, title="Decimals", description="Decimals to round to")] = 6
+    decimals: Annotated[int, Meta(ge=0, le=15, title="Decimals", description="Number of decimals to round to")] = 6
     relations_as_sets: Annotated[
         bool,
         Meta(title="Sets instead of relations", description="1 < x ≤ 2 is then the same as the interval (1, 2]"),

@@ -16,24 +16,25 @@ _Texts = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=500
 
 
 class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
-    """Share of the wanted texts that the reply contains; 0.0 if it contains a forbidden text.
+    """Share of the wanted strings that the reply contains; 0.0 if it contains a forbidden string.
 
-    `score` all: 1.0 if the reply contains every wanted text, otherwise 0.0. any: 1.0 if it contains one. fraction:
-    found ÷ wanted. White space counts as one space. Case is ignored unless `case_sensitive` is on. Without wanted
-    texts, 1.0.
+    `score`: with `all`, 1.0 if the reply contains every wanted string, otherwise 0.0; with `any`, 1.0 if it contains at
+    least one; with `fraction`, found ÷ wanted. White space counts as one space. Case is ignored unless `case_sensitive`
+    is on. Without wanted strings, 1.0.
 
-    Range: 0.0 to 1.0. Components: `wanted` (the score without forbidden texts) and `forbidden` (1.0 if the reply
+    Range: 0.0 to 1.0. Components: `wanted` (the score without forbidden strings) and `forbidden` (1.0 if the reply
     contains none).
     """
 
-    title: ClassVar[str] = "Contains texts"
+    title: ClassVar[str] = "Contains strings"
     wanted: Annotated[
-        _Texts, Meta(title="Required texts", description="Default: the text or texts in the field of the row")
+        _Texts, Meta(title="Wanted strings", description="Default: the string or strings in the field of the row")
     ] = []
     wanted_field: Annotated[
-        str, Meta(title="Field of the wanted texts", description="Field name in the task row", min_length=1)
+        str,
+        Meta(title="Field of the wanted strings", description="Name of the row field that holds them", min_length=1),
     ] = "expected_answer"
-    forbidden: Annotated[_Texts, Meta(title="Forbidden texts")] = []
+    forbidden: Annotated[_Texts, Meta(title="Forbidden strings")] = []
     score: Annotated[Literal["all", "any", "fraction"], Meta(title="Score")] = "all"
     case_sensitive: Annotated[bool, Meta(title="Case-sensitive")] = False
 
@@ -73,7 +74,7 @@ class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list) or not texts or not all(isinstance(one, str) and one.strip() for one in texts):
             raise permanent_error(
-                f"the task row's `{self.wanted_field}` must be a text, or a list of texts that are not blank"
+                f"the task row's `{self.wanted_field}` must be a string, or a list of strings that are not blank"
             )
         return texts
 
@@ -83,8 +84,8 @@ def _explain(found: list[str], missing: list[str], hits: list[str]) -> str:
         f"{name}: {excerpt(', '.join(texts))}" for name, texts in (("contains", found), ("lacks", missing)) if texts
     ]
     if hits:
-        told.append(f"contains forbidden text: {excerpt(', '.join(hits))}")
-    return "; ".join(told) or "contains no forbidden text"
+        told.append(f"contains forbidden string: {excerpt(', '.join(hits))}")
+    return "; ".join(told) or "contains no forbidden string"
 
 
 _Patterns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=2_000)]], Meta(max_length=100)]
@@ -93,9 +94,9 @@ _Patterns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=2_000)]]
 class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
     """Share of the wanted patterns that the reply matches; 0.0 if it matches a forbidden pattern.
 
-    `within` reply: the pattern can match anywhere (`^` and `$` match at line ends). whole: the pattern must match
-    the whole reply, without outer white space. lines: at least `at_least` lines must match. `score` as for texts:
-    all, any or fraction. Matching runs in a process that is stopped at the time limit.
+    `within`: with `reply`, the pattern can match anywhere (`^` and `$` match at line ends); with `whole`, the pattern
+    must match the whole reply, without outer white space; with `lines`, at least `at_least` lines must match. `score`
+    is `all`, `any` or `fraction`, as for `contains`. Matching runs in a process that is stopped at the time limit.
 
     Range: 0.0 to 1.0. Components: `wanted` and `forbidden` (1.0 if no forbidden pattern matches).
     """
@@ -105,7 +106,10 @@ class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
     forbidden: Annotated[_Patterns, Meta(title="Forbidden patterns")] = []
     within: Annotated[Literal["reply", "whole", "lines"], Meta(title="Matched against")] = "reply"
     at_least: Annotated[
-        int, Meta(ge=1, le=10_000, title="At least", description="Matches in the reply, or lines that match")
+        int,
+        Meta(
+            ge=1, le=10_000, title="Minimum matches", description="Number of matches in the reply, or of matching lines"
+        ),
     ] = 1
     score: Annotated[Literal["all", "any", "fraction"], Meta(title="Score")] = "all"
     ignore_case: Annotated[bool, Meta(title="Ignore case")] = False

@@ -16,11 +16,11 @@ from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_
 class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
     """Share of the expected calls that were made. Each call matches at most one expected call.
 
-    `score` all: 1.0 if all matched, else 0.0. fraction: matched ÷ expected; if extra calls are not allowed, matched
-    ÷ the larger of expected and made. `order` any: each expected call takes the first free matching call. exact:
-    calls are in the expected sequence. in_order: in this order, with others in between. Arguments: subset compares
-    expected ones and ignores others, exact allows no others, names compares only the tool. Without expected calls,
-    the reward is 1.0 if no call was made.
+    `score`: with `all`, 1.0 if all matched, otherwise 0.0; with `fraction`, matched ÷ expected. If extra calls are not
+    allowed, `fraction` is matched ÷ the larger of expected and made. `order`: with `any`, each expected call takes the
+    first free matching call; with `exact`, calls are in the expected sequence; with `in_order`, others may be in
+    between. `arguments`: `subset` compares the expected arguments and ignores others, `exact` allows no others, `names`
+    compares only the tool. Without expected calls, the reward is 1.0 if no call was made.
 
     Range: 0.0 to 1.0. Components: `tool_calls`, and `tool_names` (the same, by name alone).
     """
@@ -171,9 +171,9 @@ def _overlap(expected: list[Any], given: object) -> float:
 class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
     """Σ weight × component of `correctness`, `schema_valid` and `format`, each 1.0 or 0.0.
 
-    correctness: a call has the expected name and all expected arguments. schema_valid: the arguments of the first
+    `correctness`: a call has the expected name and all expected arguments. `schema_valid`: the arguments of the first
     call are an object with all properties that the schema of its tool requires. If the task declares tools, the
-    called tool must be one of them. format: exactly one call and no message.
+    called tool must be one of them. `format`: exactly one call and no message.
 
     Range: 0.0 to 3.0 with weights of 1. Components: `correctness`, `schema_valid`, `format`.
     """

@@ -179,5 +179,5 @@ def _explain_pause(collection: Collection) -> str:
 def _explain_failures(collection: Collection) -> str:
     failed = collection.rollouts.filter(status=Rollout.Status.FAILED)
     kinds = failed.values("error_kind").annotate(number=Count("pk"), example=Max("error_message")).order_by("-number")
-    lines = [f"  {kind['number']} × {kind['error_kind']}, such as: {kind['example']}" for kind in kinds]
+    lines = [f"  {kind['number']} × {kind['error_kind']}, for example: {kind['example']}" for kind in kinds]
     return "\n".join([f"{collection.failed} of {collection.total} rollouts failed and have no reward:", *lines])

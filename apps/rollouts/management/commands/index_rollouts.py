@@ -38,7 +38,7 @@ class Command(BaseCommand):
         rollouts = Rollout.objects.order_by("pk")
         if collection_id is not None:
             if not Collection.objects.present().filter(pk=collection_id).exists():
-                raise CommandError(f"Collection {collection_id} does not exist.")
+                raise CommandError(f"Unknown collection {collection_id}.")
             rollouts = rollouts.filter(collection=collection_id)
         # In chunks: one statement over a million rows would stop SQLite's heartbeat.
         first = 0

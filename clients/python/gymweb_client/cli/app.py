@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from gymweb_client.cli import collecting, gating, transfers, workflows
 from gymweb_client.cli.calls import Call
-from gymweb_client.cli.declarations import GROUPS, HELP, WORKFLOWS, Command, Workflow
+from gymweb_client.cli.declarations import GROUPS, HELP, NOUNS, WORKFLOWS, Command, Workflow
 from gymweb_client.cli.fields import declare_parameter, load_operations
 from gymweb_client.cli.output import ROWS_OF_A_TABLE, Output
 from gymweb_client.cli.transcripts import describe_review
@@ -42,7 +42,7 @@ def _common(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON to standard output, one object per line for lists.")
     ] = False,
-    url: Annotated[str, typer.Option("--url", help="Address of the server.", rich_help_panel=_SERVER)] = "",
+    url: Annotated[str, typer.Option("--url", help="URL of the server.", rich_help_panel=_SERVER)] = "",
     profile: Annotated[str, typer.Option("--profile", help="Profile of gymweb login.", rich_help_panel=_SERVER)] = "",
 ) -> None:
     """Declare the options of every command."""
@@ -71,7 +71,7 @@ def build_app() -> typer.Typer:
     groups |= {name: typer.Typer(cls=ListGroup, help=text) for name, text in HELP.items()}
     for name, commands in GROUPS.items():
         for command_name, command in commands.items():
-            run = _plain(command_name, command)
+            run = _plain(NOUNS[name], command_name, command)
             _add(groups[name], command_name, run, Workflow((command.operation,), command.arguments))
     for place, workflow in WORKFLOWS.items():
         group, _, name = place.rpartition(" ")
@@ -110,7 +110,7 @@ def _add(app: typer.Typer, name: str, run: Callable[..., None], options: Workflo
     app.command(name, help=(inspect.getdoc(run) or "").replace("[", r"\["))(command)
 
 
-def _plain(name: str, command: Command) -> Callable[..., None]:
+def _plain(noun: str, name: str, command: Command) -> Callable[..., None]:
     """Return a function that sends the command's operation and prints the response."""
     operation = load_operations()[command.operation]
     columns = command.columns.split()
@@ -136,8 +136,12 @@ def _plain(name: str, command: Command) -> Callable[..., None]:
             call.out.one(answer)
 
     run = fetch if command.is_file else list_rows if operation["pages"] else send
-    default = (
-        "List objects." if name == "list" else f"List {name}." if operation["pages"] else f"{name.capitalize()} one."
-    )
-    run.__doc__ = operation["help"] or default
+    run.__doc__ = operation["help"] or command.help or _default_help(noun, name)
     return run
+
+
+def _default_help(noun: str, name: str) -> str:
+    """Return the help of a command, for example `List datasets.` or `Show a dataset.`"""
+    if name == "list":
+        return f"List {noun.removesuffix('y')}ies." if noun.endswith("y") else f"List {noun}s."
+    return f"{name.capitalize()} {'an' if noun[0] in 'aeiou' else 'a'} {noun}."

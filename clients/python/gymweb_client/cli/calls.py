@@ -54,7 +54,7 @@ class Call:
     def gym(self) -> GymWeb:
         """Return the client, closed by `answering`. Raise NotSignedIn."""
         if self.connection is None:
-            raise NotSignedIn("No server is configured. Run gymweb login, or set GYMWEB_URL and GYMWEB_TOKEN.")
+            raise NotSignedIn("No server is configured. Run gymweb login, or set GYMWEB_URL and GYMWEB_KEY.")
         return GymWeb(self.connection.url, self.connection.key)
 
     def address(self, operation: Operation) -> str:
@@ -113,5 +113,5 @@ def explain(refused: ApiError) -> str:
             f"  {option_name(place)}: {error.get('message', '')}" if place else f"  {error.get('message', '')}"
         )
     if refused.status == 401:
-        lines.append("  Run gymweb login, or set GYMWEB_TOKEN to a valid API key.")
+        lines.append("  Run gymweb login, or set GYMWEB_KEY to a valid API key.")
     return "\n".join(lines)

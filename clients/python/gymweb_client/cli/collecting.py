@@ -41,8 +41,8 @@ def collect(
     environment_url: Annotated[str, _local("URL of a resource server.")] = "",
     verifier: Annotated[str, _local("Verifier of the environment: its type, or JSON.")] = "",
 ) -> None:
-    """Run every task of a file or a dataset with a model, and wait for the rollouts. Without a server to use, from
-    --url, a profile or GYMWEB_URL, a temporary local one is started and removed again."""
+    """Run every task of a file or a dataset with a model, and wait for the rollouts. If no server is
+    configured (--url, profile or GYMWEB_URL), start a temporary local server and delete it afterwards."""
     is_local = local or call.connection is None
     if not is_local and (model_url or model_name or api_key_env or environment_url or verifier):
         raise WrongUsage("Add --local for options of a temporary server. gymweb models create registers a model.")
@@ -163,4 +163,6 @@ def _report(call: Call, row: dict[str, Any]) -> None:
         adjust = f"gymweb collections adjust {row['id']} --help; gymweb collections resume {row['id']}"
         raise Failed(f"Collection {row['id']}: {'; '.join(row['held_back_by']) or 'paused'}.\n{adjust}")
     if row["state"] == "cancelled" or (row["failed"] and not row["completed"]):
-        raise Failed(f"Collection {row['id']} is {row['state']}, {row['completed']} rollouts are completed.")
+        raise Failed(
+            f"Collection {row['id']} is {row['state']}: {row['completed']} of {row['total']} rollouts completed."
+        )

@@ -44,7 +44,7 @@ def find_connection(url: str, profile: str) -> Connection | None:
         raise WrongUsage("Give --url or --profile, not both.")
     if profile:
         if profile not in profiles:
-            raise NotSignedIn(f"There is no profile {profile}. Run: gymweb login --profile {profile}")
+            raise NotSignedIn(f"Unknown profile {profile}. Run: gymweb login --profile {profile}")
         return Connection(**profiles[profile])
     if url := url or os.environ.get("GYMWEB_URL", ""):
         url = check_url(url)
@@ -88,7 +88,7 @@ def remove_profile(name: str) -> bool:
 def choose_default(name: str) -> None:
     config = _read_config()
     if name not in config["profiles"]:
-        raise WrongUsage(f"There is no profile {name}. Run: gymweb login --profile {name}")
+        raise WrongUsage(f"Unknown profile {name}. Run: gymweb login --profile {name}")
     _write_config({**config, "default": name})
 
 
@@ -103,7 +103,7 @@ def list_profiles() -> list[dict[str, Any]]:
 
 def _demand_key(url: str, key: str) -> str:
     if not key:
-        raise NotSignedIn(f"No API key for {url} is stored. Run gymweb login --url {url}, or set GYMWEB_TOKEN.")
+        raise NotSignedIn(f"No API key for {url} is stored. Run gymweb login --url {url}, or set GYMWEB_KEY.")
     return key
 
 

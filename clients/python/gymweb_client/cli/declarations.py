@@ -13,6 +13,7 @@ class Command(NamedTuple):
     arguments: tuple[str, ...] = ()
     empty: str = "Done."
     is_file: bool = False
+    help: str = ""
 
 
 class Workflow(NamedTuple):
@@ -26,6 +27,7 @@ class Workflow(NamedTuple):
 
 _DECLARED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
 HELP: dict[str, str] = {name: group.pop("help") for name, group in _DECLARED["groups"].items()}
+NOUNS: dict[str, str] = {name: group.pop("noun") for name, group in _DECLARED["groups"].items()}
 GROUPS = {
     name: {command: Command(**given) for command, given in group.items()} for name, group in _DECLARED["groups"].items()
 }

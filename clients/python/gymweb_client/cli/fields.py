@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import os
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -89,7 +90,8 @@ def _option_names(field: Field, names: set[str]) -> list[str]:
 
 
 def _help_text(field: Field) -> str:
-    parts = [field["help"].rstrip(".")] if field.get("help") else []
+    # The API's null is written as `none` in commands.
+    parts = [re.sub(r"\b[Nn]ull: ", "none: ", field["help"].rstrip("."))] if field.get("help") else []
     if field.get("secret"):
         parts = ["Name of an environment variable with the secret"]
     if field["type"] == "object":

@@ -19,8 +19,8 @@ def gate(
     candidate: Annotated[int, Option(help="The collection to check.", show_default=False)],
     junit: Annotated[Path | None, Option(help="File for a JUnit report.", show_default=False)] = None,
 ) -> None:
-    """Check that a collection is not significantly worse than a baseline of the same dataset. The exit code is 0 if it
-    is not, 1 if it is worse, and 2 if there is no verdict."""
+    """Check that a collection is not significantly worse than a baseline of the same dataset. Exit code 0: not
+    worse. 1: worse. 2: no verdict."""
     try:
         found = call.gym.request("GET", f"collections/{candidate}/gate/", baseline=baseline, **call.query)
     except (GymWebError, OSError, aiohttp.ClientError) as problem:

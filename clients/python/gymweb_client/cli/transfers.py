@@ -54,8 +54,9 @@ def _print_rejected_lines(call: Call, row: dict[str, Any]) -> None:
 def export(
     call: Call, output: Annotated[Path | None, Option("--output", "-o", help="File, or folder for all files.")] = None
 ) -> None:
-    """Export a collection for a trainer, and download the files: a name with an ending is one file, another a folder.
-    Preference formats take the newest pair set of the collection unless --pair-set names one."""
+    """Export a collection for a trainer, and download the files. An output name that ends in .jsonl, .jsonl.gz or
+    .parquet writes one file; any other name writes a folder. Preference formats take the newest pair set of the
+    collection unless --pair-set names one."""
     order = dict(call.body)
     format, collection = order.pop("format"), order.pop("collection")
     makes = {one["slug"]: one["makes"] for one in call.gym.request("GET", "exports/formats/")}

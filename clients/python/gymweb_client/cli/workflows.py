@@ -1,4 +1,4 @@
-"""Commands that send more than one operation: sign in, show a trace, verify again, build and decide pairs."""
+"""Commands that send more than one operation: sign in, show a trace, re-verify, build and decide pairs."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ from gymweb_client.synchronous import GymWeb
 
 def login(call: Call) -> None:
     """Check an API key against the server and store both as a profile. The key is read from the terminal, from
-    standard input, or from GYMWEB_TOKEN."""
+    standard input, or from GYMWEB_KEY."""
     name = call.profile or "default"
     stored = {one["profile"]: one["url"] for one in connection.list_profiles()}
     url = connection.check_url(call.url or os.environ.get("GYMWEB_URL") or stored.get(name) or connection.LOCAL_URL)
@@ -32,7 +32,7 @@ def logout(call: Call) -> None:
     """Delete a stored profile. The API key stays valid until it is revoked on the account page."""
     name = call.profile or "default"
     if not connection.remove_profile(name):
-        raise Failed(f"There is no profile {name}.")
+        raise Failed(f"Unknown profile {name}.")
     call.out.say(f"Profile {name} is deleted.")
 
 
@@ -60,7 +60,7 @@ def show(call: Call) -> None:
 
 
 def reverify(call: Call, apply: Annotated[bool, Option("--apply", help="Apply the new rewards.")] = False) -> None:
-    """Verify stored rollouts again, without a policy model, and show what would change."""
+    """Re-verify stored rollouts without calling a policy model, and show what would change."""
     queued = call.send(load_operations()["reverifications_create"])
     path = f"reverifications/{queued['id']}/"
     done = _wait_for(call, path, {"ready"})

@@ -51,7 +51,7 @@ _YEARS = range(2022, 2026)
 
 _LEVEL_1 = (
     QuestionKind(
-        "Which patients from {city} were born {way.text} {year}? Give their names, by the alphabet.",
+        "Which patients from {city} were born {way.text} {year}? Give their names, in alphabetical order.",
         "SELECT name FROM patients WHERE city = '{city}' AND born {way.sql} {year} ORDER BY name",
         {"city": _CITIES, "year": range(1945, 2006), "way": (Phrase("before", "<"), Phrase("in or after", ">="))},
         ordered=True,
