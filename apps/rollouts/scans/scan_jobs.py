@@ -191,6 +191,7 @@ class _Turn:
                 touched_at=timezone.now(),
                 cost=F("cost") + sum(map(self._cost, outcomes)),
                 **{name: F(name) + number for name, number in counts.items()},
+                **({"message": ""} if counts["answered"] else {}),
             )
 
     def _cost(self, outcome: _Outcome) -> float:
