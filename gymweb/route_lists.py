@@ -24,6 +24,8 @@ FULL_DISK_ROUTES = frozenset(
         "api:pairset-count",
         "api:redactionpattern-attempt",
         "api:reverification-cancel",
+        "api:scan-cancel",
+        "api:scan-estimate",
         "api:verifier_try",
         "api:worker-drain",
         "apps.api.gym_protocol.gym_views.EnvironmentView",

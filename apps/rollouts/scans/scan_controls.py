@@ -54,7 +54,7 @@ def resume_scan(*, scan: Scan, budget: float | None = None, user: User | None = 
     """Continue a paused scan, with a higher budget if its budget is used up. Idempotent. Raise CannotScan."""
     budget = scan.budget if budget is None else budget
     if scan.state == State.PAUSED and budget <= scan.cost:
-        raise CannotScan(f"The scan has cost ${scan.cost:.2f}. Give a higher budget.", "budget")
+        raise CannotScan(f"The scan has cost ${scan.cost:.2f}. Give a higher budget.")
     resumed = {"state": State.RUNNING, "budget": budget, "message": "", "retry_at": None}
     with transaction.atomic():
         only = {"state": State.PAUSED}

@@ -21,7 +21,7 @@ ANSWER_TOKENS = 200
 """Assumed tokens of an answer with its reason and citations."""
 
 
-class ScanRefused(Refusal, code="scan-refused"):
+class ScanRefused(Refusal):
     """Raised if a scan is not possible. `argument` is the field to change."""
 
 
