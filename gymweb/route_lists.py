@@ -51,6 +51,7 @@ FULL_DISK_ROUTES = frozenset(
         "dashboard:rollout_view_delete",
         "dashboard:rollouts_delete",
         "dashboard:rubric_delete",
+        "dashboard:scan_cancel",
         "dashboard:selected_compare",
         "dashboard:selected_delete",
         "dashboard:sign_in",

@@ -26,7 +26,9 @@ from apps.rollouts.scans.scan_spec import MAX_BUDGET, ScanSpec
 
 
 class ScanSerializer(serializers.ModelSerializer[Scan]):
-    judge_model: serializers.SlugRelatedField[PolicyModel] = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+    judge_model: serializers.SlugRelatedField[PolicyModel] = serializers.SlugRelatedField(
+        slug_field="slug", read_only=True
+    )
     labels = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:

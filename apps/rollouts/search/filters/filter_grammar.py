@@ -115,6 +115,14 @@ class Filter:
 _PLAIN = re.compile(r"[^\s\",*:\\<>=-][^\s\",*:\\]*")
 
 
+def find_scans(parsed: Filter) -> list[int]:
+    """Return the numbers of the scans that a filter names, in order."""
+    values = [
+        value.text for term in parsed.terms if term.key == "scan" for value in term.values if isinstance(value, Text)
+    ]
+    return sorted({given.scan for given in map(read_scan_value, values) if given})
+
+
 def write_term(term: Term) -> str:
     """Return the filter text of a term."""
     values = ",".join(_write_value(term.key, value) for value in term.values)
