@@ -28,6 +28,7 @@ from apps.rollouts.models import (  # noqa: E402
 from apps.tasks.models import ColumnMapping, Dataset, Deletion, Upload  # noqa: E402
 from apps.tasks.received_files import store_file  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
+from tests.api.rows import make_scan  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
@@ -121,6 +122,7 @@ def main() -> None:
         "rollout_step": [rollout.pk, 2],
         "rollout_tokens": [sampled.pk],
         "reverification_detail": [again.pk],
+        "scan_detail": [make_scan().pk],
         "pair_set_detail": [pair_set.pk],
         "pair_detail": [first(PreferencePair, pair_set=pair_set).pk],
         "export_detail": [export.pk],

@@ -116,6 +116,8 @@ def test_answers_are_a_column_while_the_filter_names_the_scan(collection, judge)
     assert (both.count(f'href="/scans/{first.pk}/"'), both.count(f'href="/scans/{second.pk}/"')) == (3, 3)
     table = both.split('id="rollouts"')[1].split("</table>")[0]
     assert table.count("<th") - 4 == table.split("<tbody>")[1].split("</tr>")[0].count("<t") - 1 == 4
+    again = client.get(f"/collections/{collection.pk}/", {"q": f"scan:{first.pk}=yes"}).text
+    assert f'href="{CREATE}?filter=collection%3A{collection.pk}+scan%3A{first.pk}%3Dyes"' in again
     there = client.get(f"/collections/{collection.pk}/", {"q": f"scan:{first.pk}=no"}).text
     assert "No rollouts match these filters." in there
 

@@ -22,7 +22,7 @@ from apps.dashboard.tables.rollouts.columns import (
 from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
 from apps.dashboard.tables.rollouts.row_texts import add_scan_answers, add_texts
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.filter_grammar import Term, Text, find_scans
+from apps.rollouts.search.filters.filter_grammar import Filter, Term, Text, find_scans
 from apps.rollouts.search.filters.filter_keys import KEYS
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
@@ -70,6 +70,7 @@ def show_table(
         "here_query_oldest": there.address(sort=OLDEST),
         "of": collection.pk if collection else "",
         "export_query": _export(there, collection),
+        "scan_query": urlencode({"filter": Filter((*of, *there.parsed.terms))}),
         "columns": COLUMNS,
         "shown": shown,
         "headings": [_heading(there, column) for column in (*COLUMNS, SCAN) if column.name in shown],
