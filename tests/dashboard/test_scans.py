@@ -83,7 +83,7 @@ def test_a_scan_is_created_confirmed_and_answered(collection, judge):
 
 def test_a_refusal_is_shown_at_its_field(collection, judge):
     reply = signed_in().post(CREATE, given(collection, judge, kind="label", labels="one"))
-    assert (reply.status_code, "Give two or more different labels." in reply.text) == (422, True)
+    assert (reply.status_code, "two or more different labels" in reply.text) == (422, True)
     assert not Scan.objects.exists()
 
 
@@ -119,7 +119,7 @@ def test_answers_are_a_column_while_the_filter_names_the_scan(collection, judge)
     again = client.get(f"/collections/{collection.pk}/", {"q": f"scan:{first.pk}=yes"}).text
     assert f'href="{CREATE}?filter=collection%3A{collection.pk}+scan%3A{first.pk}%3Dyes"' in again
     there = client.get(f"/collections/{collection.pk}/", {"q": f"scan:{first.pk}=no"}).text
-    assert "No rollouts match these filters." in there
+    assert there.count("data-row=") == 0
 
 
 def test_the_table_takes_one_query_more_for_the_answers(collection, judge):

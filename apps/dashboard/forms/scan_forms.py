@@ -30,7 +30,7 @@ class ScanForm(forms.Form):
 
 
 def read_estimate(given: QueryDict) -> dict[str, Any]:
-    """Return the estimate of an unfinished form, or the problem of it; empty until a judge model is chosen.
+    """Return the estimate of an unfinished form, or its problem; empty until a judge model is chosen.
 
     Name and question may be missing: they hardly change the cost.
     """

@@ -163,7 +163,7 @@ class _Turn:
 
     def _store(self, outcomes: list[_Outcome]) -> bool:
         """Store the outcomes. Return False if the judge accepts no calls for now."""
-        # What was paid for is kept in memory while the database is unavailable.
+        # Paid answers wait in memory while the database is unavailable.
         retry_until_available(lambda: self._write(outcomes))
         for outcome in outcomes:
             error = outcome.error
