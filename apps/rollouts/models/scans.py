@@ -121,7 +121,7 @@ class ScanAnswer(models.Model):
         ]
         indexes = [
             models.Index(fields=["scan", "answer", "id"], name="scan_answer_page"),
-            models.Index(fields=["scan", "id"], condition=Q(state="pending"), name="scan_answer_pending"),
+            models.Index(fields=["scan", "tries", "id"], condition=Q(state="pending"), name="scan_answer_pending"),
             models.Index(fields=["scan", "id"], condition=Q(state="failed"), name="scan_answer_failed"),
         ]
 

@@ -24,7 +24,7 @@ def claim_rollouts(scan: Scan, *, lease: int, limit: int) -> list[ScanAnswer] | 
         locked = Scan.objects.select_for_update().filter(pk=scan.pk, state=Scan.State.RUNNING).first()
         if locked is None:
             return None
-        pending = ScanAnswer.objects.filter(scan=scan, state=ScanAnswer.State.PENDING).order_by("pk")
+        pending = ScanAnswer.objects.filter(scan=scan, state=ScanAnswer.State.PENDING)
         leased = pending.filter(leased_until__gt=server_now()).count()
         if not leased and not pending.exists():
             _end(locked, Scan.State.COMPLETED)
@@ -36,7 +36,8 @@ def claim_rollouts(scan: Scan, *, lease: int, limit: int) -> list[ScanAnswer] | 
         if room <= 0:
             return []
         free = pending.filter(Q(leased_until=None) | Q(leased_until__lte=server_now()))
-        rows = list(free.select_related("rollout")[:room])
+        # Rollouts whose call failed come last, so that an outage of the judge does not use up their tries.
+        rows = list(free.order_by("tries", "pk").select_related("rollout")[:room])
         ScanAnswer.objects.filter(pk__in=[row.pk for row in rows]).update(
             lease=lease, leased_until=_lease_end(), tries=F("tries") + 1
         )
