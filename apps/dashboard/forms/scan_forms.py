@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from apps.dashboard.forms.fields import hide_optional_label
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import spec_fields
@@ -13,16 +14,13 @@ from apps.rollouts.scans.scan_estimates import estimate_scan
 from apps.rollouts.scans.scan_spec import MAX_BUDGET, ScanSpec
 
 
-@spec_form(ScanSpec, leave=["question"])
+@spec_form(ScanSpec)
 class ScanForm(forms.Form):
-    question = forms.CharField(
-        max_length=spec_fields(ScanSpec)["question"].option.length,
-        label=spec_fields(ScanSpec)["question"].option.label,
-        help_text=spec_fields(ScanSpec)["question"].option.help,
-        widget=forms.Textarea(
-            attrs={"rows": 3, "placeholder": spec_fields(ScanSpec)["question"].option.example},
-        ),
-    )
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        example = spec_fields(ScanSpec)["question"].option.example
+        self.fields["question"].widget = forms.Textarea(attrs={"rows": 3, "placeholder": example})
+        hide_optional_label(self.fields["kind"])
 
     @property
     def spec(self) -> ScanSpec:

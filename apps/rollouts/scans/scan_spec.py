@@ -11,7 +11,7 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 MAX_BUDGET = 1e9
 MAX_LABEL = 100
-BUDGET = Option("Budget", "The scan pauses when its cost reaches the budget", low=0.01, high=MAX_BUDGET, unit="USD")
+BUDGET = Option("Budget", "US dollars; the scan pauses when its cost reaches it", low=0.01, high=MAX_BUDGET, unit="USD")
 
 
 @dataclass(frozen=True, kw_only=True)
