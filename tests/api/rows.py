@@ -68,18 +68,14 @@ def make_shared_view() -> SavedView:
     return save_view(user=make_user(), table="rollouts", name=name, is_shared=True)
 
 
-def make_scan() -> Scan:
-    """A paused scan of one rollout, with its answer."""
-    scan = Scan.objects.create(
-        name="Failures",
-        question="Did a tool fail?",
-        judge_model=PolicyModel.objects.first() or make_policy_model(),
-        budget=1.0,
-        max_characters=10_000,
-        state=Scan.State.PAUSED,
-        total=1,
-        answered=1,
-    )
+def make_scan(**fields: Any) -> Scan:
+    """A scan of one rollout, by default paused. Unless it is a draft, it has an answer."""
+    given = {"name": "Failures", "question": "Did a tool fail?", "budget": 1.0, "max_characters": 10_000}
+    judge = PolicyModel.objects.first() or make_policy_model()
+    counts = {"state": Scan.State.PAUSED, "total": 1, "answered": 1}
+    scan = Scan.objects.create(**{**given, "judge_model": judge, **counts, **fields})
+    if scan.state == Scan.State.DRAFT:
+        return scan
     ScanAnswer.objects.create(
         scan=scan,
         rollout=Rollout.objects.first() or make_rollout(make_collection()),
