@@ -275,6 +275,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.tasks.dataset_deletion.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",
     "apps.rollouts.reverification.reverification_jobs.continue_reverification",
+    "apps.rollouts.scans.scan_jobs.continue_scans",
     "apps.pairs.pair_set_jobs.make_queued_pair_set",
     "apps.exports.export_jobs.write_queued_export",
     "apps.rollouts.search.word_index.index_next_rollouts",

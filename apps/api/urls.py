@@ -33,6 +33,7 @@ from apps.api.reviews.review_viewsets import ReviewViewSet
 from apps.api.reviews.rubric_viewsets import RubricViewSet
 from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
+from apps.api.rollouts.scan_viewsets import ScanViewSet
 
 VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "datasets": DatasetViewSet,
@@ -49,6 +50,7 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "rollouts": RolloutViewSet,
     "saved-views": SavedViewViewSet,
     "reverifications": ReverificationViewSet,
+    "scans": ScanViewSet,
     "pair-sets": PairSetViewSet,
     "pairs": PairViewSet,
     "exports": ExportViewSet,

@@ -11,7 +11,7 @@ from apps.dashboard.views.collections import (
     matrix_views,
     steering_views,
 )
-from apps.dashboard.views.output import export_views, pair_views, reverification_views
+from apps.dashboard.views.output import export_views, pair_views, reverification_views, scan_views
 from apps.dashboard.views.rollouts import (
     rollout_table_views,
     selection_views,
@@ -90,6 +90,12 @@ urlpatterns: list[URLPattern] = [
     path("reverifications/<int:pk>/", reverification_views.reverification_detail, name="reverification_detail"),
     path("reverifications/<int:pk>/apply/", reverification_views.reverification_apply, name="reverification_apply"),
     path("reverifications/<int:pk>/cancel/", reverification_views.reverification_cancel, name="reverification_cancel"),
+    path("scans/", scan_views.scan_list, name="scan_list"),
+    path("scans/new/", scan_views.scan_create, name="scan_create"),
+    path("scans/<int:pk>/", scan_views.scan_detail, name="scan_detail"),
+    path("scans/<int:pk>/start/", scan_views.scan_start, name="scan_start"),
+    path("scans/<int:pk>/resume/", scan_views.scan_resume, name="scan_resume"),
+    path("scans/<int:pk>/cancel/", scan_views.scan_cancel, name="scan_cancel"),
     path("pair-sets/", pair_views.pair_set_list, name="pair_set_list"),
     path("pair-sets/new/", pair_views.pair_set_create, name="pair_set_create"),
     path("pair-sets/<int:pk>/", pair_views.pair_set_detail, name="pair_set_detail"),

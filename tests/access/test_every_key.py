@@ -138,6 +138,7 @@ def test_the_scopes_change_exactly():
         "collections",
         "reverifications",
         "rollouts",
+        "scans",
         "suites",
         "gym/environments/no-such-thing",
         "gym/agents/no-such-thing",

@@ -10,11 +10,11 @@ from apps.accounts.models import SavedView, User
 from apps.accounts.table_preferences import save_view
 from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
-from apps.policies.models import RedactionPattern
+from apps.policies.models import PolicyModel, RedactionPattern
 from apps.reviews.models import Comment, QueueItem
 from apps.reviews.reviews.flags import raise_flag
 from apps.reviews.reviews.reward_overrides import override_reward
-from apps.rollouts.models import CollectionDeletion, Reverification, Worker
+from apps.rollouts.models import CollectionDeletion, Reverification, Rollout, Scan, ScanAnswer, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Suite, Upload
 from apps.tasks.suite_changes import save_suite
 from tests.factories import (
@@ -74,6 +74,26 @@ def make_shared_view() -> SavedView:
     return save_view(user=make_user(), table="rollouts", name=name, is_shared=True)
 
 
+def make_scan(**fields: Any) -> Scan:
+    """A scan of one rollout, by default paused. Unless it is a draft, it has an answer."""
+    given = {"name": "Failures", "question": "Did a tool fail?", "budget": 1.0, "max_characters": 10_000}
+    judge = PolicyModel.objects.first() or make_policy_model()
+    counts = {"state": Scan.State.PAUSED, "total": 1, "answered": 1}
+    scan = Scan.objects.create(**{**given, "judge_model": judge, **counts, **fields})
+    if scan.state == Scan.State.DRAFT:
+        return scan
+    ScanAnswer.objects.create(
+        scan=scan,
+        rollout=Rollout.objects.first() or make_rollout(make_collection()),
+        state=ScanAnswer.State.ANSWERED,
+        attempt=1,
+        answer="yes",
+        reason="It did.",
+        citations=[{"event": 3, "quote": "4"}],
+    )
+    return scan
+
+
 def make_item() -> QueueItem:
     return make_queue(pairs=1).items.get()
 
@@ -110,4 +130,5 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
     "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
+    "scans": make_scan,
 }

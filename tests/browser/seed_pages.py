@@ -29,6 +29,7 @@ from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  #
 from apps.tasks.received_files import store_file  # noqa: E402
 from apps.tasks.suite_changes import save_suite  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
+from tests.api.rows import make_scan  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
@@ -125,6 +126,7 @@ def main() -> None:
         "rollout_step": [rollout.pk, 2],
         "rollout_tokens": [sampled.pk],
         "reverification_detail": [again.pk],
+        "scan_detail": [make_scan().pk],
         "pair_set_detail": [pair_set.pk],
         "pair_detail": [first(PreferencePair, pair_set=pair_set).pk],
         "export_detail": [export.pk],

@@ -25,7 +25,7 @@ def fill() -> dict[str, Any]:
     from apps.tasks.received_files import create_upload, store_file
     from apps.tasks.upload_choices import Choices
     from apps.tasks.upload_jobs import upload_file
-    from tests.api.rows import MAKERS, make_pair
+    from tests.api.rows import MAKERS, make_pair, make_scan
     from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_user
     from tests.reviews.queues import claim, judge, make_queue, make_rubric
     from tests.rollouts.finished import finish_reverification
@@ -108,6 +108,8 @@ def fill() -> dict[str, Any]:
         "POST reviews/{id}/renew/": [claim(queue, user) for queue in queues()],
         "POST reviews/{id}/skip/": [claim(queue, user) for queue in queues()],
         "POST reviews/{id}/submit/": [claim(queue, user) for queue in queues()],
+        "POST scans/{id}/cancel/": [make_scan() for _ in range(8)],
+        "POST scans/{id}/start/": [make_scan(state="draft", answered=0) for _ in range(8)],
         "POST uploads/{id}/check/": uploads("draft")[::2],
         "POST uploads/{id}/commit/": uploads("draft")[1::2],
         "POST uploads/{id}/finish/": uploads("receiving")[::2],

@@ -15,7 +15,7 @@ from apps.exports.models import Export
 from apps.pairs.models import PairSet
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.engine.worker_leases import LIVE
-from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Worker
+from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Scan, Worker
 from apps.rollouts.steering.holds import RAISE
 from apps.tasks.models import Deletion, Upload
 
@@ -45,6 +45,7 @@ _PAGES = {
     "export": "export_detail",
     "pair set": "pair_set_detail",
     "verification": "reverification_detail",
+    "scan": "scan_detail",
     "deletion": "deletion_detail",
     "deletion of a collection": "collection_deletion_detail",
     "paused collection": "collection_detail",
@@ -137,6 +138,15 @@ def _tasks() -> Iterable[QuerySet[Any, Any]]:
         name=F("collection__name"),
         says=F("state"),
         done=F("verified") + F("failed"),
+        whole=F("total"),
+    )
+    yield _rows(
+        Scan.objects.filter(state=Scan.State.RUNNING),
+        "task",
+        "scan",
+        name=F("name"),
+        says=F("state"),
+        done=F("answered") + F("failed"),
         whole=F("total"),
     )
     for model, what in ((Deletion, "deletion"), (CollectionDeletion, "deletion of a collection")):

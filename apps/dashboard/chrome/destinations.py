@@ -56,7 +56,9 @@ DESTINATIONS: tuple[Destination, ...] = (
         "Work",
         ("collection", "reverification"),
     ),
-    Destination("Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout",)),
+    Destination(
+        "Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout", "scan")
+    ),
     Destination("Queues", "queue_list", "check", Permission.READ_QUEUES, "judge annotate", "Work", ("queue",)),
     Destination("Reviews", "review_list", "docs", Permission.READ_QUEUES, "verdicts scores", "Work", ("review",)),
     Destination("Pair sets", "pair_set_list", "pairs", Permission.READ, "pairs preferences", "Work", ("pair",)),
@@ -68,6 +70,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Environment gallery", "environment_gallery", "models", Permission.READ, "built-in generate sample"),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
     Destination("Reverifications", "reverification_list", "refresh", Permission.READ, "rescore"),
+    Destination("Scans", "scan_list", "check", Permission.READ, "judge questions scanners labels"),
     Destination(
         "Model matrix", "collection_matrix", "models", Permission.READ, "leaderboard benchmark datasets versions"
     ),
@@ -88,6 +91,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     ),
     Destination("New export", "export_create", "plus", Permission.EXPORT, "download file", is_action=True),
     Destination("Re-verify", "reverification_create", "plus", Permission.COLLECT, "rescore", is_action=True),
+    Destination("New scan", "scan_create", "plus", Permission.COLLECT, "judge question", is_action=True),
     Destination(
         "Import rollouts", "collection_import", "upload", Permission.COLLECT, "collection file", is_action=True
     ),

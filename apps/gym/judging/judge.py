@@ -2,8 +2,9 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from apps.gym.judging.scale import (
     read_explanation,
     verdict_schema,
 )
+from apps.gym.judging.transcript_questions import Answer, Question
 from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
@@ -138,6 +140,13 @@ class Judgement:
         if given.equal != swapped.equal:
             raise self._contradiction(*("equal" if one.equal else "different" for one in (given, swapped)))
         return given
+
+    async def answer(self, question: Question, transcript: Mapping[int, str]) -> Answer:
+        """Return the answer to a question about the events of a transcript. Raises JudgeError."""
+        mark = secrets.token_hex(4)
+        prompt = question.compose(transcript, mark=mark, limit=self.settings.max_characters)
+        asked = _Asked("scan", prompt, question.schema(), mark)
+        return await self._decide(asked, partial(question.read, transcript=transcript), lambda answer: answer.value)
 
     async def _ask_twice(
         self,

@@ -1,4 +1,4 @@
-"""The scripted policy model as a judge: it checks whether the attempt contains the expected answer."""
+"""The scripted policy model as a judge: it looks for the expected answer, or for the words of a question."""
 
 import re
 from typing import Any
@@ -8,6 +8,7 @@ from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask
 
 _SECTION = re.compile(r"^<(\w+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>$", re.DOTALL | re.MULTILINE)
 _RANGE = re.compile(r"from (\S+) \(worst\) to (\S+) \(best\)")
+_QUESTION = re.compile(r"^The question:\n(.*?)\n\n", re.DOTALL | re.MULTILINE)
 _COMPLETE_LENGTH = 400  # characters of an answer with full marks if no answer is expected
 
 
@@ -24,6 +25,8 @@ def judge_by_rule(ask: Ask) -> str:
     properties = _format(ask)["schema"]["properties"]
     key, kind = next((key, kind) for key, kind in properties.items() if key not in ("mark", "explanation"))
     verdict: Any
+    if "transcript" in parts:
+        return _answer_question(text_of(ask.items[0]), parts["transcript"], mark, properties["answer"])
     if key == "winner":
         verdict, why = _prefer(parts)
     elif key == "equal":
@@ -35,6 +38,25 @@ def judge_by_rule(ask: Ask) -> str:
         why = "the expected answer is in it" if expected and merit else "the expected answer is not in it"
         why = why if expected else "no answer was expected, so its length decides"
     return dump_json({"mark": mark, "explanation": f"Scripted, no LLM: {why}.", key: verdict})
+
+
+def _answer_question(system: str, transcript: str, mark: str, answer: dict[str, Any]) -> str:
+    """Answer whether, or in how many events, the text in double quotes of the question occurs.
+
+    With labels, the answer is the first label that occurs, else the last one.
+    """
+    question = found[1] if (found := _QUESTION.search(system)) else ""
+    choices = answer.get("enum", [])
+    quoted = re.findall(r'"([^"]+)"', question)
+    phrases = quoted if choices in ([], ["yes", "no"]) else choices
+    _, *split = re.split(rf"^event (\d+) {mark}\n", transcript, flags=re.MULTILINE)
+    events = list(zip(map(int, split[::2]), split[1::2], strict=True))
+    citations = [{"event": at, "quote": phrase} for phrase in phrases for at, text in events if phrase in text]
+    said: Any = len({citation["event"] for citation in citations})
+    if choices:
+        said = choices[-1] if not citations else "yes" if phrases is quoted else citations[0]["quote"]
+    reason = "Scripted, no LLM: the words in double quotes, or a label, were searched for."
+    return dump_json({"mark": mark, "reason": reason, "citations": citations[:20], "answer": said})
 
 
 def _prefer(parts: dict[str, str]) -> tuple[str, str]:

@@ -3,6 +3,7 @@ from apps.rollouts.models.failure_causes import FailureCause, RolloutCause
 from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.scans import FAILED_WORD, Scan, ScanAnswer
 from apps.rollouts.models.server_metrics import ServerMetrics
 from apps.rollouts.models.throttles import Throttle
 from apps.rollouts.models.words import RolloutWords, UnindexedRollout
@@ -10,6 +11,7 @@ from apps.rollouts.models.workers import Breaker, Reservation, Worker
 
 __all__ = [
     "ALL_TOKENS",
+    "FAILED_WORD",
     "HAS_ENDED",
     "LAST_SPAN",
     "MAX_FLOAT",
@@ -29,6 +31,8 @@ __all__ = [
     "RolloutCause",
     "RolloutQuerySet",
     "RolloutWords",
+    "Scan",
+    "ScanAnswer",
     "ServerMetrics",
     "Throttle",
     "TraceEvent",

@@ -35,6 +35,8 @@ from apps.rollouts.metrics.model_matrix import MatrixRefused
 from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
+from apps.rollouts.scans.scan_controls import CannotScan
+from apps.rollouts.scans.scan_estimates import ScanRefused
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
 from apps.rollouts.server_metrics.aggregate_requests import NoServerMetrics
 from apps.rollouts.serving.attempt_commands import (
@@ -141,4 +143,6 @@ REFUSALS: list[Exception] = [
     exceptions.Throttled(30),
     exceptions.AuthenticationFailed({"one": MESSAGE}),
     MatrixRefused(MESSAGE, "field"),
+    ScanRefused(MESSAGE, "field"),
+    CannotScan(MESSAGE),
 ]

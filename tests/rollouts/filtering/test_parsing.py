@@ -45,6 +45,8 @@ def values_of(key: Key) -> st.SearchStrategy[Value]:
             found = st.one_of(WORDY.map(Text), WORDY.map(Pattern))
         case Kind.NAME:
             found = st.one_of(ANY_TEXT.map(Text), GLOBS.map(Pattern))
+        case Kind.ANSWER:
+            found = st.from_regex(r"[1-9][0-9]{0,5}(=[a-z \"]{0,9}[a-z]|>=[0-9]{1,3})?", fullmatch=True).map(Text)
         case _:
             found = ANY_TEXT.map(Text)
     return st.one_of(found, st.just(Anything())) if key.may_be_missing else found

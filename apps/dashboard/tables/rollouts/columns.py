@@ -37,6 +37,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("attempt", "Attempt", classes="num lesser"),
     Column("ended", "Finished", classes="lesser"),
 )
+SCAN = Column("scan", "Scan")
+"""Shown while the filter names a scan; users do not choose it."""
 NAMES = tuple(column.name for column in COLUMNS)
 USUAL = ("reward", "task", "answer", "expected", "why", "status", "collection", "seconds")
 DENSITIES = ("comfortable", "compact")

@@ -23,6 +23,7 @@ _PLAIN = {
     "policy_model": "model",
     "version": "version",
     "worker": "worker",
+    "scan": "scan",
 }
 """URL parameters that stand for one filter term each."""
 _FLAGS = {("usage", "missing"): "no_usage", ("flagged", "true"): "credentials"}

@@ -15,6 +15,7 @@ from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Review
 from apps.reviews.reviews.reward_overrides import read_overrides
 from apps.rollouts.last_verifications import read_last_verifications
+from apps.rollouts.models import ScanAnswer
 from apps.tasks.models import Task
 
 CHARACTERS = 160
@@ -37,6 +38,19 @@ def add_texts(rollouts: Sequence[Any], columns: Collection[str]) -> None:
         row.why = shorten(row.error_message or explanation, CHARACTERS)
         text = row.task.prompt_excerpt
         row.asked = f"…{text[len(prefix) :]}" if prefix else text
+
+
+def add_scan_answers(rollouts: Sequence[Any], scans: Collection[int]) -> None:
+    """Set `scanned` on the rows: their answers of these scans, in the order of the scans."""
+    found: defaultdict[int, list[ScanAnswer]] = defaultdict(list)
+    if scans:
+        answers = ScanAnswer.objects.filter(scan__in=scans, rollout__in=rollouts).exclude(
+            state=ScanAnswer.State.PENDING
+        )
+        for answer in answers.order_by("scan").defer("citations"):
+            found[answer.rollout_id].append(answer)
+    for row in rollouts:
+        row.scanned = found[row.pk]
 
 
 def shared_prefix(texts: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from apps.dashboard.tables.headings import Heading, order_of
 from apps.dashboard.tables.rollouts.columns import (
     COLUMNS,
     DENSITIES,
+    SCAN,
     TABLE,
     Column,
     chosen_columns,
@@ -19,9 +20,9 @@ from apps.dashboard.tables.rollouts.columns import (
     known_columns,
 )
 from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
-from apps.dashboard.tables.rollouts.row_texts import add_texts
+from apps.dashboard.tables.rollouts.row_texts import add_scan_answers, add_texts
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.filter_grammar import Term, Text
+from apps.rollouts.search.filters.filter_grammar import Filter, Term, Text, find_scans
 from apps.rollouts.search.filters.filter_keys import KEYS
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
@@ -47,6 +48,8 @@ def show_table(
     of = (Term("collection", (Text(str(collection.pk)),)),) if collection else ()
     shown = known_columns(given.get("columns", "").split(",")) or chosen_columns(user)
     shown = tuple(name for name in shown if not (collection and name == "collection"))
+    scans = find_scans(there.parsed)
+    shown = (*shown, SCAN.name) if scans else shown
     waiting = count_unindexed() if there.parsed.asks_for("text") else 0
     page: Page[Rollout] = Page(rows=[], after="", is_first=True)
     too_slow = ""
@@ -56,6 +59,7 @@ def show_table(
     except FilterTooSlow as slow:
         too_slow = str(slow)
     add_texts(page.rows, shown)
+    add_scan_answers(page.rows, scans)
     return {
         "there": there,
         "page": page,
@@ -66,9 +70,10 @@ def show_table(
         "here_query_oldest": there.address(sort=OLDEST),
         "of": collection.pk if collection else "",
         "export_query": _export(there, collection),
+        "scan_query": urlencode({"filter": Filter((*of, *there.parsed.terms))}),
         "columns": COLUMNS,
         "shown": shown,
-        "headings": [_heading(there, column) for column in COLUMNS if column.name in shown],
+        "headings": [_heading(there, column) for column in (*COLUMNS, SCAN) if column.name in shown],
         "density": chosen_density(user),
         "densities": DENSITIES,
         "views": list(_views(user)),

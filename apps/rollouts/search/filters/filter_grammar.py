@@ -4,9 +4,11 @@ filter = term*        term = ["-"] (key ":" value ("," value)* | word | quoted)
 value  = "*" | [">" | ">=" | "<" | "<="] number | [">"] number ".." ["<"] number | word | quoted
 """
 
+import contextlib
+import math
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from apps.rollouts.search.filters.filter_keys import KEYS, Kind
 
@@ -43,6 +45,33 @@ class Between:
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
+
+
+class ScanValue(NamedTuple):
+    """A value of the key `scan`: the number of a scan, and perhaps a sign with an answer.
+
+    `number` is the answer as a number, None if it is not one.
+    """
+
+    scan: int
+    sign: Sign
+    answer: str
+    number: float | None
+
+
+_SCAN = re.compile(r"#?([0-9]{1,18})(?:(=|>=|<=|>|<)(.+))?", re.DOTALL)
+
+
+def read_scan_value(text: str) -> ScanValue | None:
+    """Return a value of the key `scan`, or None if it is invalid. Without an answer, `answer` is empty."""
+    found = _SCAN.fullmatch(text)
+    if found is None:
+        return None
+    sign: Sign = found[2] or "="  # type: ignore[assignment]
+    answer, number = (found[3] or "").strip(), None
+    with contextlib.suppress(ValueError):
+        number = float(answer) if math.isfinite(float(answer)) else None
+    return ScanValue(int(found[1]), sign, answer, number) if sign == "=" or number is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +113,14 @@ class Filter:
 
 
 _PLAIN = re.compile(r"[^\s\",*:\\<>=-][^\s\",*:\\]*")
+
+
+def find_scans(parsed: Filter) -> list[int]:
+    """Return the numbers of the scans that a filter names, in order."""
+    values = [
+        value.text for term in parsed.terms if term.key == "scan" for value in term.values if isinstance(value, Text)
+    ]
+    return sorted({given.scan for given in map(read_scan_value, values) if given})
 
 
 def write_term(term: Term) -> str:

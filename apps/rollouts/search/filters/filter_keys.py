@@ -30,6 +30,7 @@ class Kind(StrEnum):
     EXACT = "exact"  # an exact name
     REFERENCE = "reference"  # an id such as #12, or a name
     WORDS = "words"  # words in order, as a phrase
+    ANSWER = "answer"  # the number of a scan, and perhaps a sign with an answer: 3, 3=yes, 3>=2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ KEYS: dict[str, Key] = {
         Key("split", Kind.EXACT, "split of its task", "split:train", may_be_missing=True),
         Key("tag", Kind.EXACT, "tag of its task", "tag:algebra", may_be_missing=True),
         Key("cause", Kind.COUNT, "cause of a failure, by its number on the page of failures", "cause:12"),
+        Key("scan", Kind.ANSWER, "answer of a scan, by its number; scan:3: all its rollouts", "scan:3=yes"),
         Key("worker", Kind.COUNT, "worker that runs it", "worker:3"),
         Key("id", Kind.COUNT, "rollout number", "id:>1200"),
     )

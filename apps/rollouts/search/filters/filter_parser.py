@@ -17,6 +17,7 @@ from apps.rollouts.search.filters.filter_grammar import (
     Term,
     Text,
     Value,
+    read_scan_value,
 )
 from apps.rollouts.search.filters.filter_keys import ALIASES, KEYS, Key, Kind
 from apps.rollouts.search.word_splitting import split_words
@@ -189,6 +190,9 @@ def _chosen(key: Key, text: str, *, start: int, end: int) -> Text:
         )
     if key.kind is Kind.WORDS and not split_words(text):
         raise FilterRefused("This text has no letters or digits to search for.", start=start, end=end)
+    if key.kind is Kind.ANSWER and read_scan_value(text) is None:
+        message = f"{key.name} needs the number of a scan, and perhaps an answer: {key.example}, scan:3>=2 or scan:3."
+        raise FilterRefused(message, start=start, end=end)
     if "\0" in text:
         raise FilterRefused("The NUL character is not allowed.", start=start, end=end)
     return Text(text)

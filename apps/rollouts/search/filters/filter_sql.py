@@ -9,7 +9,16 @@ from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
-from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout, RolloutCause, RolloutQuerySet
+from apps.rollouts.models import (
+    ALL_TOKENS,
+    FAILED_WORD,
+    HAS_ENDED,
+    Collection,
+    Rollout,
+    RolloutCause,
+    RolloutQuerySet,
+    ScanAnswer,
+)
 from apps.rollouts.search.filters.filter_grammar import (
     Anything,
     Between,
@@ -20,6 +29,7 @@ from apps.rollouts.search.filters.filter_grammar import (
     Term,
     Text,
     Value,
+    read_scan_value,
 )
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.text_search import find_text
@@ -181,6 +191,21 @@ def _cause(value: Value) -> Q:
     return Q(pk__in=RolloutCause.objects.filter(_number("cause_id")(value)).values("rollout_id"))
 
 
+def _scan(value: Value) -> Q:
+    assert isinstance(value, Text)
+    given = read_scan_value(value.text)
+    assert given is not None
+    answers = ScanAnswer.objects.filter(scan=given.scan)
+    if given.answer == FAILED_WORD:
+        answers = answers.filter(state=ScanAnswer.State.FAILED)
+    elif given.number is not None:
+        same = Q(answer=given.answer) if given.sign == "=" else Q()
+        answers = answers.filter(Q(**{f"number__{_LOOKUPS[given.sign]}": given.number}) | same)
+    elif given.answer:
+        answers = answers.filter(answer=given.answer)
+    return Q(pk__in=answers.values("rollout_id"))
+
+
 def _flag(value: Value) -> Q:
     assert isinstance(value, Text)
     return FLAGS[value.text]
@@ -221,6 +246,7 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "split": _words("task__split"),
     "tag": _tag,
     "cause": _cause,
+    "scan": _scan,
     "worker": lambda value: Q(status=Rollout.Status.RUNNING) & _number("lease")(value),
     "id": _number("pk"),
 }

@@ -1,0 +1,1 @@
+"""Ask a judge model one question about many rollouts."""
