@@ -58,7 +58,9 @@ def test_a_backup_has_the_files_of_rows_and_no_others(var, backups):
     assert manifest.missing == []
     assert verify_backup(backups) == (backup, manifest)
     assert manifest.files[f"exports/export-{export.pk}/train.jsonl"].sha256 == export.sha256
-    assert {path.stat().st_mode & 0o077 for path in [backup, *backup.rglob("*")] if path.is_file() or path == backup} == {0}
+    assert {
+        path.stat().st_mode & 0o077 for path in [backup, *backup.rglob("*")] if path.is_file() or path == backup
+    } == {0}
 
 
 def test_the_secret_key_is_only_included_on_request(settings, backups):

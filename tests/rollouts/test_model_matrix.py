@@ -44,7 +44,9 @@ def models() -> tuple[PolicyModel, PolicyModel]:
 
 
 def cells(matrix: Matrix) -> dict[str, list[tuple[float, int] | None]]:
-    return {row.name: [(cell.value, cell.tasks) if cell.collection else None for cell in row.cells] for row in matrix.rows}
+    return {
+        row.name: [(cell.value, cell.tasks) if cell.collection else None for cell in row.cells] for row in matrix.rows
+    }
 
 
 def test_the_latest_collection_of_each_model_and_dataset_counts(sums, models):
