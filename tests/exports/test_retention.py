@@ -113,6 +113,17 @@ def test_rows_and_figures_stay_when_traces_are_deleted():
     assert TraceEvent.objects.count() == 0
 
 
+def test_a_failed_deletion_of_traces_can_be_repeated():
+    collection = make_finished()
+    [deletion] = apply_retention(RetentionRule())
+    type(deletion).objects.filter(pk=deletion.pk).update(state="failed")
+    assert planned() == {collection.pk}
+    assert len(apply_retention(RetentionRule())) == 1
+    carry_out()
+    assert planned() == set()
+    assert TraceEvent.objects.count() == 0
+
+
 def test_without_traces_no_export_pair_set_queue_or_reverification_can_be_made():
     collection = make_finished()
     rollout = collection.rollouts.first()

@@ -75,6 +75,8 @@ def plan_retention(rule: RetentionRule) -> RetentionPlan:
         for each in matching
     ]
     large = [each for each in found if each.bytes >= (rule.min_megabytes or 0) * MEGABYTE]
+    if rule.what == TRACES:
+        large = [each for each in large if each.rollouts]
     return RetentionPlan([each for each in large if not each.uses], [each for each in large if each.uses])
 
 
@@ -114,8 +116,6 @@ def _matching(rule: RetentionRule) -> QuerySet[Collection]:
     finished = [Collection.State.COMPLETED, Collection.State.CANCELLED]
     busy = CollectionDeletion.objects.filter(collection=OuterRef("pk"), state__in=UNFINISHED_DELETIONS)
     rows = Collection.objects.present().filter(~Exists(busy), state__in=finished, finished_at__lte=before)
-    if rule.what == TRACES:
-        rows = rows.filter(traces_deleted_at__isnull=True)
     if rule.archived:
         rows = rows.filter(archived_at__isnull=rule.archived == "unarchived")
     if rule.collections:
