@@ -35,7 +35,7 @@ class RetentionRule:
         ),
     ] = ""
     collections: Annotated[
-        list[Collection], Option("Only these collections", "Numbers of collections; none: all", length=1000)
+        list[Collection], Option("Only these collections", "None: all", length=1000)
     ] = field(default_factory=list)
     min_megabytes: Annotated[
         float | None,
