@@ -34,9 +34,9 @@ class RetentionRule:
             names={"": "Archived or not", "archived": "Only archived", "unarchived": "Only not archived"},
         ),
     ] = ""
-    collections: Annotated[
-        list[Collection], Option("Only these collections", "None: all", length=1000)
-    ] = field(default_factory=list)
+    collections: Annotated[list[Collection], Option("Only these collections", "None: all", length=1000)] = field(
+        default_factory=list
+    )
     min_megabytes: Annotated[
         float | None,
         Option("At least megabytes", "Size of the traces of a collection", low=0, high=1e9, none="any size"),
