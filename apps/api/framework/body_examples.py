@@ -57,6 +57,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "FinishRequest": {"attempt": 1, "answer": "\\boxed{42}"},
     "FailRequest": {"attempt": 1, "message": "The tool server does not answer."},
     "PlanRequest": PLAN,
+    "RetentionRuleRequest": {"what": "traces", "older_than_days": 90, "archived": "archived"},
     "PatchedPlanRequest": {"repeats": 8, "name": "The same, eight times"},
     "PatchedLimitsRequest": LIMITS,
     "ChosenRequest": {"status": "completed", "max_reward": 0.1},
