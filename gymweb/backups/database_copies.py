@@ -130,7 +130,7 @@ def _restore_postgres(copy: Path) -> None:
         )
         if others := cursor.fetchone()[0]:
             raise BackupError(f"The database has {others} other connections. Stop all processes first.")
-        prefixes = ("django_", *(f"{label}_" for label in apps.app_configs))
+        prefixes = ("django_", *{f"{model._meta.app_label}_" for model in apps.get_models()})
         tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
         if tables:
             # pg_restore drops only tables of the backup. Tables of a newer version would refer to them.

@@ -28,7 +28,7 @@ def test_a_rule_is_previewed_then_applied(admin_pages: Client):
     plan = response.context["plan"]
     assert [each.collection for each in plan.deleted] == [free]
     assert [each.collection for each in plan.kept] == [used]
-    assert "used by 1 exports" in response.text
+    assert "exports: 1" in response.text
     assert TraceEvent.objects.filter(rollout__collection=free).exists()
     assert not CollectionDeletion.objects.exists()
 

@@ -115,6 +115,8 @@ def test_a_backup_during_a_running_collection_restores(source: Installation, tar
     assert "Restored" in manage(target, "restore", backups)
     assert target.rows("SELECT count(*) FROM rollouts_rollout WHERE status = 'running'") == [(0,)]
     assert int(rollouts * 0.3) <= target.ended(collection) < rollouts
+    paths = [Path(path) for (path,) in target.rows("SELECT path FROM exports_export WHERE state = 'ready'")]
+    assert {path.parent for path in paths} == {target.folder / "exports"}
     assert "--replace" in manage(target, "restore", backups, fails=True)
     # The restored installation finishes the collection with the tools and the model of the first one.
     assert source.leave(server) == [0]
@@ -142,6 +144,7 @@ def test_a_backup_during_a_running_collection_restores(source: Installation, tar
 
 
 def test_a_backup_of_an_older_version_is_migrated(source: Installation, target: Installation, tmp_path: Path):
+    """Its secret key is restored if it is in the backup."""
     if source.database_url.startswith("sqlite"):
         source.plan(migrate=True)
     newest = "SELECT name FROM django_migrations WHERE app = 'rollouts' ORDER BY name DESC LIMIT 1"
@@ -149,7 +152,14 @@ def test_a_backup_of_an_older_version_is_migrated(source: Installation, target: 
     source.plan(key="ada")
     manage(source, "migrate", "rollouts", f"{int(name[:4]) - 1:04}", "--verbosity", 0)
     assert source.rows(newest) != [(name,)]
-    manage(source, "backup", tmp_path / "backups")
-    manage(target, "restore", tmp_path / "backups")
+    backups = tmp_path / "backups"
+    manage(source, "backup", backups)
+    assert "Set GYMWEB_SECRET_KEY" in manage(target, "restore", backups)
+    assert target.rows(newest) == [(name,)]
+    keys = [installation.folder / "secret_key" for installation in (source, target)]
+    assert keys[0].read_text() != keys[1].read_text()
+    manage(source, "backup", backups, "--with-secret-key")
+    assert "GYMWEB_SECRET_KEY" not in manage(target, "restore", backups, "--replace")
+    assert keys[0].read_text() == keys[1].read_text()
     assert target.rows(newest) == [(name,)]
     assert target.rows("SELECT username FROM accounts_user") == [("ada",)]

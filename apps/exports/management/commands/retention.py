@@ -10,6 +10,7 @@ from apps.accounts.management.spec_arguments import add_arguments, given_options
 from apps.exports.retention.retention_plan import MatchingCollection, RetentionRefused, apply_retention, plan_retention
 from apps.exports.retention.retention_rule import RetentionRule
 from apps.gym.specs import spec_problems
+from apps.rollouts.free_pages import return_free_pages
 from apps.rollouts.models import CollectionDeletion
 from apps.rollouts.steering.collection_deletion import delete_next_collection
 from apps.tasks.deletion_jobs import UNFINISHED_DELETIONS
@@ -36,8 +37,8 @@ class Command(BaseCommand):
         except RetentionRefused as refusal:
             raise CommandError(str(refusal)) from refusal
         for each in plan.kept:
-            uses = ", ".join(f"{count:,} {name}" for name, count in each.uses.items())
-            self.stdout.write(f"kept     {_describe(each)}, used by {uses}")
+            uses = ", ".join(f"{name}: {count:,}" for name, count in each.uses.items())
+            self.stdout.write(f"kept     {_describe(each)}, in use ({uses})")
         if not run:
             for each in plan.deleted:
                 self.stdout.write(f"deleted  {_describe(each)}")
@@ -46,6 +47,8 @@ class Command(BaseCommand):
         done = self._carry_out([deletion.pk for deletion in deletions])
         for deletion in done:
             self.stdout.write(f"{deletion.state:8} {deletion.name} {deletion.message}".rstrip())
+        while return_free_pages():
+            pass
         figures = [(each.deleted, each.deleted_events, each.deleted_bytes) for each in done]
         self.stdout.write(_total("Deleted", *map(sum, zip(*figures, strict=True))) if figures else "Nothing to delete.")
         if any(each.state != CollectionDeletion.State.DONE for each in done):
