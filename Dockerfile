@@ -3,7 +3,8 @@ FROM python:3.12-slim
 
 ENV PYTHONUNBUFFERED=1 GYMWEB_VAR=/var/lib/gymweb
 # bubblewrap is the sandbox for code that models write: docs/operate/sandbox.md says what a container must be allowed for it.
-RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
+# postgresql-client has pg_dump and pg_restore for backups.
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap postgresql-client && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --no-create-home --home-dir /var/lib/gymweb gymweb \
     && install --directory --owner=gymweb --mode=0700 /var/lib/gymweb
 WORKDIR /app

@@ -1,6 +1,8 @@
 """Database connections: the options that SQLite and PostgreSQL need beyond the URL."""
 
+import sqlite3
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,13 @@ def connect(database: dict[str, Any], *, test_file: Path, idle_seconds: float) -
     # PostgreSQL uses the last of several values, so options in the URL take precedence.
     options = f"{guard} {given.get('options', '')}".strip()
     return {**database, "OPTIONS": {**POSTGRES, **given, "options": options}}
+
+
+def prepare_file(path: Path) -> None:
+    """Let a new SQLite file shrink in steps (apps/rollouts/free_pages.py). Later, this needs a rewrite of the file."""
+    # The process that uses the file reports errors.
+    with suppress(OSError, sqlite3.Error):
+        if path.stat().st_size == 0:
+            with closing(sqlite3.connect(path)) as database:
+                database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                database.execute("VACUUM")

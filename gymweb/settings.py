@@ -8,7 +8,7 @@ from pathlib import Path
 import environ
 
 from gymweb.api_settings import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
-from gymweb.databases import connect
+from gymweb.databases import connect, prepare_file
 from gymweb.environment_variables import Environment, SettingRefused, read_commands
 from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private, read_secret_key
 from gymweb.route_lists import FULL_DISK_ROUTES, LARGE_BODY_ROUTES, UNAUDITED_ROUTES  # noqa: F401
@@ -117,6 +117,7 @@ DATABASES = {
 }
 if DATABASES["default"]["ENGINE"].endswith("sqlite3") and Path(DATABASES["default"]["NAME"]).parent == VAR_DIR:
     make_file_private(Path(DATABASES["default"]["NAME"]))
+    prepare_file(Path(DATABASES["default"]["NAME"]))
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.redis("GYMWEB_REDIS_URL")
@@ -274,6 +275,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.tasks.upload_cleanup.sweep_uploads",
     "apps.tasks.dataset_deletion.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",
+    "apps.rollouts.free_pages.return_free_pages",
     "apps.rollouts.reverification.reverification_jobs.continue_reverification",
     "apps.rollouts.scans.scan_jobs.continue_scans",
     "apps.pairs.pair_set_jobs.make_queued_pair_set",

@@ -207,7 +207,7 @@ class _DiskMonitor:
 
     def _find_shortages(self) -> list[Shortage]:
         found = list(self._measure())
-        return list(self._measure()) if found and _truncate_write_ahead_log() else found
+        return list(self._measure()) if found and truncate_write_ahead_log() else found
 
     def _measure(self) -> Iterator[Shortage]:
         for folder in (settings.UPLOADS_DIR, settings.EXPORTS_DIR, settings.FILE_UPLOAD_TEMP_DIR):
@@ -266,7 +266,7 @@ def _reusable_bytes(folder: Path) -> int:
         return 0
 
 
-def _truncate_write_ahead_log() -> bool:
+def truncate_write_ahead_log() -> bool:
     """Truncate SQLite's write-ahead log, which keeps the size of its largest transaction. Return True if it shrank.
 
     It cannot shrink while another connection writes, or reads rows that are only in the log.

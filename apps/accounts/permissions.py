@@ -30,6 +30,7 @@ class Permission(StrEnum):
     EXPORT = "export"  # write and download files
     ENDPOINTS = "endpoints"  # collect from a model server named by its URL
     MODELS = "models"  # change policy models and their secrets
+    RETENTION = "retention"  # see disk use, delete data by retention rules
     AUDIT = "audit"  # see the audit log
     ACCOUNTS = "accounts"  # manage users
 
@@ -52,7 +53,7 @@ _ENGINEER = _VIEWER | {
     Permission.ENDPOINTS,
     Permission.MODELS,
 }
-_ADMIN = _ENGINEER | {Permission.AUDIT, Permission.ACCOUNTS}
+_ADMIN = _ENGINEER | {Permission.RETENTION, Permission.AUDIT, Permission.ACCOUNTS}
 
 ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.VIEWER: _VIEWER,

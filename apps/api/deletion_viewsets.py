@@ -34,7 +34,20 @@ class CollectionDeletionSerializer(serializers.ModelSerializer[CollectionDeletio
 
     class Meta:
         model = CollectionDeletion
-        fields = ["id", "collection", "chosen", "name", "state", "total", "deleted", "message", "created_at"]
+        fields = [
+            "id",
+            "collection",
+            "chosen",
+            "traces_only",
+            "name",
+            "state",
+            "total",
+            "deleted",
+            "deleted_events",
+            "deleted_bytes",
+            "message",
+            "created_at",
+        ]
 
 
 class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):

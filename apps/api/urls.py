@@ -26,6 +26,7 @@ from apps.api.framework.not_found import UnknownPathView
 from apps.api.framework.openapi_schema import SchemaView, swagger_page
 from apps.api.pairs.pair_viewsets import PairSetViewSet, PairViewSet
 from apps.api.policy_models.policy_model_viewsets import PolicyModelViewSet
+from apps.api.retention_viewsets import RetentionViewSet
 from apps.api.reviews.comment_viewsets import CommentViewSet
 from apps.api.reviews.opinion_viewsets import FlagViewSet, RewardOverrideViewSet, VerdictViewSet
 from apps.api.reviews.queue_viewsets import QueueItemViewSet, QueueViewSet
@@ -78,6 +79,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/verifiers/try/", VerifierViewSet.as_view({"post": "attempt"}), name="verifier_try"),
     path("v1/gym-configs/", GymConfigViewSet.as_view({"post": "register"}), name="gym_configs"),
     path("v1/gym-configs/preview/", GymConfigViewSet.as_view({"post": "preview"}), name="gym_config_preview"),
+    path("v1/storage/", RetentionViewSet.as_view({"get": "storage"}), name="storage"),
+    path("v1/retention/", RetentionViewSet.as_view({"post": "apply"}), name="retention"),
+    path("v1/retention/preview/", RetentionViewSet.as_view({"post": "preview"}), name="retention_preview"),
     path("v1/verdicts/", VerdictViewSet.as_view({"get": "show"}), name="verdicts"),
     path("v1/attempts/", AttemptViewSet.as_view({"post": "create"}), name="attempts"),
     path("v1/attempts/<int:pk>/finish/", AttemptViewSet.as_view({"post": "finish"}), name="attempt_finish"),

@@ -9,6 +9,7 @@ from apps.dashboard.views.accounts import (
     people_views,
     settings_views,
     sign_in_views,
+    storage_views,
 )
 from apps.dashboard.views.datasets import dataset_views, suite_views, task_views, upload_views
 from apps.dashboard.views.setup import (
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern] = [
     path("settings/keys/", settings_views.settings_keys, name="settings_keys"),
     path("settings/secrets/", settings_views.settings_secrets, name="settings_secrets"),
     path("settings/outgoing/", settings_views.settings_outbound, name="settings_outbound"),
+    path("settings/storage/", storage_views.settings_storage, name="settings_storage"),
     path("redaction/", settings_views.redaction, name="redaction"),
     path("redaction/try/", settings_views.redaction_try, name="redaction_try"),
     path("redaction/<int:pk>/delete/", settings_views.redaction_delete, name="redaction_delete"),

@@ -21,6 +21,7 @@ from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 
 class ExportRefused(Refusal, code="export-refused"):
@@ -109,6 +110,8 @@ def prepare_export(order: ExportOrder) -> Export:
     except OptionRefused as refusal:
         raise ExportRefused(str(refusal), "options") from None
     applied = msgspec.structs.replace(applied, splits=splits)
+    if found.makes != "tasks" and (problem := explain_deleted_traces(Collection.objects.filter(pk__in=collections))):
+        raise ExportRefused(problem, "collection")
     _check_selection(applied, collections)
     if not applied.include_flagged and found.makes != "tasks":
         _check_flags(collection, pair_set, applied)

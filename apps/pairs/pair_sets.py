@@ -16,6 +16,7 @@ from apps.pairs.models import PairSet, PairSource
 from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_with_retries
 from apps.policies.redacted_fields import redact_input
 from apps.rollouts.models import Collection
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 AT_ONCE = 2_000
 """Maximum rollouts to pair within a request: about a second of work."""
@@ -115,6 +116,8 @@ def check_collections(order: PairOrder) -> list[Collection]:
     collections = list(dict.fromkeys([order.collection, *order.further]))
     if len(collections) > MAX_COLLECTIONS:
         raise PairingRefused(f"A pair set uses at most {MAX_COLLECTIONS} collections.", "further")
+    if problem := explain_deleted_traces(collections):
+        raise PairingRefused(problem, "collection")
     return collections
 
 

@@ -130,7 +130,7 @@ def test_a_log_in_use_by_another_connection_is_not_truncated(full_disk):
     log = Path(f"{connection.settings_dict['NAME']}-wal")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TABLE filler AS SELECT 1")
-        assert not disk_space._truncate_write_ahead_log()
+        assert not disk_space.truncate_write_ahead_log()
         cursor.execute("DROP TABLE filler")
     assert log.exists()
 

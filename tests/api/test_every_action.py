@@ -92,6 +92,7 @@ OPERATIONS = {
     "person_edit": "PATCH people/{id}/",
     "person_link": "POST people/{id}/link/",
     "redaction": "POST redaction-patterns/",
+    "settings_storage": "POST retention/",
     "settings_secrets": "PATCH policy-models/{slug}/",
     "redaction_delete": "DELETE redaction-patterns/{id}/",
     "redaction_try": "POST redaction-patterns/try/",

@@ -32,6 +32,8 @@ def given_options(spec: type, options: Mapping[str, Any]) -> dict[str, Any]:
             value = options[name]
             if field.type is dict and field.item is int:
                 value = dict(value)
+            elif field.are_rows:
+                value = [find_row(field.item, key) for key in value]
             given[name] = find_row(field.type, value) if field.is_row and value is not None else value
     return given
 
@@ -70,6 +72,8 @@ def _add(parser: argparse.ArgumentParser, field: SpecField, flag: str) -> None:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **given)
     elif field.choices:
         parser.add_argument(flag, choices=field.choices, **given)
+    elif field.are_rows:
+        parser.add_argument(flag, action="append", **_key_options(field.item), **given)
     elif field.type is list:
         parser.add_argument(flag, action="append", type=field.item, metavar=option.label.rstrip("s").upper(), **given)
     elif field.type is dict and field.item is int:
@@ -77,12 +81,16 @@ def _add(parser: argparse.ArgumentParser, field: SpecField, flag: str) -> None:
     elif field.type is dict:
         parser.add_argument(flag, type=read_object, metavar="JSON", **given)
     elif field.is_row:
-        slug = any(each.name == "slug" for each in field.type._meta.fields)
-        parser.add_argument(flag, type=str if slug else int, metavar="SLUG" if slug else "ID", **given)
+        parser.add_argument(flag, **_key_options(field.type), **given)
     else:
         parser.add_argument(
             flag, type=_reader(field), metavar=f"N|{_none_word(field)}" if field.nullable else "N", **given
         )
+
+
+def _key_options(model: Any) -> dict[str, Any]:
+    has_slug = any(field.name == "slug" for field in model._meta.fields)
+    return {"type": str, "metavar": "SLUG"} if has_slug else {"type": int, "metavar": "ID"}
 
 
 def _reader(field: SpecField) -> Callable[[str], Any]:

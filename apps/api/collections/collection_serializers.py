@@ -54,6 +54,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "state",
             "pause_reason",
             "is_archived",
+            "traces_deleted_at",
             "snapshot_digest",
             "total",
             "completed",

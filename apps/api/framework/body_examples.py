@@ -60,6 +60,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "SuiteRequest": {"slug": "math", "name": "Mathematics", "datasets": ["sums"]},
     "PatchedSuiteRequest": {"name": "Mathematics"},
     "SuitePlanRequest": {"agent": "default", "policy_model": "qwen", "repeats": 4},
+    "RetentionRuleRequest": {"what": "traces", "older_than_days": 90, "archived": "archived"},
     "PatchedPlanRequest": {"repeats": 8, "name": "The same, eight times"},
     "ScanSpecRequest": {
         "name": "Ignored failures",

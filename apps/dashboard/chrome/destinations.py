@@ -111,6 +111,9 @@ DESTINATIONS: tuple[Destination, ...] = (
         "Outbound calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True
     ),
     Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),
+    Destination(
+        "Storage", "settings_storage", "datasets", Permission.RETENTION, "disk retention delete", is_setting=True
+    ),
 )
 
 

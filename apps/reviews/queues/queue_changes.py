@@ -13,7 +13,8 @@ from apps.accounts.permissions import Permission, user_may
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer
 from apps.reviews.queues.queue_items import Item, QueueRefused
 from apps.reviews.queues.side_order import choose_repeats, shuffle
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 ROWS = 2_000
 MAX_REVIEWERS = 200
@@ -34,6 +35,7 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
         raise QueueRefused(message, "repeat_share")
     if not items:
         raise QueueRefused("A queue needs at least one item.", "items")
+    _check_traces(items)
     named = _check_reviewers(reviewers)
     queue.item_count, queue.named_reviewers, queue.created_by = len(items), bool(named), user
     queue.seed = queue.seed or random.SystemRandom().randrange(1, 2**53)
@@ -111,6 +113,14 @@ def change_queue(
             **changes_to_log,
         )
     return locked
+
+
+def _check_traces(items: Sequence[Item]) -> None:
+    rollouts = [rollout_id for _, rollouts in items for rollout_id in rollouts]
+    for start in range(0, len(rollouts), ROWS):
+        used = Rollout.objects.filter(pk__in=rollouts[start : start + ROWS]).order_by().values("collection")
+        if problem := explain_deleted_traces(Collection.objects.filter(pk__in=used)):
+            raise QueueRefused(problem, "items")
 
 
 def close_queue(*, queue: Queue, user: User) -> Queue:

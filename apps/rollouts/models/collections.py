@@ -127,6 +127,9 @@ class Collection(models.Model):
         help_text="USD at the prices of its models until it is paused; empty: no limit",
     )
     archived_at = models.DateTimeField(null=True, blank=True, help_text="When it was archived")
+    traces_deleted_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the deletion of its traces began; rollouts and figures stay"
+    )
     is_being_deleted = models.BooleanField(
         default=False, help_text="A worker is deleting it; pages and API no longer show it"
     )
@@ -254,10 +257,13 @@ class Collection(models.Model):
 
 
 class CollectionDeletion(DeletionJob):
-    """The deletion of a collection with its rollouts and traces, or of some of its rollouts."""
+    """The deletion of a collection with its rollouts and traces, of some of its rollouts, or of its traces only."""
 
     collection = models.ForeignKey(Collection, null=True, on_delete=models.SET_NULL, related_name="deletions")
     chosen = models.JSONField(default=dict, blank=True, help_text="Rollouts to delete; empty: all, and the collection")
+    traces_only = models.BooleanField(default=False, db_default=False, help_text="Delete only traces and their words")
+    deleted_events = models.BigIntegerField(default=0, db_default=0, help_text="Deleted trace events")
+    deleted_bytes = models.BigIntegerField(default=0, db_default=0, help_text="Bytes of deleted traces and words")
     name = models.CharField(max_length=220, help_text="Name of the deleted object")
     total = models.PositiveIntegerField(default=0, help_text="Number of rollouts")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")

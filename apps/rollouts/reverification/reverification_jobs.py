@@ -23,6 +23,7 @@ from apps.rollouts.reverification.ownership import as_owner, requeue_unresponsiv
 from apps.rollouts.reverification.rescoring import rescore_rollouts, select_rollouts
 from apps.rollouts.reverification.reverification_spec import ReverificationFilters, ReverificationOrder
 from apps.rollouts.reverification.reward_application import write_rewards
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 TURN_SECONDS = 20.0
 """How long a worker works on one reverification while other background jobs wait."""
@@ -50,6 +51,8 @@ def queue_reverification(order: ReverificationOrder, *, user: User | None = None
         raise ReverifyRefused(f"{environment} has no verifier. Its rollouts are reviewed by people.")
     if collection.state == Collection.State.PLANNING:
         raise ReverifyRefused(f"{collection.label} is still being planned.")
+    if problem := explain_deleted_traces([collection]):
+        raise ReverifyRefused(problem, "collection")
     total = select_rollouts(collection, given).count()
     if not total:
         raise ReverifyRefused("No rollout of this collection matches these filters.", "filters")

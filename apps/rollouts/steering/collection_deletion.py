@@ -15,6 +15,8 @@ from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import remove_rollouts
+from apps.rollouts.steering.trace_deletion import remove_traces
+from apps.rollouts.trace_sizes import measure_traces
 from apps.tasks.deletion_jobs import (
     UNFINISHED_DELETIONS,
     AlreadyBeingDeleted,
@@ -67,6 +69,9 @@ def _delete(deletion: CollectionDeletion) -> None:
     collection = deletion.collection
     if collection is None:
         return  # An earlier attempt finished it.
+    if deletion.traces_only:
+        remove_traces(deletion, collection)
+        return
     if deletion.chosen:
         remove_rollouts(deletion, collection)
         return
@@ -75,8 +80,14 @@ def _delete(deletion: CollectionDeletion) -> None:
     rollouts = Rollout.objects.filter(collection=collection).order_by()
     while tasks := dict(rollouts.values_list("pk", "task")[:CHUNK]):
         with transaction.atomic():
+            size = measure_traces(list(tasks))
             Rollout.objects.filter(pk__in=tasks).delete()
             mark_changed((collection.pk, task_id) for task_id in tasks.values())
-        mine.update(deleted=F("deleted") + len(tasks), **progress_fields())
+            mine.update(
+                deleted=F("deleted") + len(tasks),
+                deleted_events=F("deleted_events") + size.events,
+                deleted_bytes=F("deleted_bytes") + size.bytes,
+                **progress_fields(),
+            )
         process_exit.check()
     collection.delete()

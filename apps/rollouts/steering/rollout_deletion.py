@@ -24,6 +24,7 @@ from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
 from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.trace_sizes import measure_traces
 from apps.tasks.deletion_jobs import AlreadyBeingDeleted, find_references, refuse_losses
 
 CHUNK = 200
@@ -144,8 +145,14 @@ def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> Non
     refuse_made_of(collection)
     mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
+        size = measure_traces(ids)
         removed = _remove(collection, ids)
-        mine.update(deleted=F("deleted") + removed, **progress_fields())
+        mine.update(
+            deleted=F("deleted") + removed,
+            deleted_events=F("deleted_events") + size.events,
+            deleted_bytes=F("deleted_bytes") + size.bytes,
+            **progress_fields(),
+        )
         process_exit.check()
     announce_collection(collection.pk)
 

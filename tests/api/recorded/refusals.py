@@ -14,6 +14,7 @@ from apps.environments.environment_changes import EnvironmentChanged
 from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
+from apps.exports.retention.retention_plan import RetentionRefused
 from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
@@ -145,4 +146,5 @@ REFUSALS: list[Exception] = [
     MatrixRefused(MESSAGE, "field"),
     ScanRefused(MESSAGE, "field"),
     CannotScan(MESSAGE),
+    RetentionRefused(MESSAGE, "field"),
 ]

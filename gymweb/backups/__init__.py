@@ -1,0 +1,1 @@
+"""Back up an installation into folders with a manifest, verify these backups, and restore them."""

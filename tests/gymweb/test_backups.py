@@ -1,0 +1,225 @@
+"""Backups of the test database: which files they have, what damages them, and what restoring refuses."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.exports.export_deletion import delete_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportOrder, queue_export
+from apps.exports.models import Export
+from apps.tasks.models import Upload
+from gymweb.backups import backup_writing
+from gymweb.backups.backup_manifests import SECRET_KEY_FILE, BackupError, list_backups, read_manifest, write_manifest
+from gymweb.backups.backup_restoring import restore_backup, verify_backup
+from gymweb.backups.backup_writing import write_backup
+from tests.factories import make_collection, make_dataset, make_rollout, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def var(settings, tmp_path) -> Path:
+    settings.VAR_DIR = tmp_path / "var"
+    settings.UPLOADS_DIR, settings.EXPORTS_DIR = settings.VAR_DIR / "uploads", settings.VAR_DIR / "exports"
+    for folder in (settings.UPLOADS_DIR, settings.EXPORTS_DIR):
+        folder.mkdir(parents=True)
+    return settings.VAR_DIR
+
+
+@pytest.fixture
+def backups(tmp_path) -> Path:
+    return tmp_path / "backups"
+
+
+def make_export() -> Export:
+    collection = make_collection()
+    make_rollout(collection)
+    return write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
+
+
+def make_upload(var: Path, content: bytes, **fields) -> Upload:
+    upload = Upload.objects.create(dataset=make_dataset(), received_bytes=len(content), **fields)
+    (var / "uploads" / f"{upload.pk}.parts").write_bytes(content)
+    return upload
+
+
+def test_a_backup_has_the_files_of_rows_and_no_others(var, backups):
+    export, upload = make_export(), make_upload(var, b"{}\n", state="queued")
+    (var / "uploads" / "999.parts").write_bytes(b"of no row")
+    (var / "uploads" / f"{upload.pk}.rejected.jsonl").write_bytes(b"{}\n")
+    backup, manifest = write_backup(backups)
+    written = {f"exports/export-{export.pk}/{path.name}" for path in Path(export.path).iterdir()}
+    assert {f"exports/export-{export.pk}/train.jsonl", f"exports/export-{export.pk}/manifest.json"} <= written
+    uploads = {f"uploads/{upload.pk}.parts", f"uploads/{upload.pk}.rejected.jsonl"}
+    assert set(manifest.files) == {manifest.database_file, *uploads, *written}
+    assert manifest.missing == []
+    assert verify_backup(backups) == (backup, manifest)
+    assert manifest.files[f"exports/export-{export.pk}/train.jsonl"].sha256 == export.sha256
+    assert {
+        path.stat().st_mode & 0o077 for path in [backup, *backup.rglob("*")] if path.is_file() or path == backup
+    } == {0}
+
+
+def test_the_secret_key_is_only_included_on_request(settings, backups):
+    without, _ = write_backup(backups)
+    assert settings.SECRET_KEY not in "".join(
+        path.read_text(errors="replace") for path in without.rglob("*") if path.is_file()
+    )
+    given, _ = write_backup(backups, with_secret_key=True)
+    assert (given / SECRET_KEY_FILE).read_text() == settings.SECRET_KEY
+
+
+def test_unchanged_files_are_linked_and_changed_ones_copied(var, backups):
+    growing = make_upload(var, b"one", state="receiving")
+    done = make_upload(var, b"same", state="queued")
+    first, _ = write_backup(backups)
+    (var / "uploads" / f"{growing.pk}.parts").write_bytes(b"one and two")
+    Upload.objects.filter(pk=growing.pk).update(received_bytes=11)
+    second, _ = write_backup(backups)
+    full, _ = write_backup(backups, full=True)
+
+    def inode(backup: Path, upload: Upload) -> int:
+        return (backup / "uploads" / f"{upload.pk}.parts").stat().st_ino
+
+    assert inode(first, done) == inode(second, done) != inode(full, done)
+    assert (first / "uploads" / f"{growing.pk}.parts").read_bytes() == b"one"
+    assert (second / "uploads" / f"{growing.pk}.parts").read_bytes() == b"one and two"
+    for backup in (first, second, full):
+        verify_backup(backup)
+
+
+def test_keep_deletes_the_oldest_backups(backups):
+    made = [write_backup(backups)[0] for _ in range(3)]
+    newest, _ = write_backup(backups, keep=2)
+    assert list_backups(backups) == [made[2], newest]
+
+
+def test_a_file_deleted_during_the_copy_of_the_database_repeats_the_copy(var, backups, monkeypatch):
+    kept, deleted = make_export(), make_export()
+    copied = []
+
+    def copy_database(target, read):
+        new = make_export() if not copied else None
+        result = original(target, read)
+        if new:
+            delete_export(export=new)
+            delete_export(export=deleted)
+        copied.append(new)
+        return result
+
+    original = backup_writing.copy_database
+    monkeypatch.setattr(backup_writing, "copy_database", copy_database)
+    _, manifest = write_backup(backups)
+    assert len(copied) == 2
+    assert {name.split("/")[1] for name in manifest.files if name.startswith("exports/")} == {f"export-{kept.pk}"}
+    assert manifest.missing == []
+    verify_backup(backups)
+
+
+def test_a_file_that_was_lost_before_the_backup_is_named(var, backups):
+    export = make_export()
+    (Path(export.path) / "train.jsonl").unlink()
+    errors = StringIO()
+    call_command("backup", str(backups), stdout=StringIO(), stderr=errors)
+    assert f"exports/export-{export.pk}/train.jsonl" in errors.getvalue()
+    assert verify_backup(backups)[1].missing == [f"exports/export-{export.pk}/train.jsonl"]
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, OSError("No space left on device")])
+def test_a_failed_backup_leaves_the_previous_one_as_the_newest(problem, backups, monkeypatch):
+    good, _ = write_backup(backups)
+
+    def fail(*arguments):
+        raise problem
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backup_writing, "write_manifest", fail)
+        with pytest.raises((KeyboardInterrupt, OSError)):
+            write_backup(backups)
+    assert [path.name for path in backups.iterdir() if path.is_dir()] == [good.name]
+
+
+def test_a_killed_backup_is_no_backup_and_the_next_one_removes_it(backups):
+    _, manifest = write_backup(backups)
+    killed = backups / ".2030-01-01T00-00-00.000000Z.part"
+    killed.mkdir()
+    write_manifest(killed, manifest)
+    assert killed not in list_backups(backups)
+    with pytest.raises(BackupError, match="database"):
+        verify_backup(killed)
+    write_backup(backups)
+    assert not killed.exists()
+
+
+def test_two_backups_into_one_folder_do_not_run_at_once(backups):
+    backups.mkdir()
+    with backup_writing._lock(backups), pytest.raises(BackupError, match="running"):
+        write_backup(backups)
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["database", "uploads"])
+@pytest.mark.parametrize("harm", [damage, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_verifying_finds_a_damaged_file(kind, harm, var, backups):
+    make_upload(var, b"{}\n" * 100, state="queued")
+    backup, manifest = write_backup(backups)
+    name = next(name for name in manifest.files if name.startswith(kind))
+    harm(backup / name)
+    with pytest.raises(CommandError, match=name):
+        call_command("verify_backup", str(backups))
+    with pytest.raises(BackupError, match=name):
+        restore_backup(backups, replace=True)
+
+
+def test_verifying_finds_a_damaged_manifest(backups):
+    backup, _ = write_backup(backups)
+    text = (backup / "manifest.json").read_bytes()
+    (backup / "manifest.json").write_bytes(text[: len(text) // 2])
+    with pytest.raises(BackupError, match="manifest"):
+        verify_backup(backup)
+    with pytest.raises(CommandError, match="no complete backup"):
+        call_command("verify_backup", str(backups / "nothing"))
+
+
+def test_a_manifest_cannot_name_a_path_outside_the_backup(backups):
+    backup, manifest = write_backup(backups)
+    manifest.files["uploads/../../secret_key"] = manifest.files[manifest.database_file]
+    (backup / "manifest.json").unlink()
+    write_manifest(backup, manifest)
+    with pytest.raises(BackupError, match="outside"):
+        read_manifest(backup)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"migrations": [("rollouts", "9999_of_a_newer_version")]}, "9999_of_a_newer_version"),
+        ({"manifest_version": 2}, "another format"),
+    ],
+)
+def test_restoring_a_backup_of_a_newer_version_is_refused(changed, told, backups):
+    backup, manifest = write_backup(backups)
+    (backup / "manifest.json").unlink()
+    write_manifest(
+        backup, type(manifest)(**{**{name: getattr(manifest, name) for name in manifest.__struct_fields__}, **changed})
+    )
+    with pytest.raises(BackupError, match=told):
+        restore_backup(backups, replace=True)
+
+
+def test_restoring_into_an_installation_with_data_is_refused(var, backups):
+    user = make_user()
+    make_upload(var, b"kept", state="queued")
+    write_backup(backups)
+    with pytest.raises(CommandError, match="--replace"):
+        call_command("restore", str(backups))
+    user.refresh_from_db()
+    assert [path.read_bytes() for path in (var / "uploads").iterdir()] == [b"kept"]
