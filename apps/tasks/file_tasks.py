@@ -11,7 +11,7 @@ from django.conf import settings
 from apps.accounts.disk_space import check_folder
 from apps.environments.models import Adapter, Environment
 from apps.gym.environments.registry import BUILTINS
-from apps.gym.errors import VerifierError
+from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.resources.own_verifier import ROW_FIELD
 from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
@@ -163,7 +163,7 @@ class FileTasks:
         elif environment.builtin in BUILTINS and fields_needed(environment) <= task.row.keys():
             try:
                 BUILTINS[environment.builtin].check_row(task.row, has_judge=environment.judge_model_id is not None)
-            except VerifierError as error:
+            except (VerifierError, JudgeError) as error:
                 raise RowRefused("not_verifiable", str(error)) from None
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:

@@ -47,7 +47,7 @@ class BuiltinEnvironment:
 
     @classmethod
     def check_row(cls, row: TaskRow, *, has_judge: bool) -> None:
-        """Raise VerifierError for a row whose attempts could not be scored."""
+        """Raise VerifierError or JudgeError for a row whose attempts could not be scored."""
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row

@@ -35,7 +35,7 @@ class SimulatedUser(BuiltinEnvironment):
         read_task(row, has_judge=has_judge)
 
     def __init__(self, row: TaskRow, *, has_judge: bool = False) -> None:
-        """Raise VerifierError for a row whose attempts could not be scored."""
+        """Raise VerifierError or JudgeError for a row whose attempts could not be scored."""
         super().__init__(row)
         self.task: UserTask = read_task(row, has_judge=has_judge)
         self.user_conversation = user_conversation(self.task, row)

@@ -1,12 +1,12 @@
 """Tasks of a simulated user, in the shape of tau2's tasks (sierra-research/tau2-bench, data_model/tasks.py)."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.simulated_user.library_desk import USER_TOOLS, Library, check_assertion, use_tool
-from apps.gym.errors import VerifierError
+from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.traces.items import Item, TaskRow, Tool, as_object, input_items, item_type, message, text_of
 from apps.gym.wires.protocol import USER_ROLE
 
@@ -75,7 +75,7 @@ class Criteria(msgspec.Struct, frozen=True):
     env_assertions: list[Assertion] | None = None
     communicate_info: list[str] | None = None
     nl_assertions: list[str] | None = None
-    reward_basis: tuple[Basis, ...] = ("DB", "COMMUNICATE")
+    reward_basis: Annotated[tuple[Basis, ...], msgspec.Meta(min_length=1)] = ("DB", "COMMUNICATE")
 
 
 class UserTask(msgspec.Struct, frozen=True):
@@ -107,7 +107,10 @@ class UserTask(msgspec.Struct, frozen=True):
 
 
 def read_task(row: TaskRow, *, has_judge: bool) -> UserTask:
-    """Return the task of a row. Raises VerifierError for a row whose attempts could not be scored."""
+    """Return the task of a row.
+
+    Raises VerifierError for a row whose attempts could not be scored, and JudgeError for one that lacks a judge.
+    """
     try:
         task = msgspec.convert({name: row[name] for name in UserTask.__struct_fields__ if name in row}, UserTask)
         library = task.expect()
@@ -116,8 +119,8 @@ def read_task(row: TaskRow, *, has_judge: bool) -> UserTask:
     except (msgspec.ValidationError, ToolRefused, ValueError) as problem:
         raise VerifierError(f"the task row cannot be used by simulated_user: {problem}").permanent() from None
     if "NL_ASSERTION" in task.evaluation_criteria.reward_basis and not has_judge:
-        told = "needs a model as judge. Choose a user model in the settings of the environment"
-        raise VerifierError(f"the task row's reward basis NL_ASSERTION {told}").permanent()
+        told = "needs a judge: choose a user model for the environment. Trials by hand have no judge"
+        raise JudgeError(f"the task row's reward basis NL_ASSERTION {told}").permanent()
     if task.initial_state and task.initial_state.message_history:
         told = "is not supported. Write the messages into `responses_create_params.input`"
         raise VerifierError(f"the task row's `message_history` {told}").permanent()
