@@ -211,7 +211,8 @@ def _place_facts(event: ModelCall) -> Iterator[Fact]:
 
 def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
     yield "user model" if event.role == "user" else "judge", event.judge
-    yield "question", event.question
+    if event.role == "judge":
+        yield "question", event.question
     if event.tries > 1:
         yield "retry", str(event.tries)
     yield from _reply_facts(event)

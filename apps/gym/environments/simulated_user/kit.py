@@ -22,7 +22,7 @@ def twelve_tasks() -> list[TaskRow]:
 def _moves(row: TaskRow) -> list[Move]:
     """Return the expected actions as replies: calls, and requests to the user."""
     instructions = row["user_scenario"]["instructions"]["task_instructions"]
-    moves = [Move(text="What is your card number, please?")]
+    moves = [Move(text="What is your card number, and your new e-mail address, if you have one?")]
     for action in row["evaluation_criteria"]["actions"]:
         if action["requestor"] == "assistant":
             moves.append(Move(calls=[Call(action["name"], action["arguments"])]))
