@@ -10,6 +10,7 @@ from apps.gym.exporters.trl import sft_rows
 from apps.gym.loop.reverification import verify_again
 from apps.gym.loop.trials.players import play_attempt, reward_of, stay_silent
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.own_verifier import UnverifiedServer, VerifiedServer
 from apps.gym.traces.events import EnvironmentTurn, JudgeCall, conversation
 from apps.gym.traces.items import dump_json, text_of
 from apps.gym.wires.protocol import USER_ROLE
@@ -80,3 +81,15 @@ def test_a_reverification_reads_the_calls_of_the_user_from_the_trace(replay):
         verify_again(server=SERVER, row=row, events=without, stop_reason="environment_done", seed=1, seconds=60.0)
     )
     assert verdict.verification.reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "server",
+    [VerifiedServer(SERVER, verifier={"type": "contains", "wanted": ["anything else"]}), UnverifiedServer(SERVER)],
+    ids=["own verifier", "unverified"],
+)
+def test_the_calls_of_the_user_are_in_the_trace_whatever_scores_it(server):
+    row = named("return a book")
+    events = asyncio.run(play_attempt(server, row, KIT.solve))
+    assert sum(isinstance(event, JudgeCall) for event in events) == 4
+    assert events[-1].stop_reason == "environment_done"
