@@ -1,7 +1,11 @@
 """Simulated users in the real worker: their calls are in the trace, and their cost counts."""
 
+from contextlib import nullcontext
+from copy import deepcopy
+
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
 
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Environment
@@ -56,6 +60,18 @@ def test_without_a_user_model_the_user_is_scripted_and_free():
     collect()
     assert {(one.status, one.cost) for one in Rollout.objects.all()} == {("completed", 0.0)}
     assert all(one.judge_calls for one in Rollout.objects.all())
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_plan_with_assertions_in_words_needs_a_user_model(judged):
+    rows = deepcopy(twelve_tasks()[:2])
+    rows[1]["evaluation_criteria"]["reward_basis"] = ["DB", "NL_ASSERTION"]
+    environment = make_environment(builtin="simulated_user", judge_model=make_policy_model() if judged else None)
+    plan = Plan(
+        dataset=make_dataset(rows, environment=environment), agent=make_agent(), policy_model=make_policy_model()
+    )
+    with nullcontext() if judged else pytest.raises(ValidationError, match="Choose a user model"):
+        assert plan_collection(plan).total == 2
 
 
 @pytest.mark.django_db
