@@ -17,6 +17,7 @@ from apps.gym.traces.items import (
     TaskRow,
     TokenUsage,
     Tool,
+    as_object,
     call_arguments,
     function_calls,
     item_type,
@@ -239,6 +240,10 @@ def _user_calls(events: list[TraceUnion]) -> list[dict[str, Any]]:
     turn = 0
     for event in events:
         turn += isinstance(event, EnvironmentTurn)
+        if isinstance(event, SessionOpened):
+            # An imported rollout has no calls of the user model.
+            kept = as_object(event.original.get("response")).get("user_calls")
+            found += kept if isinstance(kept, list) else []
         if isinstance(event, JudgeCall) and event.role == "user":
             found += user_calls(event.items, turn)
     return found

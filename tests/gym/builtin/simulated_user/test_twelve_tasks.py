@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from apps.gym.environments.simulated_user.kit import KIT, twelve_tasks
+from apps.gym.exporters.nemo_gym_rollouts import rollout_rows
 from apps.gym.exporters.protocol import Attempt, Options
 from apps.gym.exporters.trl import sft_rows
 from apps.gym.loop.reverification import verify_again
 from apps.gym.loop.trials.players import play_attempt, reward_of, stay_silent
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.own_verifier import UnverifiedServer, VerifiedServer
+from apps.gym.rollout_files.rollout_rows import read_attempt
 from apps.gym.traces.events import EnvironmentTurn, JudgeCall, conversation
 from apps.gym.traces.items import dump_json, text_of
 from apps.gym.wires.protocol import USER_ROLE
@@ -93,3 +95,16 @@ def test_the_calls_of_the_user_are_in_the_trace_whatever_scores_it(server):
     events = asyncio.run(play_attempt(server, row, KIT.solve))
     assert sum(isinstance(event, JudgeCall) for event in events) == 4
     assert events[-1].stop_reason == "environment_done"
+
+
+def test_an_exported_rollout_is_imported_with_the_calls_of_the_user():
+    row = named("return a book")
+    [exported] = rollout_rows(Attempt(events=play(row, KIT.solve), task=row, reward=1.0), Options())
+    assert [call["name"] for call in exported["response"]["user_calls"]] == ["return_book"]
+    imported = read_attempt(exported, task=row, environment="library", is_original=True)
+    verdict = asyncio.run(
+        verify_again(
+            server=SERVER, row=row, events=imported.events, stop_reason="environment_done", seed=1, seconds=60.0
+        )
+    )
+    assert verdict.verification.reward == 1.0
