@@ -4,6 +4,7 @@ import random
 import re
 
 from apps.gym.environments.simulated_user.scenarios import REQUESTS, draw_task
+from apps.gym.environments.simulated_user.user_tasks import read_task
 from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen, say
 from apps.gym.traces.items import TaskRow
 
@@ -20,16 +21,20 @@ def twelve_tasks() -> list[TaskRow]:
 
 
 def _moves(row: TaskRow) -> list[Move]:
-    """Return the expected actions as replies: calls, and requests to the user."""
+    """Return the expected actions as replies: calls, and requests to the user.
+
+    Raises IndexError for an action of the user without an instruction that a script can follow.
+    """
     instructions = row["user_scenario"]["instructions"]["task_instructions"]
     moves = [Move(text="What is your card number, and your new e-mail address, if you have one?")]
-    for action in row["evaluation_criteria"]["actions"]:
-        if action["requestor"] == "assistant":
-            moves.append(Move(calls=[Call(action["name"], action["arguments"])]))
+    criteria = read_task(row, has_judge=True).evaluation_criteria
+    for action in criteria.actions or []:
+        if action.requestor == "assistant":
+            moves.append(Move(calls=[Call(action.name, action.arguments)]))
         else:
-            asked = re.search(rf"When asked to ([^.]+), call {action['name']}", instructions)
-            moves.append(Move(text=f"Please {asked[1] if asked else action['name']}."))
-    return [*moves, Move(text=". ".join([*row["evaluation_criteria"]["communicate_info"], _CLOSING]))]
+            asked = re.findall(rf"When asked to ([^.]+), call {action.name}\(", instructions)
+            moves.append(Move(text=f"Please {asked[0]}."))
+    return [*moves, Move(text=". ".join([*(criteria.communicate_info or []), _CLOSING]))]
 
 
 def _solve(seen: Seen) -> Move:

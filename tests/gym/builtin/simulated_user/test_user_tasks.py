@@ -6,8 +6,10 @@ from copy import deepcopy
 import pytest
 
 from apps.gym.environments.simulated_user.environment import SimulatedUser
+from apps.gym.environments.simulated_user.kit import KIT
 from apps.gym.environments.task_generation import Call, Move, say
 from apps.gym.errors import JudgeError, VerifierError
+from apps.gym.loop.trials.gold_attempts import score_by_environment
 from apps.gym.loop.trials.players import play_attempt
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.traces.events import JudgeCall
@@ -181,3 +183,12 @@ def test_an_assertion_in_words_needs_a_judge():
 def test_the_user_has_only_the_tools_of_its_row():
     assert [tool["name"] for tool in SimulatedUser(TAU2).user_tools] == ["set_reminders"]
     assert len(SimulatedUser({**TAU2, "user_tools": None}).user_tools) == 4
+
+
+@pytest.mark.parametrize(("told", "outcome"), [("", "unknown"), ("When asked to do it, call read_card().", "full")])
+def test_the_gold_attempt_is_unknown_where_a_script_cannot_play_the_user(told, outcome):
+    actions = [*TAU2["evaluation_criteria"]["actions"], {"name": "read_card", "arguments": {}, "requestor": "user"}]
+    row = changed(actions=actions, reward_basis=["DB", "ACTION"])
+    row |= {"user_tools": None, "user_scenario": {"instructions": {"task_instructions": told}}}
+    server = InProcessServer("simulated_user", name="library")
+    assert asyncio.run(score_by_environment(server, KIT, row)).outcome == outcome
