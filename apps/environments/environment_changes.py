@@ -91,7 +91,7 @@ def _tidy(environment: Environment) -> None:
         environment.builtin = ""
     if environment.verifier is None:
         environment.verifier = {}
-    if not asks_for_judge(environment) and not _rows_may_ask(environment):
+    if not (asks_for_judge(environment) or _rows_may_ask(environment) or environment.has_simulated_user):
         environment.judge_model, environment.judge_rubric, environment.judge_settings = None, "", {}
 
 

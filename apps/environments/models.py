@@ -3,6 +3,7 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.gym.environments.simulated_user.environment import SimulatedUser
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.models import Health, PolicyModel, Server
@@ -151,6 +152,11 @@ class Environment(Server):
     def verifies_here(self) -> bool:
         """Return True if GymWeb computes rewards, with the verifier of the environment or of each task row."""
         return bool(self.verifier) or self.adapter in (Adapter.DECLARED, Adapter.MCP, Adapter.MCP_PROCESS)
+
+    @property
+    def has_simulated_user(self) -> bool:
+        """Return True if the judge model, or else a script, plays a user."""
+        return self.builtin == SimulatedUser.name
 
     def describe_judge(self) -> dict[str, Any] | None:
         """Return the judge and its settings for the snapshot of a plan; None without a judge."""

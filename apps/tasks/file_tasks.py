@@ -10,7 +10,8 @@ from django.conf import settings
 
 from apps.accounts.disk_space import check_folder
 from apps.environments.models import Adapter, Environment
-from apps.gym.errors import VerifierError
+from apps.gym.environments.registry import BUILTINS
+from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.resources.own_verifier import ROW_FIELD
 from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
@@ -144,8 +145,7 @@ class FileTasks:
         try:
             read = parse(line)
             task = self._suspected.check(read, line=number)
-            if self._verifies_here:
-                check_verifiable(task, self._verifier)
+            self._check(task)
         except RowRefused as error:
             self.reject(number, error, line)
             return None
@@ -154,6 +154,17 @@ class FileTasks:
         # White space around a row is stored, but does not make another task of it.
         row_hash = hash_text(task.row_json.strip().encode())
         return FileTask(number, task, row_hash, key_of(read.external_id, row_hash))
+
+    def _check(self, task: ParsedTask) -> None:
+        """Raise RowRefused if no attempt at this task could be verified."""
+        environment = self._upload.dataset.environment
+        if self._verifies_here:
+            check_verifiable(task, self._verifier)
+        elif environment.builtin in BUILTINS and fields_needed(environment) <= task.row.keys():
+            try:
+                BUILTINS[environment.builtin].check_row(task.row, has_judge=environment.judge_model_id is not None)
+            except (VerifierError, JudgeError) as error:
+                raise RowRefused("not_verifiable", str(error)) from None
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
         """Choose the parser by the first rows, and store the choice with the upload."""

@@ -164,6 +164,22 @@ def test_a_judge_that_cannot_be_asked_is_named_beside_its_field(pages: Client, c
     assert list(reply.context["form"].errors) == [field]
 
 
+def test_a_user_model_is_optional_and_named_so(pages: Client):
+    given = {**GIVEN, "adapter": "builtin", "builtin": "simulated_user", "base_url": ""}
+    assert pages.post(reverse("dashboard:environment_create"), given).status_code == 302
+    page = pages.get("/environments/weather/").text
+    assert "scripted, no LLM" in page
+    model = make_policy_model(name="Someone")
+    edit = reverse("dashboard:environment_edit", args=["weather"])
+    assert pages.post(edit, {**given, "judge_model": model.pk}).status_code == 302
+    assert Environment.objects.get(slug="weather").judge_model == model
+    page = pages.get("/environments/weather/").text
+    assert "<h2>User model</h2>" in page
+    assert "Someone" in page
+    assert "<h2>Judge</h2>" not in page
+    assert "User model</legend>" in pages.get(edit).text
+
+
 def test_a_key_is_entered_once_and_never_shown(pages: Client):
     pages.post(reverse("dashboard:environment_create"), {**GIVEN, "api_key": "sesame-open-1234"})
     weather = Environment.objects.get(slug="weather")

@@ -13,6 +13,7 @@ from django.urls import reverse
 from apps.accounts.models import Role
 from apps.dashboard.tables.neighbours import find_neighbours
 from apps.dashboard.templatetags.gymweb_format import usd
+from apps.dashboard.traces.card_building import build_trace
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
 from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.trace_view import TraceView
@@ -230,6 +231,30 @@ def test_only_pictures_are_served_as_pictures(item):
     client = signed_in()
     assert client.get(address("image", rollout, 0, "0.0")).status_code == 404
     assert 'src="https://elsewhere' not in client.get(address("detail", rollout)).text
+
+
+def test_the_turns_of_a_simulated_user_are_marked():
+    asked = JudgeCall(judge="user-7b", question="next message", role="user", prompt=[message("user", "Hello?")])
+    trace = [
+        Prompt(items=[message("user", "Hi.")]),
+        asked,
+        EnvironmentTurn(items=[message("user", "My card.")], by_user=True),
+        EnvironmentTurn(items=[message("user", "A board.")]),
+    ]
+    collection = make_collection(snapshot={"environment": {"builtin": "simulated_user"}})
+    rollout = make_rollout(collection, trace=trace, judge_calls=1, judge_tokens=5)
+    rows = [(seq, event_kind(event), encode_event(event), None) for seq, event in enumerate(trace)]
+    assert [card.title for card in build_trace(rows).cards] == [
+        "Prompt",
+        "User model call",
+        "Simulated user",
+        "Environment turn",
+    ]
+    page = signed_in().get(address("detail", rollout)).text
+    assert "<b>user model</b>" in page
+    assert "<b>user</b>" in page
+    assert "User model tokens" in page
+    assert "Judge tokens" not in page
 
 
 def test_words_are_found_in_all_parts_and_counted():

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
+from apps.environments.models import Environment
 from apps.reviews.agreement.queue_agreement import read_agreed, read_agreement, read_disputed, read_progress
 from apps.reviews.agreement.reviewer_figures import read_reviewers
 from apps.reviews.agreement.verifier_agreement import read_against_lengths, read_against_rewards
@@ -56,6 +57,9 @@ def test_agreement_with_each_other_and_with_the_reward():
     Rollout.objects.update(judge_calls=1)
     assert [each.name for each in read_against_rewards(queue)] == ["rewards of judges"]
     # A verifier that asks its judge about some attempts only: what a judge gave is no agreement with verifiers.
+    Environment.objects.update(builtin="simulated_user")
+    assert [each.name for each in read_against_rewards(queue)] == ["rewards of verifiers"]
+    Environment.objects.update(builtin="calculator")
     Rollout.objects.filter(reward=0.0).update(judge_calls=0)
     (mixed,) = read_against_rewards(queue)
     assert (mixed.name, mixed.same, mixed.compared) == ("rewards of verifier and judge", 17, 20)

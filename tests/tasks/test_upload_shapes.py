@@ -13,7 +13,7 @@ from apps.tasks.received_files import store_file
 from apps.tasks.row_preview import preview_upload
 from apps.tasks.upload_choices import ChoiceRefused, Choices
 from apps.tasks.upload_jobs import upload_file
-from tests.factories import make_dataset
+from tests.factories import make_dataset, make_environment, make_policy_model
 
 pytestmark = pytest.mark.django_db
 
@@ -161,6 +161,21 @@ SHAPES: dict[str, tuple[str, str, bytes, dict[str, Any]]] = {
         ),
         {"responses_create_params": {**ASKED, "tools": [FLAT]}, "expected_answer": "It is 2."},
     ),
+    "tau2": (
+        "tau2",
+        "a.jsonl",
+        jsonl(
+            {"id": "7", "user_scenario": {"instructions": "Renew."}, "evaluation_criteria": {}, "policy": "Be polite."}
+        ),
+        {
+            "responses_create_params": {
+                "input": [{"role": "system", "content": "Be polite."}, {"role": "user", "content": "Hello."}]
+            },
+            "id": "7",
+            "user_scenario": {"instructions": "Renew."},
+            "evaluation_criteria": {},
+        },
+    ),
     "prompt and completion of TRL": (
         "prompt_answer",
         "a.jsonl",
@@ -174,6 +189,23 @@ SHAPES: dict[str, tuple[str, str, bytes, dict[str, Any]]] = {
 def test_a_shape_becomes_exact_task_rows(shape, filename, content, row):
     upload = load(content, filename=filename)
     assert (upload.shape, rows_of(upload)) == (shape, [row])
+
+
+@pytest.mark.parametrize(
+    ("basis", "judged", "loaded"), [("DB", False, 1), ("NL_ASSERTION", False, 0), ("NL_ASSERTION", True, 1)]
+)
+def test_a_task_that_needs_a_judge_is_rejected_without_one(basis, judged, loaded):
+    environment = make_environment(builtin="simulated_user", judge_model=make_policy_model() if judged else None)
+    row = {"user_scenario": {"instructions": "Renew."}, "evaluation_criteria": {"reward_basis": [basis]}}
+    upload = upload_file(
+        dataset=make_dataset(rows=[], environment=environment),
+        stream=io.BytesIO(jsonl(row)),
+        filename="a.jsonl",
+        choices=Choices(),
+    )
+    assert upload.rejected == 1 - loaded
+    assert len(rows_of(upload) if loaded else []) == loaded
+    assert ["choose a user model" in error["message"] for error in upload.errors] == [True] * (1 - loaded)
 
 
 def test_a_conversation_that_continues_after_calls_keeps_them_up_to_the_last_user_turn():

@@ -29,7 +29,7 @@ class EnvironmentSerializer(ServerSerializer):
         queryset=PolicyModel.objects.all(),
         required=False,
         allow_null=True,
-        help_text="Slug of the judge model, for built-in environments that need a judge",
+        help_text="Slug of the judge model, or of the user model of `simulated_user` (null: scripted)",
     )
     verifier = serializers.DictField(
         required=False,

@@ -103,6 +103,9 @@ class EnvironmentForm(ServerForm):
             self.initial[f"judge_{name}"] = given.pop(name, None)
         self.initial["judge_settings"] = given
         self.fields["judge_rubric"].help_text = _RUBRIC_HELP
+        model = self.fields["judge_model"]
+        model.label = "User model" if self.instance.has_simulated_user else "Judge model"
+        model.help_text = "Called up to its concurrency limit. Empty: simulated_user uses a scripted user, no LLM."
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

@@ -50,8 +50,8 @@ def read_content(
             facts = [("environment", event.environment), ("seed", str(event.seed)), ("tools", str(len(event.tools)))]
             return "Session started", tuple(facts), tuple(_tool(seq, *each) for each in enumerate(event.tools))
         case Prompt() | EnvironmentTurn():
-            title = "Prompt" if isinstance(event, Prompt) else "Environment turn"
-            return title, (), _blocks(seq, index, event.items, pairing)
+            turn = "Simulated user" if isinstance(event, EnvironmentTurn) and event.by_user else "Environment turn"
+            return "Prompt" if isinstance(event, Prompt) else turn, (), _blocks(seq, index, event.items, pairing)
         case ModelCall():
             blocks = _blocks(seq, index, event.items, place.reply if place else pairing)
             if place and not place.repeats_request:
@@ -60,7 +60,11 @@ def read_content(
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
             return "Model call", tuple(_call_facts(event, tokens)), blocks
         case JudgeCall():
-            return "Judge call", tuple(_judge_facts(event)), tuple(_judge_blocks(seq, event))
+            return (
+                "User model call" if event.role == "user" else "Judge call",
+                tuple(_judge_facts(event)),
+                tuple(_judge_blocks(seq, event)),
+            )
         case Verification():
             return _verification(seq, event)
         case AgentEnd() | ErrorRaised():
@@ -91,13 +95,13 @@ def _verification(seq: int, event: Verification) -> Content:
 
 
 def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:
-    """Yield the verdict, then the prompt and reply of the judge, collapsed."""
+    """Yield the verdict, then the prompt and reply of the judge or user model, collapsed."""
     if event.verdict:
         yield Block("json", "verdict", json_body(event.verdict).at(seq, "verdict"))
     if event.problem:
         body = Body(event.problem, "text", seq, "problem")
         yield Block("text", "disregarded" if event.verdict else "no verdict", body)
-    asked = "\n\n".join(text_of(item) for item in event.prompt)
+    asked = "\n\n".join(text_of(item) or str(item.get("output", "")) for item in event.prompt)
     yield Block("fold", "question", Body(asked, "text", seq, "asked"))
     if event.items:
         yield _fold("reply", event.items, seq)
@@ -206,8 +210,9 @@ def _place_facts(event: ModelCall) -> Iterator[Fact]:
 
 
 def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
-    yield "judge", event.judge
-    yield "question", event.question
+    yield "user model" if event.role == "user" else "judge", event.judge
+    if event.role == "judge":
+        yield "question", event.question
     if event.tries > 1:
         yield "retry", str(event.tries)
     yield from _reply_facts(event)

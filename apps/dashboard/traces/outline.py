@@ -19,6 +19,8 @@ KINDS = {
     "agent_end": "end",
     "error": "error",
 }
+_USER = {"Simulated user": "user", "User model call": "user model"}
+"""Labels of the cards of a simulated user, by title."""
 
 
 Line = dict[str, Any]
@@ -34,7 +36,7 @@ def _line(card: Card, commented: frozenset[int]) -> Line:
     seconds = max((block.result.duration for block in card.blocks if block.result), default=0.0)
     return {
         "card": card,
-        "label": KINDS.get(card.kind, card.kind),
+        "label": _USER.get(card.title) or KINDS.get(card.kind, card.kind),
         "tools": tuple(block.title for block in card.blocks if block.kind == "call" and not block.is_input),
         "said": _step_text(card.blocks),
         "duration": card.duration + seconds,

@@ -7,6 +7,7 @@ from apps.gym.environments.exact_match import kit as exact_match_kit
 from apps.gym.environments.instruction_following import kit as instruction_following_kit
 from apps.gym.environments.mcqa import kit as mcqa_kit
 from apps.gym.environments.search import kit as search_kit
+from apps.gym.environments.simulated_user import kit as simulated_user_kit
 from apps.gym.environments.sokoban import kit as sokoban_kit
 from apps.gym.environments.structured_output import kit as structured_output_kit
 from apps.gym.environments.task_generation import Kit
@@ -27,4 +28,5 @@ KITS: dict[str, Kit] = {
     "search": search_kit.KIT,
     "workplace": workplace_kit.KIT,
     "twenty_questions": twenty_questions_kit.KIT,
+    "simulated_user": simulated_user_kit.KIT,
 }

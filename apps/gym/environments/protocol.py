@@ -45,6 +45,10 @@ class BuiltinEnvironment:
     verifier: ClassVar[Verifier | None] = None
     """Used instead of `verify`. A slow verifier runs in a process that can be stopped."""
 
+    @classmethod
+    def check_row(cls, row: TaskRow, *, has_judge: bool) -> None:
+        """Raise VerifierError or JudgeError for a row whose attempts could not be scored."""
+
     def __init__(self, row: TaskRow) -> None:
         self.row = row
 

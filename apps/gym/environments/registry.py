@@ -6,6 +6,7 @@ from apps.gym.environments.code_exec.environment import CodeExec
 from apps.gym.environments.instruction_following.environment import InstructionFollowing
 from apps.gym.environments.protocol import BuiltinEnvironment
 from apps.gym.environments.search.environment import Search
+from apps.gym.environments.simulated_user.environment import SimulatedUser
 from apps.gym.environments.single_turn import ExactMatch, Judged, Mcqa, StructuredOutput
 from apps.gym.environments.sokoban.environment import Sokoban
 from apps.gym.environments.text_to_sql.environment import TextToSql
@@ -26,4 +27,5 @@ BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Search.name: Search,
     Workplace.name: Workplace,
     TwentyQuestions.name: TwentyQuestions,
+    SimulatedUser.name: SimulatedUser,
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -14,6 +14,7 @@ from apps.gym.errors import GymError, JudgeError
 from apps.gym.judging.prompts import DEFAULT_RUBRICS, ask_again, ask_verdict
 from apps.gym.judging.scale import (
     JudgeSettings,
+    Scale,
     Verdict,
     VerdictUnreadable,
     find_answer,
@@ -25,7 +26,7 @@ from apps.gym.judging.transcript_questions import Answer, Question
 from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, assistant_text
+from apps.gym.traces.items import Item, Tool, assistant_text
 from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
 
 CONTRADICTION = "contradicts itself"
@@ -37,6 +38,7 @@ _SWAPPED: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
 _SAID_WINNER = {"a": "the answer is better", "b": "the expected answer is better", "tie": "they are even"}
 _WINNER = verdict_schema("winner", {"type": "string", "enum": list(_GIVEN), "description": "the better answer"})
 _EQUAL = verdict_schema("equal", {"type": "boolean", "description": "whether they are equal by the rubric"})
+_MET = Scale(verdicts={"met": 1.0, "not met": 0.0})
 Found = TypeVar("Found", bound=msgspec.Struct)
 
 
@@ -46,7 +48,8 @@ class Judge:
     Serves concurrent attempts, each with its own `Judgement`.
 
     `seats` limits concurrent questions. `call_timeout` is the limit in seconds for one question, including the client's
-    retries. `sampling` is the model's own; the temperature is 0 unless the judge's settings set it.
+    retries. `sampling` is the model's own; the temperature is 0 unless the judge's settings set it, or the model plays
+    a user. `clock` returns seconds.
     """
 
     def __init__(
@@ -59,14 +62,17 @@ class Judge:
         sampling: dict[str, Any] | None = None,
         seats: AbstractAsyncContextManager[Any] | None = None,
         call_timeout: float = 120.0,
+        clock: Callable[[], float] = working_time,
     ) -> None:
         self.policy = policy
         self.name = name
         self.rubric = rubric
         self.settings = settings or JudgeSettings()
         self.sampling = {**(sampling or {}), "temperature": 0, **self.settings.sampling}
+        self.user_sampling = {**(sampling or {}), **self.settings.sampling}
         self.seats: AbstractAsyncContextManager[Any] = seats or nullcontext()
         self.call_timeout = call_timeout
+        self.clock = clock
 
     def open_judgement(self, *, seed: int) -> "Judgement":
         return Judgement(self, seed=seed)
@@ -101,26 +107,45 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class Judgement:
-    """The questions of one attempt to a judge. `calls` has all calls, including failures."""
+    """The questions of one attempt to a judge. `calls` has all calls, including failures.
+
+    `at` of a call counts from the last `start_clock`.
+    """
 
     def __init__(self, judge: Judge, *, seed: int) -> None:
         self.settings = judge.settings
         self.calls: list[JudgeCall] = []
         self._judge = judge
         self._seed = seed
-        self._began = working_time()
+        self.start_clock()
         # One question at a time per attempt, so that a model that judges its own attempts is never called beyond its
         # limit.
         self._turn = asyncio.Lock()
+
+    def start_clock(self) -> None:
+        self._began = self._judge.clock()
 
     def rubric(self, own: str = "") -> str:
         """Return the row's own rubric, else the judge's, else the default of its question."""
         return own or self._judge.rubric or DEFAULT_RUBRICS[self.settings.question]
 
+    async def play_user(self, prompt: list[Item], items: list[Item], tools: list[Tool]) -> list[Item]:
+        """Return the reply of the model as a user. `prompt` has the newest of the items. Raises JudgeError."""
+        sampling = {**self._judge.user_sampling, "seed": self._seed}
+        call = JudgeCall(judge=self._judge.name, question="next message", role="user", prompt=prompt, sampling=sampling)
+        return (await self._ask(call, items, tools)).items
+
     async def score(self, *, rubric: str, **sections: str) -> Verdict:
         """Return the judge's verdict on one attempt. Raises JudgeError."""
-        scale = self.settings.scale
-        asked = self._compose("score", "score", rubric, sections, scale.schema())
+        return await self._rate("score", self.settings.scale, rubric, sections)
+
+    async def meets(self, assertion: str, **sections: str) -> bool:
+        """Return whether an attempt meets an assertion. Raises JudgeError."""
+        rubric = f"Does the attempt meet this assertion?\n\n{assertion}"
+        return bool((await self._rate("assertion", _MET, rubric, sections)).value)
+
+    async def _rate(self, name: str, scale: Scale, rubric: str, sections: dict[str, str]) -> Verdict:
+        asked = self._compose("score", name, rubric, sections, scale.schema())
         return await self._decide(asked, scale.read, lambda verdict: verdict.said)
 
     async def compare(self, *, rubric: str, a: str, b: str, **sections: str) -> Comparison:
@@ -210,40 +235,41 @@ class Judgement:
             sampling["text"] = {"format": form}
         return sampling
 
-    async def _ask(self, call: JudgeCall, items: list[Item]) -> Reply:
+    async def _ask(self, call: JudgeCall, items: list[Item], tools: Sequence[Tool] = ()) -> Reply:
         """Make one call, and record it whatever its outcome.
 
         Time spent waiting for a seat or flow control does not count.
         """
         judge = self._judge
+        who = f"user model {judge.name}" if call.role == "user" else f"judge {judge.name}"
         async with self._turn, judge.seats:
             self.calls.append(call)
-            began = working_time()
+            began = judge.clock()
             call.at = began - self._began
             try:
                 async with TimeLimit(judge.call_timeout):
-                    reply = await judge.policy.ask(Ask(items=items, sampling=call.sampling))
+                    reply = await judge.policy.ask(Ask(items=items, tools=list(tools), sampling=call.sampling))
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
-                raise JudgeError(f"The judge {judge.name} gave {call.problem}.") from None
+                raise JudgeError(f"The {who} gave {call.problem}.") from None
             except GymError as error:
                 call.problem = str(error)
-                raise JudgeError(f"The judge {judge.name} failed: {error}").caused_by(error) from error
+                raise JudgeError(f"The {who} failed: {error}").caused_by(error) from error
             except asyncio.CancelledError:
                 call.problem = "the attempt ended before an answer"
                 raise
             finally:
-                call.duration = working_time() - began
+                call.duration = judge.clock() - began
         call.sampling = call.sampling if reply.sampling is None else reply.sampling
         call.items, call.model, call.version = reply.items, reply.model, reply.version
         call.usage, call.retries, call.finish_reason = reply.usage, reply.retries, reply.finish_reason
         if reply.finish_reason in ("context_length", "content_filter"):
             call.problem = f"it was stopped by {reply.finish_reason}"
-            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}.").permanent()
+            raise JudgeError(f"The {who} gave no answer: {call.problem}.").permanent()
         refusal = _find_refusal(reply.items)
         if refusal:
             call.problem = f"it refused: {refusal}"
-            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}").permanent()
+            raise JudgeError(f"The {who} gave no answer: {call.problem}").permanent()
         return reply
 
     def _contradiction(self, given: str, swapped: str) -> JudgeError:

@@ -144,7 +144,7 @@ class Attempt(SessionDriver):
         self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
         self._ids = b""  # packed ids of the last call with tokens
-        self._done = False  # set when the environment ends the attempt
+        self._ending: StopReason | None = None  # set when the environment ends the attempt
 
     def _note(self, event: TraceUnion) -> None:
         self.trace.append(event)
@@ -166,7 +166,7 @@ class Attempt(SessionDriver):
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
         yield Prompt(items=self._open(session), at=self.elapsed())
         stop_reason: StopReason | None = None
-        steps = empty = environment_turns = tokens = 0
+        steps = empty = tokens = 0
         while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
             call = await self._ask(empty)
             yield call
@@ -178,7 +178,7 @@ class Attempt(SessionDriver):
             elif stepped:
                 async for event in self._step(stepped, call):
                     yield event
-                stop_reason = "environment_done" if self._done else None
+                stop_reason = self._ending
             elif calls:
                 empty = 0
                 for result in await self._call_tools(session, calls):
@@ -187,13 +187,9 @@ class Attempt(SessionDriver):
                 empty += 1
                 stop_reason = "empty_reply" if empty > 1 and not self.harness.retry_empty_replies else None
             else:
-                began = self.elapsed()
-                observations = await session.respond(call.items)
-                if observations is None:
-                    stop_reason = "environment_done" if environment_turns else "answered"
-                else:
-                    environment_turns += 1
-                    yield EnvironmentTurn(items=observations, at=began, duration=self.elapsed() - began)
+                async for event in self._respond(session, call):
+                    yield event
+                stop_reason = self._ending
             if stop_reason is None and steps >= self.harness.max_steps:
                 stop_reason = "max_steps"
         response = bare_response(self.trace, self.row, self._tool_names, stop_reason)
@@ -243,6 +239,20 @@ class Attempt(SessionDriver):
         before, self._ids = self._ids, reply.tokens.ids
         return pack_tokens(reply.tokens, before=before)
 
+    async def _respond(self, session: Session, reply: ModelCall) -> AsyncIterator[TraceUnion]:
+        """Yield the calls of a simulated user, and the environment's turn unless it is done."""
+        began = self._asked_at = self.elapsed()
+        observations = await session.respond(reply.items)
+        calls = self.take_judge_calls()
+        for call in calls:
+            yield call
+        if observations is None:
+            has_answered = calls or any(isinstance(event, EnvironmentTurn) for event in self.trace)
+            self._ending = "environment_done" if has_answered else "answered"
+        else:
+            duration = self.elapsed() - began
+            yield EnvironmentTurn(items=observations, by_user=bool(calls), at=began, duration=duration)
+
     async def _step(self, session: SteppedSession, reply: ModelCall) -> AsyncIterator[TraceUnion]:
         """Yield the environment's answer to one reply: outputs of its calls in order, then observations."""
         began = self.elapsed()
@@ -257,7 +267,7 @@ class Attempt(SessionDriver):
                 )
         if step.items:
             yield EnvironmentTurn(items=step.items, at=began, duration=duration)
-        self._done = step.done
+        self._ending = "environment_done" if step.done else None
 
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
         """Return the results in the order of the calls."""

@@ -43,14 +43,15 @@ class SessionDriver(ABC):
         self.elapsed = elapsed
         self.trace: list[TraceUnion] = []
         self._prompt = prompt
-        self._judged: Session | None = None
-        self._verify_began = 0.0
+        self._session: Session | None = None
+        self._judge_calls_taken = 0
+        self._asked_at = 0.0  # when the session was last asked for something that may call a model
 
     async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         self.row = ask_as_planned(self._prompt, self.row)
         session = await self.server.seed_session(self.row, seed=self.seed)
-        self._judged = session
+        self._session = session
         try:
             async for event in self._attempt(session):
                 self._note(event)
@@ -60,10 +61,10 @@ class SessionDriver(ABC):
 
     def take_judge_calls(self) -> list[JudgeCall]:
         """Return the judge calls that were not reported yet; see AttemptDriver."""
-        calls = self._judged.judge_calls if self._judged else []
-        self._judged = None
+        calls = self._session.judge_calls[self._judge_calls_taken :] if self._session else []
+        self._judge_calls_taken += len(calls)
         for call in calls:
-            call.at += self._verify_began
+            call.at += self._asked_at
         return calls
 
     @abstractmethod
@@ -75,7 +76,7 @@ class SessionDriver(ABC):
 
     async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> AsyncIterator[TraceUnion]:
         """Yield the judge calls, then the verification. `response` is a Responses object of the whole attempt."""
-        began = self._verify_began = self.elapsed()
+        began = self._asked_at = self.elapsed()
         reward = await session.verify(response)
         duration = self.elapsed() - began
         for call in self.take_judge_calls():

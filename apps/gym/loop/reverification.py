@@ -84,6 +84,8 @@ async def _replay(session: Session, events: list[TraceUnion], row: TaskRow, name
 
     A call with invalid JSON arguments never reached a tool.
     """
+    # A simulated user would write other messages.
+    has_user = any(isinstance(event, JudgeCall) and event.role == "user" for event in events)
     made = {event.call_id for event in events if isinstance(event, ToolResult)}
     for event in events:
         if not isinstance(event, ModelCall):
@@ -92,7 +94,7 @@ async def _replay(session: Session, events: list[TraceUnion], row: TaskRow, name
         if isinstance(session, SteppedSession):
             if (await session.step(bare_response([events[0], event], row, names))).done:
                 return
-        elif not calls:
+        elif not calls and not has_user:
             await session.respond(event.items)
         for call in () if isinstance(session, SteppedSession) else calls:
             arguments = call_arguments(call)

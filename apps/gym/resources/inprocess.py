@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 
 from apps.gym.environments.protocol import BuiltinEnvironment, GameInTurns, ToolRefused
 from apps.gym.environments.registry import BUILTINS
+from apps.gym.environments.simulated_user.environment import SimulatedUser
+from apps.gym.environments.simulated_user.user_tasks import STOP_WORDS
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
 from apps.gym.judging.judge import Judge, Judgement
+from apps.gym.judging.user_model import UserModel
 from apps.gym.resources.protocol import (
     Probe,
     ResourceServer,
@@ -25,10 +28,14 @@ from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, TaskRow, Tool, assistant_text, function_calls, message
+from apps.gym.verifiers.llm_judge import judge_assertions
 from apps.gym.verifiers.verification import MAX_ON_LOOP, verify_attempt, weigh
+from apps.gym.wires.scripted import ScriptedPolicy
 
 logger = logging.getLogger(__name__)
 
+SCRIPTED_USER = "scripted user"
+"""Name of the user model if the environment has none."""
 Result = TypeVar("Result")
 
 
@@ -112,13 +119,48 @@ class InProcessGame(InProcessSession, SteppedSession):
         return Step(outputs=outputs, items=[message("user", seen.observation)], done=seen.done)
 
 
+class InProcessUser(InProcessSession):
+    """One conversation with a simulated user, who is scripted unless the environment has a user model."""
+
+    def __init__(self, environment: SimulatedUser, server: "InProcessServer", seed: int) -> None:
+        super().__init__(environment, server, seed)
+        self._simulated = environment
+        judge = server.judge or Judge(ScriptedPolicy(), name=SCRIPTED_USER, clock=lambda: 0.0)
+        self._judgement = self._user_judgement = judge.open_judgement(seed=seed)
+        self._user = UserModel(
+            self._user_judgement,
+            conversation=environment.user_conversation,
+            tools=environment.user_tools,
+            stop_words=STOP_WORDS,
+            use_tool=self._use_tool,
+        )
+
+    def _use_tool(self, name: str, arguments: dict[str, Any]) -> str:
+        try:
+            return self._simulated.call_user_tool(name, arguments)
+        except ToolRefused as refusal:
+            return failed_call(str(refusal), refusal.error).text
+
+    async def respond(self, items: list[Item]) -> list[Item] | None:
+        self._user_judgement.start_clock()
+        text = await self._user.answer(assistant_text(items))
+        return None if text is None else [message("user", text)]
+
+    async def verify(self, response: dict[str, Any]) -> Reward:
+        self._user_judgement.start_clock()
+        reward = await super().verify({"user_calls": self._user.calls, **response})
+        return await judge_assertions(
+            self._simulated.nl_assertions, self._simulated.row, response, self._user_judgement, reward
+        )
+
+
 class InProcessServer(ResourceServer):
     """Serves one built-in environment.
 
     Raises EnvironmentFault if there is none of that name.
 
     `call_timeout` and `verify_timeout` are in seconds, and apply to built-ins that are not quick. `judge` is used by
-    environments whose verifier is a judge model.
+    environments whose verifier is a judge model, and plays the simulated user.
     """
 
     def __init__(
@@ -143,6 +185,8 @@ class InProcessServer(ResourceServer):
         self._builtin = builtin
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> InProcessSession:
+        if issubclass(self._builtin, SimulatedUser):
+            return InProcessUser(self._builtin(row, has_judge=self.judge is not None), self, seed)
         environment = self._builtin(row)
         if isinstance(environment, GameInTurns):
             return InProcessGame(environment, self, seed)

@@ -39,7 +39,7 @@ class VerifiedSession(Session):
 
     @property
     def judge_calls(self) -> list[JudgeCall]:
-        return self._judgement.calls if self._judgement else []
+        return [*self._inner.judge_calls, *(self._judgement.calls if self._judgement else [])]
 
     async def list_tools(self) -> list[Tool]:
         return await self._inner.list_tools()
@@ -56,6 +56,8 @@ class VerifiedSession(Session):
     async def verify(self, response: dict[str, Any]) -> Reward:
         if self._verifier is None:
             return await super().verify(response)
+        if self._judgement:
+            self._judgement.start_clock()
         return await verify_attempt(
             self._verifier,
             self._row,

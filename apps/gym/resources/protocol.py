@@ -99,7 +99,7 @@ class Session:
 
     @property
     def judge_calls(self) -> list[JudgeCall]:
-        """Return the calls of a verifier that asks a judge model.
+        """Return the calls of a simulated user, and of a verifier that asks a judge model, in order.
 
         Available at any time, so that tokens are counted even if the verification fails.
         """

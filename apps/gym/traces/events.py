@@ -108,9 +108,10 @@ class ToolResult(Event, tag="tool_result"):
 
 
 class EnvironmentTurn(Event, tag="environment_turn"):
-    """The environment answered a reply with observations."""
+    """The environment answered a reply with observations. `by_user` is True if a simulated user wrote them."""
 
     items: list[Item]
+    by_user: bool = False
 
     def new_items(self) -> list[Item]:
         return self.items
@@ -133,6 +134,9 @@ class Verification(Event, tag="verification"):
 class JudgeCall(Event, tag="judge_call"):
     """One question to a judge model and its answer; not part of the conversation.
 
+    With the role `user`, the model plays the user: `prompt` has its instructions, the agent's message or the results
+    of its own tools, and `items` its calls or its message, which the next environment turn repeats.
+
     `tries` numbers the calls for one question, from 1. The first `prompt` is the question; a later call continues the
     conversation, so its `prompt` has only the added text. `verdict` is parsed from `items`; if that failed, `problem`
     is the reason.
@@ -142,6 +146,7 @@ class JudgeCall(Event, tag="judge_call"):
     question: str
     prompt: list[Item]
     items: list[Item] = []
+    role: Literal["judge", "user"] = "judge"
     tries: int = 1
     model: str = ""
     version: str = ""

@@ -2,9 +2,28 @@
 
 from typing import Any
 
-from apps.gym.traces.events import AgentEnd, ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.events import (
+    AgentEnd,
+    EnvironmentTurn,
+    JudgeCall,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    TraceUnion,
+)
 from apps.gym.traces.item_repair import mend_item
-from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, item_type, last_message, message
+from apps.gym.traces.items import (
+    Item,
+    TaskRow,
+    TokenUsage,
+    Tool,
+    as_object,
+    call_arguments,
+    function_calls,
+    item_type,
+    last_message,
+    message,
+)
 
 _STATUSES = ("in_progress", "completed", "incomplete")
 _CHOICES = ("auto", "none", "required")
@@ -179,7 +198,8 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
 
     The minimum keys are those that NeMo Gym's servers require: id, created_at, model, object, output,
     parallel_tool_calls, tool_choice, tools. Output items have the required fields of the `openai` package types.
-    Observations of an environment are user messages, for which those types have no equivalent.
+    Observations of an environment are user messages, for which those types have no equivalent. `user_calls`, if there
+    are any, has the tool calls of a simulated user, each with the number of environment turns before it.
     """
     params = row["responses_create_params"]
     calls = [event for event in events if isinstance(event, ModelCall)]
@@ -193,6 +213,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
     usage = total_usage(events)
     reason = _INCOMPLETE.get(stop_reason)
+    own_calls = _user_calls(events)
     return {
         "id": last.response_id if last and last.response_id else "resp_0",
         "created_at": 0.0,
@@ -211,4 +232,25 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
             "output_tokens_details": {"reasoning_tokens": usage["reasoning_tokens"]},
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],
         },
+        **({"user_calls": own_calls} if own_calls else {}),
     }
+
+
+def _user_calls(events: list[TraceUnion]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    turn = 0
+    for event in events:
+        turn += isinstance(event, EnvironmentTurn)
+        if isinstance(event, SessionOpened):
+            # An imported rollout has no calls of the user model.
+            kept = as_object(event.original.get("response")).get("user_calls")
+            found += kept if isinstance(kept, list) else []
+        if isinstance(event, JudgeCall) and event.role == "user":
+            found += user_calls(event.items, turn)
+    return found
+
+
+def user_calls(items: list[Item], turn: int) -> list[dict[str, Any]]:
+    """Return the tool calls in a reply of a simulated user. Skips arguments that are not a JSON object."""
+    read = ((str(call.get("name")), call_arguments(call)) for call in function_calls(items))
+    return [{"turn": turn, "name": name, "arguments": given} for name, given in read if given is not None]

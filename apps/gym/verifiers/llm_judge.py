@@ -48,6 +48,26 @@ async def judge_attempt(row: TaskRow, response: dict[str, Any], judgement: Judge
     return _reward(value, said, compared.explanation, {"comparison": said, "orders_agree": True})
 
 
+async def judge_assertions(
+    assertions: list[str], row: TaskRow, response: dict[str, Any], judgement: Judgement, reward: Reward
+) -> Reward:
+    """Return the reward times the component `nl_assertion`: 1.0 if the trace meets every assertion. Raises JudgeError.
+
+    Without assertions, the reward is returned unchanged.
+    """
+    if not assertions:
+        return reward
+    limit = judgement.settings.max_characters
+    sections = {"task": readable_prompt(input_items(row), limit), "trace": readable_trace(response["output"], limit)}
+    failed = [f"not met: {each}" for each in assertions if not await judgement.meets(each, **sections)]
+    met = float(not failed)
+    return Reward(
+        value=(reward.value or 0.0) * met,
+        components={**reward.components, "nl_assertion": met},
+        explanation="; ".join([reward.explanation, *failed]),
+    )
+
+
 def _reward(value: float, said: str, explanation: str, details: dict[str, Any]) -> Reward:
     told = f"{said}: {explanation}" if explanation else said
     return Reward(value=value, components={"judge": value}, explanation=told, details=details)

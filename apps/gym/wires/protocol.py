@@ -12,6 +12,8 @@ from apps.gym.wires.chat_deltas import OnDelta
 
 VERDICT_SCHEMA = "verdict"
 """Schema name of judge verdicts. The scripted policy recognises questions of a judge by it."""
+USER_ROLE = "You play a user"
+"""Start of the system prompt of a simulated user. The scripted policy recognises it."""
 
 
 class Weights:

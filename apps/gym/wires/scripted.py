@@ -19,6 +19,7 @@ from apps.gym.traces.items import Item, Tool, item_type, text_of
 from apps.gym.wires.protocol import Ask, Reply, Weights
 from apps.gym.wires.scripted_answers import answer_question, combine, compute, find_expressions, number_text
 from apps.gym.wires.scripted_judge import is_asked_to_judge, judge_by_rule
+from apps.gym.wires.scripted_user import is_asked_to_play_user, play_user_by_rule
 
 MODEL_NAME = "scripted, no LLM"
 
@@ -43,6 +44,9 @@ class ScriptedPolicy:
         view = _Conversation.of(ask)
         if is_asked_to_judge(ask):
             turn = _Turn("I compare what I was given, by rule.", [_message(view, judge_by_rule(ask))])
+        elif is_asked_to_play_user(ask):
+            call, text = play_user_by_rule(ask)
+            turn = _Turn("I follow my scenario, by rule.", [call or _message(view, text)])
         else:
             turn = _Attempt(view, mistake_rate=self.mistake_rate).turn()
         thought = f"{turn.thought} (scripted, no LLM)"

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from apps.gym.environments.simulated_user.environment import SimulatedUser
 from apps.gym.metrics.agreement import correlate
 from apps.reviews.agreement.queue_agreement import find_opinions, find_verdicts
 from apps.reviews.models import Queue
@@ -37,8 +38,13 @@ def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None)
     opinions = find_opinions(queue, could_see_results=could_see_results).exclude(rollout=None)
     scores = [] if verdicts else list(opinions.values_list("rollout_id", "scores"))
     wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
-    rows = wanted.values_list("pk", "reward", "judge_calls")
-    rewards = {pk: (reward, calls > 0) for pk, reward, calls in rows if reward is not None}
+    rows = wanted.values_list("pk", "reward", "judge_calls", "collection__environment__builtin")
+    # The calls of a simulated user give no reward.
+    rewards = {
+        pk: (reward, calls > 0 and builtin != SimulatedUser.name)
+        for pk, reward, calls, builtin in rows
+        if reward is not None
+    }
     for low, high, outcome in verdicts:
         if low in rewards and high in rewards and outcome in {"low", "high"}:
             (first, judged), (second, also) = rewards[low], rewards[high]

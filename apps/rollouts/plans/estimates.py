@@ -9,7 +9,7 @@ from apps.gym.wires.pricing import Prices
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.task_selection import Choice, Size, choose_rollouts
-from apps.rollouts.plans.validation import check_plan, refuse_missing_prompts
+from apps.rollouts.plans.validation import check_plan, refuse_missing_judge, refuse_missing_prompts
 from apps.tasks.models import DatasetVersion
 
 EARLIER = 5
@@ -58,6 +58,7 @@ def estimate_plan(plan: Plan) -> Estimate:
     checked = check_plan(plan)
     choice = choose_rollouts(checked)
     refuse_missing_prompts(checked, choice)
+    refuse_missing_judge(checked, choice)
     size = choice.size()
     policy_model = checked.policy_model
     each = _measured(checked) or _guessed(checked, choice)

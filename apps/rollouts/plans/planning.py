@@ -26,7 +26,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import notify_workers
 from apps.rollouts.plans.plan_spec import LIMITS, Plan
 from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts, explain_nothing
-from apps.rollouts.plans.validation import check_plan, refuse_missing_prompts
+from apps.rollouts.plans.validation import check_plan, refuse_missing_judge, refuse_missing_prompts
 from apps.tasks.models import DatasetVersion
 
 
@@ -103,6 +103,7 @@ def plan_collection(
         return earlier
     choice = choose_rollouts(plan, task_ids=task_ids)
     refuse_missing_prompts(plan, choice)
+    refuse_missing_judge(plan, choice)
     if next(choice.rollouts(), None) is None:
         raise NothingToCollect(explain_nothing(choice))
     collection = Collection(

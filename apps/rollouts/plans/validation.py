@@ -17,7 +17,7 @@ from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.redacted_fields import redact_input_value
 from apps.rollouts.plans.plan_spec import Limits, Plan
 from apps.rollouts.plans.task_selection import Choice
-from apps.tasks.models import DatasetVersion
+from apps.tasks.models import DatasetVersion, Task
 
 
 def check_limits(limits: Mapping[str, Any]) -> None:
@@ -60,6 +60,17 @@ def refuse_missing_prompts(plan: Plan, choice: Choice) -> None:
             "agent server or an external agent, set a prompt template, or upload tasks with prompts."
         )
         raise ValidationError({"agent": [problem]})
+
+
+def refuse_missing_judge(plan: Plan, choice: Choice) -> None:
+    """Raise ValidationError if a task of a simulated user has assertions in words, and no model can judge them."""
+    environment = plan.dataset.environment
+    if not environment.has_simulated_user or environment.judge_model_id is not None:
+        return
+    tasks = Task.objects.filter(pk__in=choice.tasks().values("pk"), row_json__contains='"NL_ASSERTION"')
+    if (task := tasks.order_by("index").first()) is not None:
+        problem = f"Task {task.number} has the reward basis NL_ASSERTION. Choose a user model for {environment.name}."
+        raise ValidationError({"dataset": [problem]})
 
 
 def _find_problems(plan: Plan) -> dict[str, str]:

@@ -30,6 +30,7 @@ SHAPES = {
     "messages": "OpenAI messages",
     "sharegpt": "ShareGPT conversations",
     "verl": "verl rows",
+    "tau2": "tau2 tasks",
     "prompt_answer": "prompt and answer",
     "unknown": "an unknown shape",
 }
@@ -57,14 +58,14 @@ def _shape_of(row: dict[str, Any]) -> str:
         return "nemo_gym"
     if isinstance(row.get("reward_model"), dict) and _is_prompt(row.get("prompt")):
         return "verl"
+    if isinstance(row.get("user_scenario"), dict) and "evaluation_criteria" in row:
+        return "tau2"
     held = [parse_cell(row.get(name)) for name in CONVERSATION_NAMES]
     if any(map(is_sharegpt, held)):
         return "sharegpt"
     if any(map(_is_messages, held)):
         return "messages"
-    if any(_is_prompt(row.get(name)) for name in PROMPT_NAMES):
-        return "prompt_answer"
-    return "unknown"
+    return "prompt_answer" if any(_is_prompt(row.get(name)) for name in PROMPT_NAMES) else "unknown"
 
 
 def _is_messages(value: Any) -> bool:
@@ -190,7 +191,13 @@ def _prompt_mapping(columns: _Columns) -> Mapping:
     )
 
 
+def _tau2_mapping(columns: _Columns) -> Mapping:
+    """Return a prompt without the user's request: the simulated user states it after the agent's first message."""
+    return Mapping(user="Hello.", system="{policy}", **columns.marks)
+
+
 _MAPPINGS = {
+    "tau2": _tau2_mapping,
     "messages": _messages_mapping,
     "sharegpt": _messages_mapping,
     "verl": _verl_mapping,
