@@ -18,7 +18,7 @@ def test_calls_come_joined_with_mask_and_logprobs_aligned(viewer):
     rollout = make_captured(([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))
     answer = viewer.get(f"/api/v1/rollouts/{rollout.pk}/tokens/")
     assert answer.headers["Content-Type"] == "application/json"
-    call = {"model": "scripted", "version": "", "captured": True, "note": ""}
+    call = {"model": "scripted", "version": "", "captured": True, "grammar": False, "note": ""}
     assert answer.json() == {
         "rollout": rollout.pk,
         "attempt": 1,

@@ -58,7 +58,7 @@ def refusal(site: Site, asked: dict[str, Any], **headers: str) -> tuple[int, str
 
 def test_rows_come_back_as_rollouts_with_rewards_items_and_tokens(site: Site) -> None:
     endpoint = {"base_url": site.model, "model_name": "mock", "version": "step-1"}
-    first, *rollouts, last = stream(site, ask(site, repeats=3, endpoint=endpoint))
+    first, *rollouts, last = stream(site, ask(site, repeats=3, endpoint=endpoint, sampling={"temperature": 0.5}))
     assert (first["type"], first["total"]) == ("collection", 6)
     assert (last["type"], last["reason"], last["completed"], last["failed"]) == ("end", "completed", 6, 0)
     assert Counter(one["type"] for one in rollouts) == {"rollout": 6}
@@ -75,10 +75,21 @@ def test_rows_come_back_as_rollouts_with_rewards_items_and_tokens(site: Site) ->
         (segment,) = one["segments"]
         assert sum(segment["mask"]) == 6
         (sampled,) = segment["sampled"]
+        assert (sampled["temperature"], one["logprob_mode"]) == (0.5, "raw_logprobs")
         assert (sampled["call"], sampled["version"], sampled["end"] - sampled["start"]) == (1, "step-1", 6)
         assert len(segment["input_ids"]) == len(segment["mask"]) == len(segment["logprobs"])
         assert [bool(logprob) for logprob in segment["logprobs"]] == [bool(sampled) for sampled in segment["mask"]]
         assert one["is_one_sequence"] is True
+
+
+@pytest.mark.parametrize(("grammar_calls", "trained"), [("mask", [0]), ("keep", [6]), ("drop", [])])
+def test_tokens_of_strict_tools_are_masked_kept_or_dropped(site: Site, grammar_calls: str, trained: list[int]) -> None:
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
+    row = make_row("What is 2 + 2?", "4")
+    row["responses_create_params"]["tools"] = [tool]
+    answer = stream(site, ask(site, rows=[row], grammar_calls=grammar_calls))
+    (rollout,) = [one for one in answer if one["type"] == "rollout"]
+    assert [sum(segment["mask"]) for segment in rollout["segments"]] == trained
 
 
 def test_groups_come_whole(site: Site) -> None:
@@ -130,6 +141,7 @@ def test_a_rollout_that_failed_is_sent_with_its_kind(site: Site) -> None:
         ({"endpoint": {"base_url": "http://10.0.0.1/v1", "model_name": "m"}}, 400, "invalid", ["/endpoint/base_url"]),
         ({"repeats": 6_000}, 400, "invalid", ["/repeats"]),
         ({"seconds": 10**6}, 400, "invalid", ["/seconds"]),
+        ({"grammar_calls": "forget"}, 400, "invalid", ["/grammar_calls"]),
         ({"reapeats": 2}, 400, "invalid", ["/reapeats"]),
         ({"sampling": {"temperature": "hot"}}, 400, "invalid", ["/sampling"]),
         ({"rows": [*ROWS, {"responses_create_params": {}}]}, 400, "invalid", ["/rows/2/responses_create_params/input"]),

@@ -82,3 +82,10 @@ def test_a_plan_that_cannot_be_is_explained_with_its_dataset(pages: Client, suit
     assert reply.status_code == 422
     assert "empty: " in reply.text
     assert not Collection.objects.exists()
+
+
+def test_the_form_of_a_plan_shows_its_options_once(pages: Client, suite: Suite):
+    page = pages.get("/suites/letters/collect/").text
+    for name in ("policy_model", "agent", "repeats", "splits", "max_tokens", "seed", "idempotency_key"):
+        assert page.count(f'name="{name}"') == 1
+    assert 'name="dataset"' not in page
