@@ -57,7 +57,7 @@ def manage(installation: Installation, *words: object, fails: bool = False) -> s
 
 def plan(installation: Installation, rollouts: int) -> dict[str, int]:
     _, tools = installation.tools("--tool-ms", 20)
-    model = installation.model("--latency-ms", 100, "--jitter-ms", 50)
+    model = installation.model("--latency-ms", 1_000)
     collection = {"faults": [""] * 50, "model": "mock", "environment": "weather"}
     return installation.plan(
         migrate=installation.database_url.startswith("sqlite"),
@@ -92,10 +92,10 @@ def download(port: int, key: str, export: int, name: str) -> bytes:
 
 
 def test_a_backup_during_a_running_collection_restores(source: Installation, target: Installation, tmp_path, show):
-    rollouts = size(300, 3_000)
+    rollouts = size(200, 2_000)
     planned = plan(source, rollouts)
     key, collection = planned["key"], planned["all"]
-    server, port = source.serve("--seats", 4)
+    server, port = source.serve("--seats", size(8, 64))
     api = Api(port, key)
     source.wait_finished(planned["first"], seconds=60)
     order_export(api, planned["first"])
