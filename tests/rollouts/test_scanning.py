@@ -212,6 +212,17 @@ def test_an_instruction_inside_a_transcript_changes_no_other_answer():
         assert [INJECTION in one for one in server.asked].count(True) == 1
 
 
+def test_credentials_reach_neither_the_judge_nor_the_answer():
+    credential = "ghp_" + "a1B2c3D4e5" * 4
+    attempts(1, f"The tool failed with {credential}.")
+    with served(lambda transcript: {**yes(transcript), "reason": f"It used {credential}."}) as (server, judge):
+        scan = finish(started(judge_model=judge))
+        assert credential not in server.asked[0]
+        answer = scan.answers.get()
+        assert (answer.answer, answer.reason.startswith("It used ")) == ("yes", True)
+        assert credential not in answer.reason
+
+
 def test_a_judge_that_fails_pauses_the_scan_and_no_rollout_gets_an_answer():
     attempts(30)
     healthy = threading.Event()
