@@ -212,6 +212,33 @@ def test_an_instruction_inside_a_transcript_changes_no_other_answer():
         assert [INJECTION in one for one in server.asked].count(True) == 1
 
 
+def test_a_trace_that_cannot_be_read_is_an_error_of_its_rollout():
+    (broken, *_) = attempts(3)
+    scan = started()
+    broken.events.filter(seq=1).update(payload=b'{"type": "unheard-of"}')
+    scan = finish(scan)
+    assert (scan.state, scan.answered, scan.failed) == (State.COMPLETED, 2, 1)
+    assert "ValidationError" in scan.answers.get(rollout=broken).error
+
+
+def test_large_numbers_are_stored_exactly():
+    attempts(1)
+    with served(lambda transcript: {"answer": 1_234_567}) as (_, judge):
+        scan = finish(started(judge_model=judge, kind="number"))
+        assert (scan.answers.get().answer, scan.answers.get().number) == ("1234567", 1_234_567.0)
+
+
+def test_credentials_reach_neither_the_judge_nor_the_answer():
+    credential = "ghp_" + "a1B2c3D4e5" * 4
+    attempts(1, f"The tool failed with {credential}.")
+    with served(lambda transcript: {**yes(transcript), "reason": f"It used {credential}."}) as (server, judge):
+        scan = finish(started(judge_model=judge))
+        assert credential not in server.asked[0]
+        answer = scan.answers.get()
+        assert (answer.answer, answer.reason.startswith("It used ")) == ("yes", True)
+        assert credential not in answer.reason
+
+
 def test_a_judge_that_fails_pauses_the_scan_and_no_rollout_gets_an_answer():
     attempts(30)
     healthy = threading.Event()

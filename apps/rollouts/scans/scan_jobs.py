@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due, retry_until_available
+from apps.accounts.outages import is_transient
 from apps.gym import process_exit
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError, PolicyError
@@ -29,6 +30,7 @@ from apps.rollouts.models import Scan, ScanAnswer
 from apps.rollouts.reverification.ownership import REFUSED_WAIT
 from apps.rollouts.scans.rollout_leases import claim_rollouts, leased_rows, release_rollouts, renew_leases
 from apps.rollouts.scans.scan_estimates import read_events
+from apps.rollouts.search.filters.filter_grammar import write_number
 
 TURN_SECONDS = 20.0
 """How long a worker works on one scan while other scans wait."""
@@ -79,9 +81,9 @@ def continue_scan(scan: Scan, *, seconds: float = TURN_SECONDS) -> bool:
         except PolicyError as error:
             _pause(scan, f"The judge {scan.judge_model.slug} cannot be connected: {error}")
         finally:
-            release_rollouts(lease)
             runner.run(throttles.close())
             runner.run(outbound.close())
+            release_rollouts(lease)
     return True
 
 
@@ -100,6 +102,16 @@ def _connect(scan: Scan, outbound: Outbound, throttles: Throttles) -> Judge:
 def _pause(scan: Scan, message: str) -> None:
     running = Scan.objects.filter(pk=scan.pk, state=Scan.State.RUNNING)
     running.update(state=Scan.State.PAUSED, message=cut_clean(message, 500))
+
+
+def _read(row: ScanAnswer) -> dict[int, str] | Exception:
+    """Return the transcript, or the error of an unreadable trace."""
+    try:
+        return read_events(row.rollout)
+    except Exception as error:
+        if is_transient(error):
+            raise
+        return error
 
 
 class _Turn:
@@ -138,12 +150,14 @@ class _Turn:
     def _start(self, rows: list[ScanAnswer]) -> None:
         question = self._scan.asked
         for row in rows:
-            asking = self._ask(row, question, read_events(row.rollout))
+            asking = self._ask(row, question, _read(row))
             self._running.add(self._runner.get_loop().create_task(asking))
 
-    async def _ask(self, row: ScanAnswer, question: Question, transcript: dict[int, str]) -> _Outcome:
+    async def _ask(self, row: ScanAnswer, question: Question, transcript: dict[int, str] | Exception) -> _Outcome:
         judgement = self._judge.open_judgement(seed=row.rollout.seed)
         try:
+            if isinstance(transcript, Exception):
+                raise transcript
             answer = await judgement.answer(question, transcript)
         except Exception as error:
             # Every exception: one rollout must not end, and so repeat, the paid calls for the others.
@@ -205,13 +219,15 @@ class _Turn:
             "leased_until": None,
         }
         if outcome.answer is None:
-            message = cut_clean(str(outcome.error), MAX_MESSAGE).replace("\0", "")
+            error = outcome.error
+            told = str(error) if isinstance(error, GymError) else f"{type(error).__name__}: {error}"
+            message = cut_clean(told, MAX_MESSAGE).replace("\0", "").encode(errors="replace").decode()
             return fields | {"state": ScanAnswer.State.FAILED, "error": message}
         said, redactor = outcome.answer, fresh_redactor()
         citations, _ = redactor.redact_value(msgspec.to_builtins(said.citations))
         return fields | {
             "state": ScanAnswer.State.ANSWERED,
-            "answer": said.value if isinstance(said.value, str) else f"{said.value:g}",
+            "answer": said.value if isinstance(said.value, str) else write_number(said.value),
             "number": None if isinstance(said.value, str) else said.value,
             "reason": redactor.redact_text(said.reason)[0].replace("\0", ""),
             "citations": citations,
