@@ -117,7 +117,7 @@ def test_a_match_in_a_hidden_part_is_shown_until_the_reader_moves_on(site, own_h
     find.press("Enter")
     hits.nth(40).click()
     expect(thought.locator("pre, .rendered").last).to_be_in_viewport()
-    expect(note).to_contain_text("Shown in step #2")
+    expect(note).to_contain_text("Step #2 shows hidden parts")
     for part in (arguments, result):
         expect(part).to_be_hidden()
     # The next place sends it back, and so does the end of the find.
