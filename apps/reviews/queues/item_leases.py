@@ -87,7 +87,7 @@ def find_held(queue: Queue, user: User, pk: int | None = None) -> Review | None:
 
 
 def find_open(queue: Queue, user: User) -> QuerySet[Review]:
-    """Return the user's open reviews in the queue, oldest first, except those of deleted rollouts."""
+    """Return the user's open reviews in the queue, oldest first. Items with deleted rollouts are left out."""
     mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, status=Review.Status.OPEN)
     return mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk")
 
