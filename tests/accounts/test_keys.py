@@ -100,7 +100,7 @@ def test_the_commands_create_list_and_revoke_a_key(capsys):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["create_api_key", "nobody", "--name", "ci", "--scope", "export"], "user named nobody"),
+        (["create_api_key", "nobody", "--name", "ci", "--scope", "export"], "inactive user nobody"),
         (["create_api_key", "ada", "--name", "ci"], "--scope"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "everything"], "invalid choice"),
         (["create_api_key", "ada", "--name", "ci", "--scope", "export", "--days", "-1"], "whole number of days"),
