@@ -29,6 +29,7 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.steering.holds import explain_pause
+from apps.tasks.stored_images import full_row
 
 COME_BACK = timedelta(seconds=10)
 """How long a stream requested with a key waits for its reader to request it again after losing the response.
@@ -246,7 +247,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task
-    row = task.row
+    row = full_row(task)
     events, redactor = graph.main, fresh_redactor()
     if redactor.is_suspicious(task.row_json):
         events = restore_prompts(events, input_items(row), redactor)
