@@ -155,7 +155,7 @@ class RowReader:
 
     def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices):
+        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices, images=True):
             self.on_step()
             yield found
 
@@ -196,7 +196,7 @@ class RowReader:
         for pairs in read_chunks(self.export):
             self.considered += len(pairs)
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
-            traces = dict(read_traces(numbers))
+            traces = dict(read_traces(numbers, images=True))
             unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self.filters)
             for pair in pairs:
                 self.on_step()

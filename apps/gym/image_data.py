@@ -128,6 +128,16 @@ def image_places(row: dict[str, Any]) -> Iterator[ImagePlace]:
             yield ImagePlace(pointer, holder, key)
 
 
+def image_addresses(item: dict[str, Any]) -> list[str]:
+    """Return the addresses of the images of a message or a tool's output, as Responses items have them."""
+    content = item.get("output") if item.get("type") == "function_call_output" else item.get("content")
+    parts = content if isinstance(content, list) else []
+    addresses = [
+        part.get("image_url") for part in parts if isinstance(part, dict) and part.get("type") == "input_image"
+    ]
+    return [address for address in addresses if isinstance(address, str)]
+
+
 def _step(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 

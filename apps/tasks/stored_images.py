@@ -67,6 +67,12 @@ def with_images(text: str) -> str:
     return _REFERENCE.sub(restore, text)
 
 
+def read_url(sha256: str) -> str:
+    """Return a stored image as a data URL, or an empty text."""
+    found = StoredImage.objects.filter(sha256=sha256).values_list("kind", "content").first()
+    return data_url(found[0], bytes(found[1])) if found else ""
+
+
 def full_row(task: Task) -> TaskRow:
     """Return the row with its images, for models, environments, verifiers and trainers."""
     return load_row(with_images(task.row_json))

@@ -22,6 +22,7 @@ from apps.tasks.deletion_jobs import (
     refuse_losses,
     run_next_deletion,
 )
+from apps.tasks.stored_images import delete_unused_images
 
 CHUNK = 200
 """Rollouts per transaction: each may have hundreds of events."""
@@ -80,3 +81,4 @@ def _delete(deletion: CollectionDeletion) -> None:
         mine.update(deleted=F("deleted") + len(tasks), **progress_fields())
         process_exit.check()
     collection.delete()
+    delete_unused_images()

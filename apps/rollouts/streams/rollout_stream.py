@@ -235,7 +235,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 def _read_rollout_line(rollout_id: int) -> bytes:
     rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
-    return dump_json(describe_rollout(rollout, rollout.graph(tokens=True))).encode() + b"\n"
+    return dump_json(describe_rollout(rollout, rollout.graph(tokens=True, images=True))).encode() + b"\n"
 
 
 def describe_rollout(rollout: Rollout, graph: TraceGraph) -> dict[str, Any]:
