@@ -1,17 +1,25 @@
 """Image tasks run through the engine: models get the images, and traces refer to them."""
 
 import io
+from pathlib import Path
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
 from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.environments.models import Environment
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.pairs.trace_reader import read_traces
 from apps.policies.models import Provider
+from apps.reviews.models import Queue
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
 from apps.rollouts.models import Collection, Rollout, TraceEvent, TraceImage
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
@@ -125,3 +133,49 @@ def test_pages_show_images_from_their_own_address(client, role):
             assert "base64" not in text
         saved = b"".join(client.get(reverse("dashboard:rollout_file", args=[rollout.pk])))
         assert f'src="{png_url(width=20)}"'.encode() in saved
+
+
+def write(collection, slug: str, **options) -> Path:
+    order = ExportOrder(format=slug, collection=collection, options=options, filters={"dedupe": False})
+    export = write_export(export=queue_export(order))
+    assert (export.state, export.manifest["rows"], export.manifest["counts"]["dropped"]) == ("ready", 4, {})
+    return next(path for path in Path(export.path).iterdir() if path.stem == "train")
+
+
+def test_five_exports_have_the_images_as_their_loaders_open_them(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path
+    collection = collect()
+    images = sorted([make_png(width=20), make_png(width=30)] * 2)
+    for slug in ("trl_sft", "verl_sft", "llama_factory_sft"):
+        path = write(collection, slug, images="column")
+        assert path.suffix == ".parquet"
+        read = pq.read_table(path).to_pylist()
+        assert sorted(image["bytes"] for row in read for image in row["images"]) == images
+    card = yaml.safe_load(path.with_name("README.md").read_text().split("---")[1])
+    assert {"name": "images", "list": "image"} in card["dataset_info"]["features"]
+    assert read[0]["conversations"][0] == {
+        "from": "human",
+        "value": "<image>\nHow wide is it? Answer in \\boxed{}.",
+    }
+    for slug in ("openai_sft", "nemo_gym_rollouts", "atif"):
+        text = write(collection, slug).read_text()
+        assert [text.count(png_url(width=width)) for width in (20, 30)] == [2, 2]
+        assert "gymweb-image" not in text
+
+
+def test_a_column_of_images_needs_a_file_that_can_hold_it():
+    order = ExportOrder(format="trl_sft", collection=collect(repeats=1), options={"images": "column"}, encoding="jsonl")
+    with pytest.raises(ExportRefused, match="with a column of images cannot be written as jsonl"):
+        queue_export(order)
+
+
+def test_a_review_shows_the_images_of_both_sides(client):
+    collect()
+    sides = list(Rollout.objects.filter(task__index=0).values_list("pk", flat=True))
+    items = fill_from_sets([sides], kind="pairwise")
+    queue = create_queue(queue=Queue(name="Queue", kind="pairwise"), items=items, reviewers=[], user=None)
+    client.force_login(make_user(Role.ANNOTATOR))
+    page = client.post(reverse("dashboard:queue_work", args=[queue.pk]), follow=True).text
+    address = reverse("dashboard:stored_image", args=[StoredImage.objects.get(width=20).sha256])
+    assert f'src="{address}"' in page
+    assert "base64" not in page

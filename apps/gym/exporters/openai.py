@@ -4,6 +4,7 @@ Reasoning is dropped, because the format has no field for it; arguments are text
 """
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
@@ -17,10 +18,17 @@ from apps.gym.exporters.training_conversations import (
     question_messages,
     task_columns,
 )
-from apps.gym.traces.items import TaskRow
+from apps.gym.traces.chat_turns import IMAGES_FOLLOW
+from apps.gym.traces.items import TaskRow, join_parts
 from apps.gym.traces.messages import Dropped, Message, nested_tools
 
-_CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
+_CHOICES = {
+    "reasoning": ("dropped",),
+    "arguments": ("text",),
+    "malformed": ("dropped", "text"),
+    "tools": ("column",),
+    "images": ("parts", "dropped"),
+}
 _REFUSED = {
     ("reasoning", "field"): "The format has no field for reasoning. A file that has one is rejected at upload.",
     (
@@ -59,14 +67,37 @@ def rft_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
 
 
 def _plain(messages: list[Message]) -> list[dict[str, Any]]:
-    return [_plain_message(message) for message in messages]
+    """Return the messages. The format has images only in messages of users, so images of tools follow in one."""
+    written: list[dict[str, Any]] = []
+    for is_tool, run in groupby(messages, lambda message: message["role"] == "tool"):
+        plain = [_plain_message(message) for message in run]
+        written += plain
+        if is_tool and (shown := [part for message in plain for part in _move_images(message)]):
+            written.append({"role": "user", "content": shown})
+    return written
+
+
+def _move_images(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Remove the images from the result of a tool, and return them."""
+    parts = message["content"]
+    images = [part for part in parts if part["type"] == "image_url"] if isinstance(parts, list) else []
+    if images:
+        texts = [part["text"] for part in parts if part["type"] == "text"]
+        message["content"] = join_parts(texts, by_model=False) or IMAGES_FOLLOW
+    return images
 
 
 def _plain_message(message: Message) -> dict[str, Any]:
     plain = {key: value for key, value in message.items() if key != "name"}
+    if isinstance(plain["content"], list):
+        plain["content"] = [_plain_part(part) for part in plain["content"]]
     if plain.get("tool_calls") and not plain["content"]:
         del plain["content"]
     return plain
+
+
+def _plain_part(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": part["image"]}} if part["type"] == "image" else part
 
 
 def _offer(whole: Conversation, row: TaskRow) -> Row:
@@ -112,7 +143,7 @@ FORMATS = [
         makes="tasks",
         rows=rft_rows,
         features=lambda _: {"messages": "json[]", "tools": "json[]", "reference_answer": "string", **TASK_FEATURES},
-        choices={"opening": OPENINGS},
+        choices={"opening": OPENINGS, "images": ("parts", "dropped")},
         encodings=("jsonl",),
         note="For reinforcement fine-tuning with a grader that reads item.reference_answer. OpenAI no longer accepts "
         "new users of fine-tuning.",
