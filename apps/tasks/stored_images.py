@@ -1,7 +1,7 @@
 """Store each image once, and refer to it in stored rows and traces.
 
-A reference takes the place of a data URL only if it can be restored byte for byte, so a row is still returned exactly
-as uploaded (docs/decisions/0021-images-are-stored-once.md).
+A reference takes the place of a data URL only if it can be restored byte for byte, so a row is returned exactly as
+uploaded (docs/decisions/0021-images-are-stored-once.md).
 """
 
 import base64
@@ -17,7 +17,7 @@ from apps.gym.tasks.task_rows import load_row
 from apps.gym.traces.items import TaskRow
 from apps.tasks.models import DatasetVersion, StoredImage, Task, VersionImage
 
-# Only in fields of images: the same text elsewhere, for example in a reply of a model, stays as it is.
+# Only in fields of images: the same text elsewhere, for example in a reply of a model, is not changed.
 _FIELD = r'(?P<field>"(?:image_url|url)"\s*:\s*")'
 _ADDED = re.compile(rf'{_FIELD}(?P<url>{DATA_URL.pattern})"')
 _REFERENCE = re.compile(rf'{_FIELD}{SCHEME}(?P<sha256>[0-9a-f]{{64}})"')
@@ -28,7 +28,7 @@ Images = dict[str, ImageFile]
 
 
 def take_images(text: str) -> tuple[str, Images]:
-    """Return JSON text with references in place of its images, and the images. Other data URLs stay as they are."""
+    """Return JSON text with references in place of its images, and the images. Other data URLs are not changed."""
     found: Images = {}
     if '"data:image/' not in text:
         return text, found

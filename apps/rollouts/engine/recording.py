@@ -143,7 +143,7 @@ def record_batch(
 
     An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
     no such check, because each claim has a new attempt number. `again` allows that the batch is already stored: the
-    response to the first try may have been lost. `images` are those that events of a rollout id refer to.
+    response to the first try may have been lost. `images` maps a rollout id to the images of its events.
     """
     with transaction.atomic():
         store_event_images(images or {})
