@@ -1,9 +1,11 @@
 """Images of conversations, as trainers load them: in a column beside the messages, or as parts of the messages."""
 
+from itertools import groupby
 from typing import Any
 
 from apps.gym.exporters.protocol import Options, Row
 from apps.gym.image_data import is_data_url
+from apps.gym.traces.chat_turns import IMAGES_FOLLOW
 from apps.gym.traces.items import join_parts
 from apps.gym.traces.messages import Dropped, Message
 
@@ -16,7 +18,9 @@ def with_parts(options: Options, **sides: list[Message]) -> Row:
     """Return lists of messages by column, and the images in order.
 
     In rows with images, the content of each message is a list, in which a part of the type `image` marks each place.
+    Images of tools follow in a message of the user, because TRL fills no places in results.
     """
+    sides = {side: move_tool_images(messages) for side, messages in sides.items()}
     images = _images(options, sides)
     if images is None:
         return dict(sides)
@@ -52,6 +56,22 @@ def _images(options: Options, sides: dict[str, list[Message]]) -> list[str] | No
     if not all(map(is_data_url, found)):
         raise Dropped("remote_image")
     return found
+
+
+def move_tool_images(messages: list[Message]) -> list[Message]:
+    """Return the messages, in which the images of a turn's results follow the results in a message of the user."""
+    written: list[Message] = []
+    for is_tool, run in groupby(messages, lambda message: message["role"] == "tool"):
+        said = list(run)
+        shown = [part for message in said for part in _parts(message) if is_tool and part["type"] == "image"]
+        written += [{**message, "content": _text_only(message)} for message in said] if shown else said
+        written += [{"role": "user", "content": shown}] if shown else []
+    return written
+
+
+def _text_only(message: Message) -> str:
+    texts = [part["text"] for part in _parts(message) if part["type"] == "text"]
+    return join_parts(texts, by_model=False) or IMAGES_FOLLOW
 
 
 def refuse_images(messages: list[Message]) -> None:

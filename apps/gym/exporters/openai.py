@@ -4,9 +4,9 @@ Reasoning is dropped, because the format has no field for it; arguments are text
 """
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
+from apps.gym.exporters.image_columns import move_tool_images
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
 from apps.gym.exporters.training_conversations import (
     OPENINGS,
@@ -18,8 +18,7 @@ from apps.gym.exporters.training_conversations import (
     question_messages,
     task_columns,
 )
-from apps.gym.traces.chat_turns import IMAGES_FOLLOW
-from apps.gym.traces.items import TaskRow, join_parts
+from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped, Message, nested_tools
 
 _CHOICES = {
@@ -67,24 +66,8 @@ def rft_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
 
 
 def _plain(messages: list[Message]) -> list[dict[str, Any]]:
-    """Return the messages. The format has images only in messages of users, so images of tools follow in one."""
-    written: list[dict[str, Any]] = []
-    for is_tool, run in groupby(messages, lambda message: message["role"] == "tool"):
-        plain = [_plain_message(message) for message in run]
-        written += plain
-        if is_tool and (shown := [part for message in plain for part in _move_images(message)]):
-            written.append({"role": "user", "content": shown})
-    return written
-
-
-def _move_images(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Remove the images from the result of a tool, and return them."""
-    parts = message["content"]
-    images = [part for part in parts if part["type"] == "image_url"] if isinstance(parts, list) else []
-    if images:
-        texts = [part["text"] for part in parts if part["type"] == "text"]
-        message["content"] = join_parts(texts, by_model=False) or IMAGES_FOLLOW
-    return images
+    """Return the messages. The format has images only in messages of users."""
+    return [_plain_message(message) for message in move_tool_images(messages)]
 
 
 def _plain_message(message: Message) -> dict[str, Any]:

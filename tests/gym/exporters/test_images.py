@@ -66,8 +66,9 @@ def test_trl_gets_parts_and_a_column():
             "role": "tool",
             "tool_call_id": "c1",
             "name": "get_weather",
-            "content": [{"type": "text", "text": "closer:"}, {"type": "image"}],
+            "content": [{"type": "text", "text": "closer:"}],
         },
+        {"role": "user", "content": [{"type": "image"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "A dot."}]},
     ]
 
