@@ -179,3 +179,14 @@ def test_a_review_shows_the_images_of_both_sides(client):
     address = reverse("dashboard:stored_image", args=[StoredImage.objects.get(width=20).sha256])
     assert f'src="{address}"' in page
     assert "base64" not in page
+
+
+def test_the_api_and_downloads_have_the_images(client):
+    rollout = Rollout.objects.filter(collection=collect(repeats=1), task__index=0).get()
+    client.force_login(make_user(Role.VIEWER))
+    url = png_url(width=20)
+    for path in (f"rollouts/{rollout.pk}/trace/", f"tasks/{rollout.task_id}/"):
+        text = client.get(f"/api/v1/{path}").content.decode()
+        assert (text.count(url), "gymweb-image" in text) == (1, False)
+    raw = b"".join(client.get(reverse("dashboard:rollout_raw", args=[rollout.pk]))).decode()
+    assert (raw.count(url), "gymweb-image" in raw) == (1, False)
