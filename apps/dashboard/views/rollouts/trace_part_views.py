@@ -136,7 +136,7 @@ def rollout_image(request: PageRequest, pk: int, seq: int, part: str) -> HttpRes
 
 @allow(GET=Permission.READ_QUEUES)
 def stored_image(request: PageRequest, sha256: str) -> HttpResponse:
-    """Return an image that rows or traces refer to. Its address is secret, so annotators see only those of items."""
+    """Return a stored image. Annotators learn its hash only from their items."""
     image = get_object_or_404(StoredImage, sha256=sha256)
     name = f"{sha256[:12]}.{ENDINGS[image.kind]}"
     answer = _inert(HttpResponse(bytes(image.content), content_type=image.kind), name, saved=False)
