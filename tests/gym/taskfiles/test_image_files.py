@@ -131,3 +131,15 @@ def test_an_archive_has_the_limits_of_a_packed_file():
     with pytest.raises(FileRefused) as refused:
         read(archive({"rows.jsonl": b" " * 3000 + b"\n"}), unpacked_bytes=2000)
     assert refused.value.limit == "GYMWEB_MAX_UNPACKED_BYTES"
+
+
+def test_an_archive_with_too_many_files_is_refused_before_they_are_listed(monkeypatch):
+    files = {"rows.jsonl": jsonl({"image": "0.png"}), **{f"{n}.png": make_png() for n in range(20)}}
+    packed = archive(files)
+    assert read(packed) == [{"image": png_url()}]
+    monkeypatch.setattr("apps.gym.tasks.files.zip_archives.MAX_DIRECTORY_BYTES", 1_000)
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(
+        FileRefused, match=r"the list of files in the ZIP archive has 1,0\d\d bytes: the limit is 1,000"
+    ):
+        read(packed)

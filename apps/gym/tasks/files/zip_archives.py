@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from json import JSONDecodeError
+from typing import IO
 
 from apps.gym.image_data import MAX_IMAGE_BYTES, ImageRefused, image_places, is_path, read_image
 from apps.gym.redaction.shortening import cut
@@ -14,6 +15,8 @@ from apps.gym.tasks.files.streams import Counted, Unpacked, seekable
 from apps.gym.tasks.files.tabular_files import TableReader
 
 ZIP = b"PK\x03\x04"
+MAX_DIRECTORY_BYTES = 16 * 1024**2
+"""Bytes of the archive's list of files, which is read into memory: about 150,000 files."""
 _ROW_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parquet")
 _ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError)
 """Damaged, encrypted and unusually compressed archives."""
@@ -37,6 +40,7 @@ class ZipReader:
     def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
         with seekable(self._content, self._limits, packed=False) as file:
             try:
+                _check_directory(file)
                 with zipfile.ZipFile(file) as archive:
                     yield from self._read(archive)
             except _ERRORS as error:
@@ -85,6 +89,16 @@ class ZipReader:
             )
             raise FileRefused("unpacks_too_large", message, limit="GYMWEB_MAX_UNPACKED_BYTES")
         return read_image(content).data_url
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Raise FileRefused if the list of files is too large. ZipFile reads all of it at once."""
+    # The function with which ZipFile finds the list: another one could be led to another list.
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    size = end[5] if end else 0
+    if size > MAX_DIRECTORY_BYTES:
+        message = f"the list of files in the ZIP archive has {size:,} bytes: the limit is {MAX_DIRECTORY_BYTES:,}"
+        raise FileRefused("not_zip", f"{message}. Upload several archives, or Parquet")
 
 
 def _find_rows(archive: zipfile.ZipFile) -> str:
