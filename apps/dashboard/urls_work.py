@@ -72,6 +72,7 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/compare/flag/", side_by_side_views.rollouts_flag, name="rollouts_flag"),
     path("rollouts/<int:pk>/", trace_views.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", trace_part_views.rollout_raw, name="rollout_raw"),
+    path("images/<slug:sha256>/", trace_part_views.stored_image, name="stored_image"),
     path("rollouts/<int:pk>/file/", trace_part_views.rollout_file, name="rollout_file"),
     path("rollouts/<int:pk>/tokens/", trace_part_views.rollout_tokens, name="rollout_tokens"),
     path("rollouts/<int:pk>/find/", trace_part_views.rollout_find, name="rollout_find"),

@@ -25,7 +25,9 @@ def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) ->
     return f"---\n{front}---\n\n{_body(format, manifest)}"
 
 
-def _feature(name: str, kind: Feature) -> dict[str, str]:
+def _feature(name: str, kind: Feature) -> dict[str, Any]:
+    if kind == "turn[]":
+        return {"name": name, "list": [{"name": "from", "dtype": "string"}, {"name": "value", "dtype": "string"}]}
     return {"name": name, "list": kind.removesuffix("[]")} if kind.endswith("[]") else {"name": name, "dtype": kind}
 
 

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.exports.export_filters import FilterRefused, Filters, active_filters, resolve_filters, select_rollouts
 from apps.exports.held_out_splits import MAX_SHARE, checked_splits
 from apps.exports.models import Export
-from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
+from apps.gym.exporters.protocol import Format, OptionRefused, Options, find_encodings, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
@@ -123,7 +123,7 @@ def prepare_export(order: ExportOrder) -> Export:
         pair_set=pair_set,
         filters=active_filters(found, applied),
         options={name: getattr(resolved, name) for name in found.choices},
-        encoding=_checked_encoding(found, order.encoding),
+        encoding=_checked_encoding(found, resolved, order.encoding),
         validation_share=order.validation_share,
         split_seed=order.split_seed,
         mask_credentials=order.mask_credentials,
@@ -142,12 +142,13 @@ def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, 
     return {**options, "level": "step"}
 
 
-def _checked_encoding(format: Format, encoding: str | None) -> str:
+def _checked_encoding(format: Format, options: Options, encoding: str | None) -> str:
+    encodings = find_encodings(format, options)
     if encoding is None:
-        return format.encodings[0]
-    if encoding not in format.encodings:
-        has = ", ".join(format.encodings)
-        raise ExportRefused(f"{format.title} cannot be written as {encoding}. Choose one of: {has}.", "encoding")
+        return encodings[0]
+    if encoding not in encodings:
+        has, what = ", ".join(encodings), " with a column of images" if options.images == "column" else ""
+        raise ExportRefused(f"{format.title}{what} cannot be written as {encoding}. Choose one of: {has}.", "encoding")
     return encoding
 
 

@@ -34,6 +34,7 @@ from apps.pairs.trace_reader import read_traces
 from apps.reviews.reviews.reward_overrides import StandingOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
+from apps.tasks.stored_images import full_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ class RowReader:
 
     def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices):
+        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices, images=True):
             self.on_step()
             yield found
 
@@ -166,7 +167,7 @@ class RowReader:
                 task = chosen.task
                 offer = offers[task.pk]
                 prompt = TaskPrompt(
-                    task=task.row,
+                    task=full_row(task),
                     asked=self._task_prompt_row(task),
                     agent=self._agent,
                     dataset=collection.dataset.slug,
@@ -186,7 +187,7 @@ class RowReader:
 
     def _task_prompt_row(self, task: Task) -> TaskRow | None:
         try:
-            return row_with_prompt(task.row, self._harness)
+            return row_with_prompt(full_row(task), self._harness)
         except GapEmpty:
             return None
 
@@ -195,7 +196,7 @@ class RowReader:
         for pairs in read_chunks(self.export):
             self.considered += len(pairs)
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
-            traces = dict(read_traces(numbers))
+            traces = dict(read_traces(numbers, images=True))
             unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self.filters)
             for pair in pairs:
                 self.on_step()
@@ -242,7 +243,7 @@ class RowReader:
         assert rollout.reward is not None
         return Attempt(
             events=self._exact(chosen.task, events),
-            task=chosen.task.row,
+            task=full_row(chosen.task),
             reward=rollout.reward,
             components=rollout.components,
             stop_reason=rollout.stop_reason,
@@ -262,14 +263,14 @@ class RowReader:
         """Return the trace with the prompt as the model saw it: traces store it masked."""
         if not self.credentials.redactor.is_suspicious(task.row_json):
             return events
-        asked = self._task_prompt_row(task) or task.row
+        asked = self._task_prompt_row(task) or full_row(task)
         return restore_prompts(events, input_items(asked), self.credentials.redactor)
 
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
         def side(rollout: Rollout, reward: float | None) -> Attempt:
             return Attempt(
                 events=self._exact(rollout.task, traces[rollout.pk]),
-                task=rollout.task.row,
+                task=full_row(rollout.task),
                 reward=math.nan if reward is None else reward,
                 stop_reason=rollout.stop_reason,
                 agent=self._agent,

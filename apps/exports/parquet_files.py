@@ -9,6 +9,7 @@ import orjson
 
 from apps.exports.row_files import RowFile
 from apps.gym.exporters.protocol import Feature
+from apps.gym.image_data import read_data_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +71,8 @@ def _cell(value: Any, feature: Feature) -> Any:
         return orjson.dumps(value).decode()
     if feature == "json[]":
         return [orjson.dumps(one).decode() for one in value]
+    if feature == "image[]":
+        return [{"bytes": read_data_url(one).content, "path": None} for one in value]
     return value
 
 
@@ -85,6 +88,8 @@ def _schema(features: dict[str, Feature]) -> "pa.Schema":
         "float64": pa.float64(),
         "int32[]": pa.list_(pa.int32()),
         "float32[]": pa.list_(pa.float32()),
+        "image[]": pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+        "turn[]": pa.list_(pa.struct([("from", pa.string()), ("value", pa.string())])),
     }
     return pa.schema([(name, kinds[feature]) for name, feature in features.items()])
 

@@ -9,6 +9,7 @@ from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import main_line
 from apps.rollouts.models import TraceEvent
 from apps.rollouts.trace_payloads import STORED, unpack_each
+from apps.tasks.stored_images import with_images
 
 ROWS = 500
 """Events per query."""
@@ -17,21 +18,23 @@ ROLLOUTS = 256
 
 
 def read_traces(
-    attempts: Mapping[int, int], *, tokens: bool = False, whole: bool = False
+    attempts: Mapping[int, int], *, tokens: bool = False, whole: bool = False, images: bool = False
 ) -> Iterator[tuple[int, list[TraceUnion]]]:
     """Yield (rollout id, events) by ascending id.
 
     `attempts` maps each rollout id to the attempt whose events are read. Without stored events, the list is empty.
-    `tokens` also reads the packed tokens of model calls. The events are the main path of the trace, or with `whole` all
-    events as stored.
+    `tokens` also reads the packed tokens of model calls. `images` puts images in place of references. The events are
+    the main path of the trace, or with `whole` all events as stored.
     """
     columns = ("rollout_id", "attempt", "seq", STORED, *(("tokens",) if tokens else ()))
     stream = groupby(_read_events(sorted(attempts), columns), key=itemgetter(0))
+    read_images = with_images if images else str
     stored = next(stream, None)
     for rollout_id in sorted(attempts):
         events: list[TraceUnion] = []
         if stored and stored[0] == rollout_id:
-            events = [decode_event(*event) for _, attempt, _, *event in stored[1] if attempt == attempts[rollout_id]]
+            rows = [row[3:] for row in stored[1] if row[1] == attempts[rollout_id]]
+            events = [decode_event(read_images(payload), *packed) for payload, *packed in rows]
             stored = next(stream, None)
         yield rollout_id, events if whole else main_line(events)
 

@@ -18,6 +18,7 @@ from apps.tasks.deletion_jobs import (
 )
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.received_files import discard_files
+from apps.tasks.stored_images import delete_unused_images
 
 CHUNK_ROWS = 2000
 
@@ -77,6 +78,7 @@ def _delete(deletion: Deletion) -> None:
         for upload in deletion.dataset.uploads.all():
             discard_files(upload)
         deletion.dataset.delete()
+    delete_unused_images()
 
 
 def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:

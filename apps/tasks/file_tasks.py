@@ -12,6 +12,7 @@ from apps.accounts.disk_space import check_folder
 from apps.environments.models import Adapter, Environment
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import JudgeError, VerifierError
+from apps.gym.image_data import MAX_ROW_IMAGES, ImageRefused, image_places, read_data_url
 from apps.gym.resources.own_verifier import ROW_FIELD
 from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
@@ -28,6 +29,7 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.tasks.models import Upload
 from apps.tasks.rejected_rows import Rejects
 from apps.tasks.row_matching import hash_text, key_of
+from apps.tasks.stored_images import find_references
 from apps.tasks.suspected_credentials import SuspectedCredentials
 from apps.tasks.upload_turns import owned
 
@@ -143,6 +145,7 @@ class FileTasks:
             self.reject(number, RowRefused(line.code, line.message), line.head)
             return None
         try:
+            check_images(line)
             read = parse(line)
             task = self._suspected.check(read, line=number)
             self._check(task)
@@ -211,6 +214,24 @@ def fields_needed(environment: Environment) -> frozenset[str]:
         return read_verifier(environment.verifier).needs if environment.verifier else frozenset({ROW_FIELD})
     known = find_environment(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
     return known.needs if known else frozenset()
+
+
+def check_images(line: bytes) -> None:
+    """Raise RowRefused if the line has an invalid image, or too many images."""
+    if b'"gymweb-image:' in line and find_references(line.decode(errors="replace")):
+        message = "a reference to a stored image is not an image. Write the image as a data URL"
+        raise RowRefused("image_reference", message)
+    if b'"data:' not in line:
+        return
+    places = [place for place in image_places(read_row(line)[1]) if place.address.startswith("data:")]
+    if len(places) > MAX_ROW_IMAGES:
+        message = f"the row has {len(places):,} images: the limit is {MAX_ROW_IMAGES}"
+        raise RowRefused("too_many_images", message)
+    for place in places:
+        try:
+            read_data_url(place.address)
+        except ImageRefused as error:
+            raise RowRefused("bad_image", str(error), pointer=place.pointer) from None
 
 
 def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:

@@ -25,6 +25,7 @@ from apps.gym.verifiers.registry import asks_judge, read_verifier
 from apps.gym.written.registry import find_kit
 from apps.policies.policy_clients import open_outbound
 from apps.tasks.models import DatasetVersion, Task
+from apps.tasks.stored_images import full_row
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def _check_next(version: DatasetVersion, *, size: int, seconds: float, least: in
     tasks = list(version.tasks.filter(index__gte=start).order_by("index")[:size])
     try:
         with asyncio.Runner() as runner:
-            rows = [task.row for task in tasks]
+            rows = [full_row(task) for task in tasks]
             scores = runner.run(_score(version.dataset.environment, rows, seconds=seconds, least=least))
     except process_exit.Leaving:
         raise

@@ -151,8 +151,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
 class Task(models.Model):
     """One task of a dataset version.
 
-    `row_json` is the uploaded row as text, unchanged: key order, nulls, spaces and number formats are kept. The other
-    columns appear on pages, so suspected credentials in them are masked.
+    `row_json` is the uploaded row as text: key order, nulls, spaces and number formats are kept. References take the
+    place of images (stored_images.py). The other columns appear on pages, so suspected credentials in them are masked.
     """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
@@ -208,12 +208,40 @@ class Task(models.Model):
 
     @property
     def row(self) -> TaskRow:
+        """Return the row with references to its images."""
         return load_row(self.row_json)
 
     @property
     def masked_row(self) -> TaskRow:
         """Return the row for pages, with suspected credentials masked."""
         return load_row(fresh_redactor().redact_json(self.row_json)[0])
+
+
+class StoredImage(models.Model):
+    """An image of rows or traces, stored once. They refer to it as `gymweb-image:<sha256>` (stored_images.py)."""
+
+    sha256 = models.CharField(max_length=64, unique=True)
+    kind = models.CharField(max_length=16, help_text="Media type")
+    width = models.PositiveIntegerField(help_text="In pixels")
+    height = models.PositiveIntegerField(help_text="In pixels")
+    size = models.PositiveIntegerField(help_text="In bytes")
+    content = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.width} × {self.height}"
+
+
+class VersionImage(models.Model):
+    """An image that tasks of a dataset version refer to."""
+
+    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="images", db_index=False)
+    image = models.ForeignKey(StoredImage, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version", "image"], name="version_image_once")]
+
+    def __str__(self) -> str:
+        return f"image {self.image_id} of version {self.version_id}"
 
 
 class ColumnMapping(Named):

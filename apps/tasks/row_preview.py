@@ -18,7 +18,7 @@ from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import dump_json
 from apps.policies.installation_redactor import fresh_redactor
-from apps.tasks.file_tasks import parsed_sample, row_parser, upload_limits
+from apps.tasks.file_tasks import check_images, parsed_sample, row_parser, upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.received_files import parts_file
 
@@ -130,6 +130,7 @@ def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, red
     try:
         if isinstance(line, BadRow):
             raise RowRefused(line.code, line.message)
+        check_images(line)
         task = row_parser(mapping)(line)
         text, found = redactor.redact_json(task.row_json)
         task = parse_line(text.encode()) if found else task

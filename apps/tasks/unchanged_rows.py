@@ -12,6 +12,7 @@ from apps.accounts.keyset_reading import read_by_key
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.gym.tasks.task_rows import load_row
 from apps.tasks.models import DatasetVersion, Task
+from apps.tasks.stored_images import with_images
 
 CHUNK_ROWS = 200
 COPIED_ROWS = 2000
@@ -52,7 +53,7 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
     digest, metrics = hashlib.sha256(), DatasetMetrics()
     rows = version.tasks.values_list("index", "row_json", "split", "tags_text")
     for place, (_, row_json, split, tags) in enumerate(read_by_key(rows, by="index", size=CHUNK_ROWS), start=1):
-        text = row_json.encode()
+        text = with_images(row_json).encode()
         digest.update(text + b"\n")
         metrics.add(load_row(row_json), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
         if place % CHUNK_ROWS == 0:
@@ -66,7 +67,7 @@ def read_rows(*, version: DatasetVersion) -> Iterator[bytes]:
     rows = read_by_key(version.tasks.values_list("index", "row_json"), by="index", size=CHUNK_ROWS)
     is_first = True
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        lines = b"\n".join(text.encode() for _, text in chunk)
+        lines = b"\n".join(with_images(text).encode() for _, text in chunk)
         yield lines if is_first else b"\n" + lines
         is_first = False
     if not is_first and version.final_newline:

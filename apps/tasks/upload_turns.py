@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.gym import process_exit
 from apps.gym.request_refusals import Refusal
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
+from apps.tasks.stored_images import delete_unused_images
 
 TURN_SECONDS = 600.0
 """How long a command or an import waits for its turn."""
@@ -65,6 +66,7 @@ def delete_version(version: DatasetVersion) -> None:
         # The next sweep deletes the rest.
         process_exit.check()
     version.delete()
+    delete_unused_images()
 
 
 def check_base(dataset: Dataset, base: DatasetVersion | None) -> None:

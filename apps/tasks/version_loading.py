@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, check_growth, check_space
@@ -18,6 +19,7 @@ from apps.tasks.file_tasks import FileTask, FileTasks, fields_needed
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejected_rows import Rejects
 from apps.tasks.row_matching import Base, BaseTask, Marks, SeenKeys, carry_marks
+from apps.tasks.stored_images import Images, copy_references, refer_to_images, take_images
 from apps.tasks.task_splits import choose_split
 from apps.tasks.unchanged_rows import copy_rest, measure_rows
 from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
@@ -113,6 +115,7 @@ class Loader:
         self._store_chunk()
         self.counts["removed"] = self._count_removed()
         if self._upserts and self._base_version and self._version and not self._is_refused and self._accepted:
+            copy_references(base=self._base_version, version=self._version)
             copy_rest(base=self._base_version, version=self._version, after_chunk=self._check_and_report)
             self.content_hash, self.metrics = measure_rows(version=self._version, after_chunk=self._check_and_report)
         else:
@@ -188,11 +191,18 @@ class Loader:
                     Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
                 )
         self._chunk = []
-        if tasks and not self._is_refused:
+        if self._version and tasks and not self._is_refused:
             coming = sum(len(task.row_json) + ROW_BYTES for task in tasks)
             self._stored_bytes += coming
             check_growth(coming)
-            Task.objects.bulk_create(tasks)
+            images: Images = {}
+            for task in tasks:
+                task.row_json, found = take_images(task.row_json)
+                images |= found
+            with transaction.atomic():
+                if images:
+                    refer_to_images(self._version, images)
+                Task.objects.bulk_create(tasks)
         self._check_and_report()
 
     def _is_unchanged(self, candidate: FileTask, before: BaseTask) -> bool:

@@ -53,6 +53,7 @@ NO_PAGES = {
     "rollout_steps",
     "rollout_text",
     "sign_in_link",
+    "stored_image",
     "upload_rejected",
 }
 

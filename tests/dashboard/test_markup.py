@@ -31,7 +31,15 @@ DOWNLOADS = {
     "collection_figure",
     "collection_changes_file",
 }
-DOWNLOADS |= {"rollout_file", "rollout_text", "rollout_image", "audit_export", "review_text", "queue_item_text"}
+DOWNLOADS |= {
+    "rollout_file",
+    "rollout_text",
+    "rollout_image",
+    "stored_image",
+    "audit_export",
+    "review_text",
+    "queue_item_text",
+}
 
 
 @pytest.fixture

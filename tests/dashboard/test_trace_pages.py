@@ -36,10 +36,11 @@ from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_policy_model, make_rollout, make_trace
 from tests.gym.traces import with_tokens
+from tests.images import make_png
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
-PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
+PNG = make_png()
 
 
 def address(name: str, rollout: Rollout, *args: object, **query: object) -> str:
@@ -212,6 +213,19 @@ def test_a_picture_of_the_trace_comes_from_our_own_address():
         "nosniff",
         "default-src 'none'; sandbox",
     )
+
+
+@pytest.mark.parametrize("with_call", [True, False])
+def test_a_picture_of_a_result_is_shown_with_its_text(with_call):
+    parts = [{"type": "input_text", "text": "The page:"}, *picture("image/png", PNG)["content"]]
+    result = ToolResult(call_id="c1", name="look", output=parts)
+    asked = [ModelCall(seen=0, items=[call(1, "{}")])] if with_call else []
+    rollout = make_rollout(make_collection(), trace=[*asked, result])
+    page = signed_in().get(address("detail", rollout)).text
+    source = address("image", rollout, len(asked), "0.1")
+    assert (f'src="{source}"' in page, "The page:" in page, "base64" in page) == (True, True, False)
+    assert signed_in(Role.VIEWER).get(source).content == PNG
+    assert "<mark>The page</mark>:" in signed_in().get(address("find", rollout, q="The page")).text
 
 
 @pytest.mark.parametrize(

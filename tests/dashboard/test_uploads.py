@@ -239,7 +239,7 @@ def test_a_form_that_cannot_be_read_says_why(pages: Client, empty: Dataset, sent
 
 def test_a_file_that_is_none_of_ours_is_said_so_on_its_page(pages: Client, empty: Dataset):
     page = pages.get(begin(pages, "PK\x03\x04" + "x" * 20, "tasks.zip")).text
-    assert "this is a ZIP archive" in page
+    assert "the ZIP archive cannot be read" in page
     assert "No rows to show" in page
 
 

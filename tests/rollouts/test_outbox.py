@@ -34,7 +34,7 @@ class Database:
             patch.setattr(outbox_module, "record_batch", self.record)
             return work(**kwargs)
 
-    def record(self, *, events, ends, now, again):
+    def record(self, *, events, ends, now, again, images):
         self.again.append(again)
         if not self.up:
             raise OperationalError("disk full")

@@ -19,6 +19,7 @@ from apps.rollouts.search.keyset_pages import Sort
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
 from apps.tasks.parent_spans import span
 from apps.tasks.row_matching import key_of
+from apps.tasks.stored_images import full_row
 from apps.tasks.task_marks import MAX_TASKS, mark_tasks
 
 
@@ -32,8 +33,13 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
         fields = ["id", "dataset", "version", "index", "external_id", "prompt_excerpt", "split", "tags", "is_retired"]
 
 
+class _RowField(serializers.DictField):
+    def to_representation(self, task: Task) -> dict[str, Any]:  # type: ignore[override]
+        return full_row(task)
+
+
 class TaskWithRowSerializer(TaskSerializer):
-    row = serializers.DictField(read_only=True, help_text="The uploaded row.")
+    row = _RowField(source="*", read_only=True, help_text="The uploaded row.")
 
     class Meta(TaskSerializer.Meta):
         fields = [*TaskSerializer.Meta.fields, "row"]

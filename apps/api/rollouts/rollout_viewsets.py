@@ -31,6 +31,7 @@ from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import SORTS, Sort, expect_values
 from apps.rollouts.steering.controls import resolve_flag
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
+from apps.tasks.stored_images import with_images
 
 MAX_NUMBER = 999_999_999
 _FROM_ZERO = "Give a whole number from 0 on."
@@ -232,7 +233,9 @@ class RolloutViewSet(RowViewSet):
         rows = rollout.events.filter(attempt=attempt, seq__gt=-1 if after is None else after).order_by("seq")
         events = rows.values_list("seq", "kind", "payload")
         # Payloads are stored JSON. Joining them keeps all numbers and keys unchanged, without decoding.
-        parts = [f'{{"seq":{seq},"kind":{dump_json(kind)},"event":{payload}}}' for seq, kind, payload in events]
+        parts = [
+            f'{{"seq":{seq},"kind":{dump_json(kind)},"event":{with_images(payload)}}}' for seq, kind, payload in events
+        ]
         body = f'{{"rollout":{rollout.pk},"attempt":{attempt},"events":[{",".join(parts)}]}}'
         return HttpResponse(body, content_type="application/json")
 

@@ -48,7 +48,9 @@ class ExportForm(forms.Form):
         super().__init__(data, **kwargs)
         self.format = format
         pair_set: Any = self.fields["pair_set"]
-        choices = [(one, Encoding(one).label) for one in format.encodings]
+        has_column = "column" in format.choices.get("images", ())
+        encodings = dict.fromkeys([*format.encodings, *(format.image_encodings if has_column else ())])
+        choices = [(one, Encoding(one).label) for one in encodings]
         self.fields["encoding"].choices = choices  # type: ignore[attr-defined]
         for name in ("validation_share", "split_seed"):
             self.fields[name].required = False

@@ -13,7 +13,7 @@ from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping,
 from apps.tasks.models import Upload
 from apps.tasks.upload_choices import ChoiceRefused, Choices, read_shares
 
-ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,.parquet,.gz,.zst,.txt"
+ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,.parquet,.gz,.zst,.txt,.zip"
 _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
 
 
@@ -26,7 +26,7 @@ class UploadForm(forms.Form):
             # An upload without rows is stored and shown as rejected.
             allow_empty_file=True,
             label="File",
-            help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst",
+            help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst, or as .zip with images",
             widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
         )
     )
@@ -75,7 +75,7 @@ def _template(label: str, help_text: str) -> forms.CharField:
     )
 
 
-PATHS = ("input", "context", "expected_answer", "external_id", "split_column", "tags", "tools")
+PATHS = ("input", "context", "images", "expected_answer", "external_id", "split_column", "tags", "tools")
 TEMPLATES = ("user", "system")
 
 
@@ -90,6 +90,7 @@ class MappingForm(forms.Form):
     )
     input = _path("Prompt", "Column with the question or the list of messages")
     context = _path("Context", "Column with text appended to the prompt after an empty line")
+    images = _path("Images", "Column with an image of the prompt, or a list of images")
     user = _template(
         "User message template",
         "Replaces the prompt column. Put column names in braces: Solve {problem}. Write literal braces twice: {{ }}.",

@@ -3,11 +3,15 @@
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from apps.dashboard.traces.bodies import Body, json_body, read_output
-from apps.dashboard.traces.cards import Output
+from apps.dashboard.traces.cards import Image, Output
+from apps.dashboard.traces.images import find_image
 from apps.gym.traces.events import ToolResult, TraceUnion
-from apps.gym.traces.items import Item, item_type
+from apps.gym.traces.items import item_type, output_text
+
+_TEXT_PARTS = ("input_text", "output_text", "text")
 
 Position = tuple[int, int]
 """Index of the event in the list, and of the item in the event."""
@@ -47,14 +51,20 @@ class Pairing:
 
 
 def tool_output(seq: int, event: ToolResult) -> Output:
-    body = read_output(event.output).at(seq, "0")
-    return Output(body=body, seq=seq, title=event.name, error=event.error, duration=event.duration)
+    body, images = output_content(event.output, seq, "0")
+    return Output(body=body, images=images, seq=seq, title=event.name, error=event.error, duration=event.duration)
 
 
-def output_body(item: Item, seq: int, place: str) -> Body:
-    output = item.get("output", "")
-    body = read_output(output) if isinstance(output, str) else json_body(output)
-    return body.at(seq, place)
+def output_content(output: Any, seq: int, place: str) -> tuple[Body, tuple[Image, ...]]:
+    """Return text and images of an output. An output with other parts is shown as JSON."""
+    found = [
+        find_image(part, seq, f"{place}.{sub}") for sub, part in enumerate(output if isinstance(output, list) else [])
+    ]
+    images = tuple(image for image in found if image)
+    texts = sum(isinstance(part, dict) and part.get("type") in _TEXT_PARTS for part in output) if images else 0
+    is_text = isinstance(output, str) or (bool(images) and len(images) + texts == len(output))
+    body = read_output(output_text(output)) if is_text else json_body(output)
+    return body.at(seq, place), images if is_text else ()
 
 
 def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
@@ -64,4 +74,5 @@ def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
     elif event is not None:
         for place, item in enumerate(event.new_items()):
             if item_type(item) == "function_call_output":
-                yield (index, place), str(item.get("call_id", "")), Output(body=output_body(item, read.seq, str(place)))
+                body, images = output_content(item.get("output", ""), read.seq, str(place))
+                yield (index, place), str(item.get("call_id", "")), Output(body=body, images=images)

@@ -7,7 +7,7 @@ import msgspec
 from apps.dashboard.traces.bodies import read_output
 from apps.dashboard.traces.call_outputs import Pairing, Read, tool_output
 from apps.dashboard.traces.cards import Block, Capture, Card, Trace
-from apps.dashboard.traces.event_content import NOT_ASKED, read_content
+from apps.dashboard.traces.event_content import NOT_ASKED, image_blocks, read_content
 from apps.dashboard.traces.lanes import Lanes
 from apps.dashboard.traces.step_flags import calls_of, find_flags
 from apps.gym.traces.events import (
@@ -129,4 +129,5 @@ def _result_without_call(read: Read, event: ToolResult) -> Card:
     output = tool_output(read.seq, event)
     block = Block("output", f"{event.name} → result", output.body, mark=event.error or NOT_ASKED)
     flags = tuple(find_flags(event, (block,), []))
-    return Card(read.seq, read.kind, "Tool result", (block,), at=event.at, duration=event.duration, flags=flags)
+    blocks = (block, *image_blocks(output.images))
+    return Card(read.seq, read.kind, "Tool result", blocks, at=event.at, duration=event.duration, flags=flags)

@@ -36,7 +36,7 @@ def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
 def _stored_text(event: TraceUnion, part: str) -> str | None:
     """Return the stored text of a part. JSON that was stored as text is unchanged."""
     if isinstance(event, ToolResult):
-        return event.output
+        return event.output if isinstance(event.output, str) else None
     items, place = event.new_items(), part
     if isinstance(event, ModelCall) and part.startswith(REQUEST):
         items, place = event.items_in, part.removeprefix(REQUEST)

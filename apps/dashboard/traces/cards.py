@@ -6,6 +6,7 @@ from itertools import groupby
 
 from apps.dashboard.traces.bodies import Body
 from apps.gym.traces.segments import Break, TokenFigures
+from apps.tasks.stored_images import read_url
 
 Fact = tuple[str, str]
 MOST_TOOLS = 8
@@ -18,6 +19,7 @@ class Output:
     """A tool output. `seq` is its own event, or None if it is an item of another event."""
 
     body: Body
+    images: "tuple[Image, ...]" = ()
     seq: int | None = None
     title: str = ""
     error: str = ""
@@ -26,13 +28,22 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image stored in the trace. `part` locates it in the event; `address` is a `data:` URL."""
+    """An image of a trace. `part` locates it in the event.
+
+    `address` is a `data:` URL, or a reference to a stored image with this `sha256`.
+    """
 
     seq: int
     part: str
     kind: str
     size: int
     address: str
+    sha256: str = ""
+
+    @property
+    def embedded(self) -> str:
+        """Return the image as a data URL, for pages without a server."""
+        return read_url(self.sha256) if self.sha256 else self.address
 
 
 @dataclass(frozen=True, slots=True)

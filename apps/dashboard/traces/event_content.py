@@ -1,12 +1,12 @@
 """Build title, facts and blocks of an event. Unknown kinds are shown as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
 from apps.dashboard.traces.bodies import Body, json_body, parse_json
-from apps.dashboard.traces.call_outputs import Position, output_body
-from apps.dashboard.traces.cards import Block, Fact, Output
+from apps.dashboard.traces.call_outputs import Position, output_content
+from apps.dashboard.traces.cards import Block, Fact, Image, Output
 from apps.dashboard.traces.images import find_image
 from apps.dashboard.traces.lanes import REQUEST, CallPlace
 from apps.gym.traces.events import (
@@ -146,9 +146,16 @@ def _item_blocks(seq: int, position: Position, item: Item, pairing: Results, pre
             yield _call_block(seq, position, place, item, pairing)
         case "function_call_output":
             if not pairing.is_shown(position):
-                yield Block("output", "result", output_body(item, seq, place), mark=NOT_ASKED)
+                body, images = output_content(item.get("output", ""), seq, place)
+                yield Block("output", "result", body, mark=NOT_ASKED)
+                yield from image_blocks(images)
         case kind:
             yield Block("json", kind, json_body(item).at(seq, place))
+
+
+def image_blocks(images: Iterable[Image]) -> tuple[Block, ...]:
+    """Return the images of a result without a call."""
+    return tuple(Block("image", "result", Body(""), image=image) for image in images)
 
 
 def _message_blocks(seq: int, place: str, item: Item) -> Iterator[Block]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from apps.dashboard.traces.images import find_image, parts_of
 from apps.gym.traces.items import item_type, text_of
 
 _ROLES = {"user": "User", "assistant": "Assistant", "system": "System", "developer": "Developer"}
@@ -23,19 +24,23 @@ def _parsed(value: Any) -> Any:
 
 
 def _readable(content: Any) -> bool:
-    """Return True if `text_of` returns the whole message. Messages with images or unknown parts are shown as JSON."""
+    """Return True if the text and the images are the whole message. Messages with other parts are shown as JSON."""
     parts = content if isinstance(content, list) else []
-    return all(isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS for part in parts)
+    return all(
+        isinstance(part, dict) and (part.get("type", "text") in _TEXT_PARTS or find_image(part, 0, ""))
+        for part in parts
+    )
 
 
-def view_item(item: dict[str, Any]) -> dict[str, str]:
-    """Return kind, label, name and note of the item, and its body as either `text` or indented `json`."""
+def view_item(item: dict[str, Any]) -> dict[str, Any]:
+    """Return kind, label, name and note of the item, its body as either `text` or indented `json`, and its `images`."""
     kind, call_id = item_type(item), str(item.get("call_id") or "")
     match kind:
         case "message":
             role, content = str(item.get("role") or "unknown"), item.get("content")
             body = {"text": text_of(item)} if _readable(content) else {"json": indent_json(content)}
-            return {"kind": role, "label": _ROLES.get(role, role), **body}
+            images = [image for part in parts_of(item) if (image := find_image(part, 0, ""))] if "text" in body else []
+            return {"kind": role, "label": _ROLES.get(role, role), "images": images, **body}
         case "reasoning":
             hidden = (
                 "The provider keeps this reasoning encrypted."

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from apps.dashboard.traces.call_outputs import Position, output_body, tool_output
+from apps.dashboard.traces.call_outputs import Position, output_content, tool_output
 from apps.dashboard.traces.cards import CardLink, Lane, Output
 from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.items import Item, function_calls, is_by_model, item_type, text_of
@@ -137,7 +137,8 @@ class Lanes:
                 within[call_id] = place
             if item_type(item) != "function_call_output":
                 continue
-            output = Output(body=output_body(item, seq, f"{REQUEST}{place}"))
+            body, images = output_content(item.get("output", ""), seq, f"{REQUEST}{place}")
+            output = Output(body=body, images=images)
             if call_id in within:
                 results.by_place[within.pop(call_id)] = output
                 results.shown.add(place)
@@ -145,7 +146,7 @@ class Lanes:
             asker = self._asker(number, call_id)
             reply = self._replies[asker].by_id if asker else {}
             if asker and call_id not in reply:
-                reply[call_id] = self._recorded_output(call_id, output, str(item.get("output", "")))
+                reply[call_id] = self._recorded_output(call_id, output, item.get("output", ""))
                 self._sources[number].add(asker)
             if asker and reply[call_id].body.text == output.body.text:
                 results.shown.add(place)
@@ -158,10 +159,10 @@ class Lanes:
             number = parent
         return 0
 
-    def _recorded_output(self, call_id: str, output: Output, text: str) -> Output:
+    def _recorded_output(self, call_id: str, output: Output, given: object) -> Output:
         """Return the output with error and duration of its recorded result, if there is one."""
         recorded = [one for one in self._recorded[call_id] if one[0] not in self._claimed]
-        equal = [one for one in recorded if one[1].output == text]
+        equal = [one for one in recorded if one[1].output == given]
         if not equal and len(recorded) != 1:
             return output
         seq, event = (equal or recorded)[0]

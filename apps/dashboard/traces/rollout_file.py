@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from apps.dashboard.traces.cards import group_lanes
 from apps.dashboard.traces.trace_reading import events_of, lanes_of, read_cards, read_spans
 from apps.rollouts.models import Rollout
+from apps.tasks.stored_images import with_images
 
 _STYLES = ("css/gymweb.css", "css/trace.css")
 _EVENTS_AT_ONCE = 100
@@ -25,7 +26,7 @@ def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
     while rows := list(
         events_of(rollout, attempt).filter(seq__gt=after).values_list("seq", "payload")[:_EVENTS_AT_ONCE]
     ):
-        yield comma + b",".join(payload.encode() for _, payload in rows)
+        yield comma + b",".join(with_images(payload).encode() for _, payload in rows)
         after, comma = rows[-1][0], b","
     yield b"]}"
 

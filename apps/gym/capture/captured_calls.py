@@ -46,5 +46,5 @@ async def call_tool(
     began = elapsed()
     output = await session.call_tool(name, arguments)
     return ToolResult(
-        call_id=call_id, name=name, output=output.text, error=output.error, at=began, duration=elapsed() - began
+        call_id=call_id, name=name, output=output.output, error=output.error, at=began, duration=elapsed() - began
     )

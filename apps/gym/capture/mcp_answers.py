@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from apps.gym.image_data import DATA_URL
 from apps.gym.traces.events import ToolResult
 from apps.gym.traces.items import Item, Tool, call_arguments, function_calls
 
@@ -76,10 +77,24 @@ async def _answer(number: Any, method: str, params: Message, tools: list[Tool], 
         if not isinstance(name, str) or not isinstance(arguments, dict):
             return _error(number, _INVALID_PARAMS, "Give the name of a tool, and its arguments as an object.")
         called = await call_tool(name, arguments)
-        result = {"content": [{"type": "text", "text": called.output}], "isError": bool(called.error)}
+        result = {"content": _content(called), "isError": bool(called.error)}
     else:
         return _error(number, _UNKNOWN_METHOD, f"There is no method {method}.")
     return {"jsonrpc": "2.0", "id": number, "result": result}
+
+
+def _content(called: ToolResult) -> list[Message]:
+    if isinstance(called.output, str):
+        return [{"type": "text", "text": called.output}]
+    content: list[Message] = []
+    for part in called.output:
+        if part["type"] == "input_image":
+            found = DATA_URL.fullmatch(part["image_url"])
+            assert found
+            content.append({"type": "image", "data": found["data"], "mimeType": found["kind"]})
+        else:
+            content.append({"type": "text", "text": part["text"]})
+    return content
 
 
 def _describe(tool: Tool) -> Message:

@@ -129,7 +129,7 @@ class _Steps:
         if isinstance(event, ModelCall):
             self._add_reply(event)
         elif isinstance(event, ToolResult):
-            self._observe(event.call_id, event.output)
+            self._observe(event.call_id, _content(event.output))
         else:
             self._add_input(event.new_items())
 

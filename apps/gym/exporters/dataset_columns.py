@@ -29,6 +29,10 @@ def tools_feature(options: Options) -> dict[str, Feature]:
     return {"tools": "string"} if options.tools == "text" else {}
 
 
+def image_feature(options: Options) -> dict[str, Feature]:
+    return {"images": "image[]"} if options.images == "column" else {}
+
+
 def as_text(value: object) -> str:
     """Return JSON as the trainers' own tools write it."""
     return json.dumps(value, ensure_ascii=False)

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apps.gym.exporters.dataset_columns import as_text
+from apps.gym.exporters.dataset_columns import as_text, image_feature
+from apps.gym.exporters.image_columns import COLUMN, with_placeholders
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row
 from apps.gym.exporters.training_conversations import (
     Conversation,
@@ -22,14 +23,26 @@ _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
 _ASKING = {"human", "observation"}
 _THOUGHT_START, _THOUGHT_END = thought_text("\0").split("\0")
 
-_CHOICES = {"reasoning": ("inline", "dropped"), "arguments": ("object",), "tools": ("text", "dropped")}
+_CHOICES = {
+    "reasoning": ("inline", "dropped"),
+    "arguments": ("object",),
+    "tools": ("text", "dropped"),
+    "images": COLUMN,
+}
 _REFUSED = {
     ("reasoning", "field"): "Turns are text and have no field for reasoning. Write it inline or drop it.",
     ("arguments", "text"): "Calls are written as JSON, so text arguments would be encoded twice.",
     ("tools", "column"): "LLaMA-Factory reads tools as JSON text.",
     ("tools", "system"): "LLaMA-Factory's templates insert the tools column into the system message.",
 }
-_FEATURES: dict[str, Feature] = {"conversations": "json[]", "system": "string", "tools": "string"}
+
+
+def _features(options: Options) -> dict[str, Feature]:
+    """Return the columns. With images, turns are plain: its release of `datasets` reads no JSON types in Parquet."""
+    turns: Feature = "turn[]" if options.images == "column" else "json[]"
+    return {"conversations": turns, "system": "string", "tools": "string", **image_feature(options)}
+
+
 _NOTE = "Set dataset_dir to the folder, which also contains dataset_info.json. "
 
 
@@ -39,15 +52,17 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
     chosen, rejected = pair_conversations(pair, options)
-    turns = sharegpt_turns(chosen.prompt)
+    prompt, images = with_placeholders(options, chosen.prompt)
+    turns = sharegpt_turns(prompt)
     if not turns or turns[-1]["from"] not in _ASKING:
         raise Dropped("turns_do_not_alternate")
     yield {
         "conversations": turns,
         "chosen": _assistant_turn(chosen.completion[0]),
         "rejected": _assistant_turn(rejected.completion[0]),
-        "system": _system(chosen.prompt),
+        "system": _system(prompt),
         "tools": _tools(chosen, options),
+        **({} if images is None else {"images": images}),
     }
 
 
@@ -71,8 +86,9 @@ def sharegpt_turns(messages: list[Message]) -> list[dict[str, str]]:
     return turns
 
 
-def dataset_info(files: Mapping[str, str], columns: dict[str, str], **extra: Any) -> dict[str, str]:
+def dataset_info(files: Mapping[str, str], options: Options, columns: dict[str, str], **extra: Any) -> dict[str, str]:
     """Return LLaMA-Factory's dataset registry, with one entry called rollouts_<split> per split."""
+    columns = columns | ({"images": "images"} if options.images == "column" else {})
     entries = {
         f"rollouts_{split}": {"file_name": name, "formatting": "sharegpt", **extra, "columns": columns}
         for split, name in files.items()
@@ -84,10 +100,12 @@ _COLUMNS = {"messages": "conversations", "system": "system", "tools": "tools"}
 
 
 def _whole(conversation: Conversation, options: Options) -> Row:
+    messages, images = with_placeholders(options, [*conversation.prompt, *conversation.completion])
     return {
-        "conversations": sharegpt_turns([*conversation.prompt, *conversation.completion]),
-        "system": _system(conversation.prompt),
+        "conversations": sharegpt_turns(messages),
+        "system": _system(messages),
         "tools": _tools(conversation, options),
+        **({} if images is None else {"images": images}),
     }
 
 
@@ -145,12 +163,12 @@ FORMATS = [
         trainer="LLaMA-Factory",
         makes="demonstrations",
         rows=sft_rows,
-        features=lambda _: _FEATURES,
+        features=_features,
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
         note=_NOTE + "The loss covers the model's turns: gpt and function_call.",
-        companions=lambda files, _: dataset_info(files, _COLUMNS),
+        companions=lambda files, options: dataset_info(files, options, _COLUMNS),
     ),
     Format(
         slug="llama_factory_dpo",
@@ -158,16 +176,17 @@ FORMATS = [
         trainer="LLaMA-Factory",
         makes="preferences",
         rows=dpo_rows,
-        features=lambda _: {**_FEATURES, "chosen": "json", "rejected": "json"},
-        choices={**_CHOICES, "level": ("step",)},
+        features=lambda options: {**_features(options), "chosen": "json", "rejected": "json"},
+        # Its sides are nested, which its Parquet reader cannot read.
+        choices={name: values for name, values in {**_CHOICES, "level": ("step",)}.items() if name != "images"},
         refused={
             **_REFUSED,
             ("level", "trajectory"): "LLaMA-Factory takes one message per side. Set level to step.",
         },
         encodings=("jsonl",),
         note=_NOTE + "The loss covers one message per side.",
-        companions=lambda files, _: dataset_info(
-            files, {**_COLUMNS, "chosen": "chosen", "rejected": "rejected"}, ranking=True
+        companions=lambda files, options: dataset_info(
+            files, options, {**_COLUMNS, "chosen": "chosen", "rejected": "rejected"}, ranking=True
         ),
     ),
     Format(
@@ -176,11 +195,11 @@ FORMATS = [
         trainer="LLaMA-Factory",
         makes="labels",
         rows=kto_rows,
-        features=lambda _: {**_FEATURES, "kto_tag": "bool"},
+        features=lambda options: {**_features(options), "kto_tag": "bool"},
         choices={**_CHOICES, "good_from": ("0.5",)},
         refused=_REFUSED,
         encodings=("jsonl",),
         note=_NOTE + "Rollouts with a reward of at least good_from are good.",
-        companions=lambda files, _: dataset_info(files, {**_COLUMNS, "kto_tag": "kto_tag"}),
+        companions=lambda files, options: dataset_info(files, options, {**_COLUMNS, "kto_tag": "kto_tag"}),
     ),
 ]

@@ -6,6 +6,7 @@ Reasoning is dropped, because the format has no field for it; arguments are text
 from collections.abc import Iterator
 from typing import Any
 
+from apps.gym.exporters.image_columns import move_tool_images
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
 from apps.gym.exporters.training_conversations import (
     OPENINGS,
@@ -20,7 +21,13 @@ from apps.gym.exporters.training_conversations import (
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped, Message, nested_tools
 
-_CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
+_CHOICES = {
+    "reasoning": ("dropped",),
+    "arguments": ("text",),
+    "malformed": ("dropped", "text"),
+    "tools": ("column",),
+    "images": ("parts", "dropped"),
+}
 _REFUSED = {
     ("reasoning", "field"): "The format has no field for reasoning. A file that has one is rejected at upload.",
     (
@@ -60,14 +67,21 @@ def rft_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
 
 
 def _plain(messages: list[Message]) -> list[dict[str, Any]]:
-    return [_plain_message(message) for message in messages]
+    """Return the messages. The format has images only in messages of users."""
+    return [_plain_message(message) for message in move_tool_images(messages)]
 
 
 def _plain_message(message: Message) -> dict[str, Any]:
     plain = {key: value for key, value in message.items() if key != "name"}
+    if isinstance(plain["content"], list):
+        plain["content"] = [_plain_part(part) for part in plain["content"]]
     if plain.get("tool_calls") and not plain["content"]:
         del plain["content"]
     return plain
+
+
+def _plain_part(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": part["image"]}} if part["type"] == "image" else part
 
 
 def _offer(whole: Conversation, row: TaskRow) -> Row:
@@ -113,7 +127,7 @@ FORMATS = [
         makes="tasks",
         rows=rft_rows,
         features=lambda _: {"messages": "json[]", "tools": "json[]", "reference_answer": "string", **TASK_FEATURES},
-        choices={"opening": OPENINGS},
+        choices={"opening": OPENINGS, "images": ("parts", "dropped")},
         encodings=("jsonl",),
         note="For reinforcement fine-tuning with a grader that reads item.reference_answer. OpenAI no longer accepts "
         "new users of fine-tuning.",

@@ -15,10 +15,11 @@ from apps.gym.traces.items import TaskRow, Tool
 
 Row = dict[str, Any]
 
-Feature = Literal["json", "json[]", "string", "bool", "int64", "float64", "int32[]", "float32[]"]
+Feature = Literal["json", "json[]", "string", "bool", "int64", "float64", "int32[]", "float32[]", "image[]", "turn[]"]
 """The type of a column, for dataset cards and Parquet.
 
-Arrow must never infer nested types: it unifies the arguments of different calls and writes nulls into them.
+Arrow must never infer nested types: it unifies the arguments of different calls and writes nulls into them. Rows have
+images as data URLs, Parquet files have their bytes. A turn has the texts `from` and `value`.
 """
 
 Encoding = Literal["jsonl", "jsonl.gz", "parquet"]
@@ -199,6 +200,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "mask"
+    images: Annotated[
+        Literal["dropped", "column", "parts"],
+        Option(
+            "Images",
+            "Images of prompts and tool results",
+            names={
+                "dropped": "Leave the rollout out",
+                "column": "In a column, for vision models",
+                "parts": "In the messages, as data URLs",
+            },
+        ),
+    ] = "dropped"
     good_from: Annotated[
         float,
         Option("Minimum reward for good", "Rollouts with a lower reward are labelled bad", low=-1e100, high=1e100),
@@ -233,6 +246,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Values of options that the trainer would corrupt, with the reason."""
     encodings: tuple[Encoding, ...] = ("jsonl", "jsonl.gz", "parquet")
     """The first is the default."""
+    image_encodings: tuple[Encoding, ...] = ("parquet",)
+    """The encodings that can hold a column of images."""
     note: str = ""
     """What the loss of the trainer covers, and common mistakes."""
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
@@ -241,6 +256,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """True if rows are made of captured token IDs."""
     keeps_all: bool = False
     """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
+
+
+def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:
+    """Return the encodings that can hold the rows. The first is the default."""
+    return format.image_encodings if options.images == "column" else format.encodings
 
 
 NUMBERS = frozenset({"good_from"})

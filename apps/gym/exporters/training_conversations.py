@@ -43,9 +43,10 @@ def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool 
     tools = nested_tools(offered_tools(attempt.events, attempt.task))
     if options.numbers == "exact" and options.tools == "column" and not _are_loaded_exactly(msgspec.json.encode(tools)):
         raise Dropped("inexact_numbers")
+    images = options.images != "dropped"
     return Conversation(
-        prompt=prompt_messages(attempt.events, arguments=arguments),
-        completion=completion_messages(attempt.events, arguments=arguments, silent_turns=silent_turns),
+        prompt=prompt_messages(attempt.events, arguments=arguments, images=images),
+        completion=completion_messages(attempt.events, arguments=arguments, silent_turns=silent_turns, images=images),
         tools=tools,
     )
 
@@ -198,7 +199,7 @@ def question_messages(task: TaskPrompt, options: Options) -> list[Message]:
     row = opened_row(task, options)
     instructions = row["responses_create_params"].get("instructions")
     opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
-    asked = item_messages([*opening, *input_items(row)])
+    asked = item_messages([*opening, *input_items(row)], images=options.images != "dropped")
     if not any(one["role"] == "user" for one in asked):
         raise Dropped("no_user_message")
     return asked

@@ -13,10 +13,12 @@ from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
     attempt_columns,
+    image_feature,
     pair_columns,
     tools_column,
     tools_feature,
 )
+from apps.gym.exporters.image_columns import COLUMN, refuse_images, with_parts
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
 from apps.gym.exporters.training_conversations import (
     OPENINGS,
@@ -36,6 +38,7 @@ CHAT = {
     "malformed": ("dropped", "text"),
     "numbers": ("exact", "any"),
     "tools": ("column", "text", "system", "dropped"),
+    "images": COLUMN,
 }
 IGNORED = -100
 """The label of tokens that are excluded from the loss."""
@@ -44,7 +47,7 @@ IGNORED = -100
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options)
     yield {
-        "messages": [*whole.prompt, *whole.completion],
+        **with_parts(options, messages=[*whole.prompt, *whole.completion]),
         **tools_column(whole, options),
         **attempt_columns(attempt),
     }
@@ -52,9 +55,9 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options)
+    refuse_images(whole.completion)
     yield {
-        "prompt": whole.prompt,
-        "completion": whole.completion,
+        **with_parts(options, prompt=whole.prompt, completion=whole.completion),
         **tools_column(whole, options),
         **attempt_columns(attempt),
     }
@@ -66,8 +69,7 @@ def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     for index, message in enumerate(whole.completion):
         if message["role"] == "assistant":
             yield {
-                "prompt": [*whole.prompt, *whole.completion[:index]],
-                "completion": [message],
+                **with_parts(options, prompt=[*whole.prompt, *whole.completion[:index]], completion=[message]),
                 **tools_column(whole, options),
                 "turn": index,
                 **attempt_columns(attempt),
@@ -102,17 +104,19 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
     chosen, rejected = pair_conversations(pair, options)
-    sides: Row = {"prompt": chosen.prompt, "chosen": chosen.completion, "rejected": rejected.completion}
+    refuse_images([*chosen.completion, *rejected.completion])
+    sides = with_parts(options, prompt=chosen.prompt, chosen=chosen.completion, rejected=rejected.completion)
     if options.prompt == "implicit":
-        sides = {side: [*chosen.prompt, *sides[side]] for side in ("chosen", "rejected")}
+        prompt = sides.pop("prompt")
+        sides |= {side: [*prompt, *sides[side]] for side in ("chosen", "rejected")}
     yield {**sides, **tools_column(chosen, options), **pair_columns(pair)}
 
 
 def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options)
+    refuse_images(whole.completion)
     yield {
-        "prompt": whole.prompt,
-        "completion": whole.completion,
+        **with_parts(options, prompt=whole.prompt, completion=whole.completion),
         "label": attempt.reward >= options.good_from,
         **tools_column(whole, options),
         **attempt_columns(attempt),
@@ -121,7 +125,7 @@ def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def grpo_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     yield {
-        "prompt": question_messages(task, options),
+        **with_parts(options, prompt=question_messages(task, options)),
         "environment": task.environment,
         "ground_truth": ground_truth(task.task),
         **task_columns(task),
@@ -142,7 +146,8 @@ _KINDS: dict[str, Feature] = {
 
 def attempt_features(*names: str) -> Callable[[Options], dict[str, Feature]]:
     def features(options: Options) -> dict[str, Feature]:
-        return {**{name: _KINDS[name] for name in names}, **tools_feature(options), **ATTEMPT_FEATURES}
+        columns = {name: _KINDS[name] for name in names}
+        return {**columns, **image_feature(options), **tools_feature(options), **ATTEMPT_FEATURES}
 
     return features
 
@@ -151,7 +156,7 @@ def _pair_features(options: Options) -> dict[str, Feature]:
     sides: dict[str, Feature] = {"prompt": "json[]", "chosen": "json[]", "rejected": "json[]"}
     if options.prompt == "implicit":
         del sides["prompt"]
-    return {**sides, **tools_feature(options), **PAIR_FEATURES}
+    return {**sides, **image_feature(options), **tools_feature(options), **PAIR_FEATURES}
 
 
 FORMATS = [
@@ -243,13 +248,14 @@ FORMATS = [
         trainer="TRL",
         makes="tasks",
         rows=grpo_rows,
-        features=lambda _: {
+        features=lambda options: {
             "prompt": "json[]",
+            **image_feature(options),
             "environment": "string",
             "ground_truth": "string",
             **TASK_FEATURES,
         },
-        choices={"opening": OPENINGS},
+        choices={"opening": OPENINGS, "images": COLUMN},
         note="GRPOTrainer samples its own completions. All columns except the prompt are passed to its reward "
         "functions. Tools are Python functions passed to the trainer, not a column.",
     ),

@@ -6,7 +6,8 @@ Messages and tools are therefore text, which a short dataset class parses (`exam
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
+from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns, image_feature
+from apps.gym.exporters.image_columns import COLUMN, with_placeholders
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
 from apps.gym.exporters.training_conversations import (
     OPENINGS,
@@ -20,9 +21,11 @@ from apps.gym.traces.messages import nested_tools
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options)
+    messages, images = with_placeholders(options, [*whole.prompt, *whole.completion])
     yield {
-        "messages": as_text([*whole.prompt, *whole.completion]),
+        "messages": as_text(messages),
         "tools": as_text(whole.tools),
+        **({} if images is None else {"images": images}),
         **attempt_columns(attempt),
     }
 
@@ -33,10 +36,13 @@ def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     Tool schemas are text for the same reason.
     """
     figures = task_columns(task)
+    messages, images = with_placeholders(options, question_messages(task, options))
     yield {
         "data_source": task.dataset,
         "agent_name": "tool_agent" if task.tools else "single_turn_agent",
-        "prompt": question_messages(task, options),
+        "prompt": messages,
+        # JSON cannot hold bytes, but verl also reads images from data URLs.
+        **({} if images is None else {"images": [{"image": image} for image in images]}),
         "ability": task.environment,
         "reward_model": {"style": "rule", "ground_truth": ground_truth(task.task)},
         "extra_info": {
@@ -58,11 +64,17 @@ FORMATS = [
         trainer="verl",
         makes="demonstrations",
         rows=sft_rows,
-        features=lambda _: {"messages": "string", "tools": "string", **ATTEMPT_FEATURES},
+        features=lambda options: {
+            "messages": "string",
+            "tools": "string",
+            **image_feature(options),
+            **ATTEMPT_FEATURES,
+        },
         choices={
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("object",),
             "tools": ("text", "system"),
+            "images": COLUMN,
         },
         refused={
             ("tools", "column"): "verl reads nested columns with pandas, which adds nulls to tool parameters and "
@@ -79,16 +91,18 @@ FORMATS = [
         trainer="verl",
         makes="tasks",
         rows=rl_rows,
-        features=lambda _: {
+        features=lambda options: {
             "data_source": "string",
             "agent_name": "string",
             "prompt": "json[]",
+            **({"images": "json[]"} if options.images == "column" else {}),
             "ability": "string",
             "reward_model": "json",
             "extra_info": "json",
         },
-        choices={"opening": OPENINGS},
+        choices={"opening": OPENINGS, "images": COLUMN},
         encodings=("jsonl",),
+        image_encodings=("jsonl",),
         note="verl samples its own completions and scores them by data_source and ground_truth, which is always "
         "text. Tasks with tools use its tool_agent, which calls the tools in tool_config_path. "
         "extra_info.tools has their schemas as text.",

@@ -6,8 +6,9 @@ All untrusted text is between tags with a random mark.
 import re
 from typing import Any
 
+from apps.gym.image_data import image_addresses
 from apps.gym.redaction.shortening import cut_middle
-from apps.gym.traces.items import Item, dump_json, item_type, message, text_of
+from apps.gym.traces.items import Item, dump_json, item_type, message, output_text, text_of
 
 DEFAULT_RUBRICS = {
     "score": "Is the answer correct, complete and to the point?",
@@ -104,7 +105,10 @@ def readable_item(item: Item) -> str:
         case "function_call":
             return f"call of {item.get('name', '')}: {item.get('arguments', '')}"
         case "function_call_output":
-            output = item.get("output", "")
+            output, images = item.get("output", ""), len(image_addresses(item))
+            if images:
+                # A judge reads only text.
+                return f"result: {output_text(output)} [images: {images}]"
             return f"result: {output if isinstance(output, str) else dump_json(output)}"
         case "reasoning":
             return f"reasoning: {text_of(item)}" if text_of(item) else ""

@@ -12,7 +12,7 @@ import msgspec
 
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
-from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession
+from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession, failed_call
 from apps.gym.tasks.prompt_templates import PromptTemplate
 from apps.gym.traces.events import (
     EnvironmentTurn,
@@ -26,7 +26,6 @@ from apps.gym.traces.items import (
     Item,
     TaskRow,
     Tool,
-    dump_json,
     function_calls,
     input_items,
     item_type,
@@ -263,7 +262,7 @@ class Attempt(SessionDriver):
             if call_id in step.outputs:
                 given = step.outputs[call_id]
                 yield ToolResult(
-                    call_id=call_id, name=name, output=given.text, error=given.error, at=began, duration=duration
+                    call_id=call_id, name=name, output=given.output, error=given.error, at=began, duration=duration
                 )
         if step.items:
             yield EnvironmentTurn(items=step.items, at=began, duration=duration)
@@ -286,10 +285,14 @@ class Attempt(SessionDriver):
         try:
             arguments = session.read_arguments(call.get("arguments"))
         except ValueError as problem:
-            output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
+            answer = failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
         else:
             answer = await session.call_tool(bare_name(name, self._tool_names), arguments)
-            output, error = answer.text, answer.error
         return ToolResult(
-            call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
+            call_id=call_id,
+            name=name,
+            output=answer.output,
+            error=answer.error,
+            at=began,
+            duration=self.elapsed() - began,
         )

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 import re2
 
+from apps.gym.image_data import is_data_url
 from apps.gym.redaction.credential_rules import (
     ASSIGNED,
     CERTAIN_NAME,
@@ -63,7 +64,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redactor:
-    """Redact by the rules.
+    """Redact by the rules. Images as data URLs are never changed: a match in them is random.
 
     Immutable, so any thread may use it. `known` are secrets of this installation in clear text.
     """
@@ -97,6 +98,8 @@ class Redactor:
 
     def redact_text(self, text: str) -> tuple[str, Counts]:
         counts: Counter[str] = Counter()
+        if is_data_url(text):
+            return text, {}
         return (self._clean(text, counts) if self.is_suspicious(text) else text), dict(counts)
 
     def redact_json(self, payload: str) -> tuple[str, Counts]:
@@ -130,7 +133,7 @@ class Redactor:
             for place, member in members:
                 if isinstance(member, dict | list):
                     waiting.append((member, self._kind_below(place, member, above)))
-                elif isinstance(member, str) and member:
+                elif isinstance(member, str) and member and not is_data_url(member):
                     kind = self._kind_of_member(place, member) if isinstance(place, str) else ""
                     kind = kind or (above if above and self._is_value(member) else "")
                     clean = self._mark(kind, counts) if kind else self._look(member, counts)

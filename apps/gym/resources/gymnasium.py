@@ -10,7 +10,16 @@ from typing import Any
 import orjson
 
 from apps.gym.errors import EnvironmentFault, VerifierError
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Step, SteppedSession, ToolOutput
+from apps.gym.resources.protocol import (
+    Probe,
+    ResourceServer,
+    ReverifyMode,
+    Step,
+    SteppedSession,
+    ToolOutput,
+    read_parts,
+    shown_output,
+)
 from apps.gym.resources.server_calls import Caller, CallerSession, check_success
 from apps.gym.resources.server_survey import probe_server
 from apps.gym.resources.verify_bodies import keep_small, parse_object
@@ -130,12 +139,13 @@ class GymnasiumServer(ResourceServer):
 def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:
     given = info.get("tool_outputs")
     outputs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    return {
-        str(one.get("call_id", "")): ToolOutput(
-            text=out if isinstance(out := one.get("output"), str) else dump_json(out)
-        )
-        for one in outputs
-    }
+    return {str(one.get("call_id", "")): _read_output(one.get("output")) for one in outputs}
+
+
+def _read_output(given: Any) -> ToolOutput:
+    text = given if isinstance(given, str) else dump_json(given)
+    parts = read_parts(text)
+    return shown_output(parts) if parts else ToolOutput(text=text)
 
 
 def _loads(body: bytes) -> Any:

@@ -15,7 +15,7 @@ from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
-from apps.gym.resources.protocol import ToolOutput, failed_call
+from apps.gym.resources.protocol import ToolOutput, failed_call, shown_output
 from apps.gym.traces.items import Tool, dump_json
 
 if TYPE_CHECKING:
@@ -270,10 +270,7 @@ class McpConnection:
             if isinstance(self._trouble.problem, OutboundTooLarge):
                 return too_large(self._trouble.problem.limit)
             raise
-        text = _text_of(result)
-        if len(text) > MAX_TOOL_OUTPUT:
-            return too_large(MAX_TOOL_OUTPUT)
-        return ToolOutput(text=text, error="tool_error" if result.is_error else "")
+        return _read_output(result)
 
     async def _ask(self, ask: "Callable[[Client], Any]") -> Any:
         """Send one request. Raises MCPError for an error that the server returns."""
@@ -325,9 +322,28 @@ def usual_name(name: str, taken: Mapping[str, str]) -> str:
     return usual
 
 
+def _read_output(result: Any) -> ToolOutput:
+    failed = "tool_error" if result.is_error else ""
+    images = [part.data for part in result.content if part.type == "image"]
+    text = "" if images else _text_of(result)
+    if len(text) + sum(map(len, images)) > MAX_TOOL_OUTPUT:
+        return too_large(MAX_TOOL_OUTPUT)
+    return shown_output(list(map(_part_of, result.content)), failed) if images else ToolOutput(text=text, error=failed)
+
+
+def _part_of(part: Any) -> dict[str, Any]:
+    if part.type == "image":
+        return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}"}
+    return {"type": "input_text", "text": _text_of_part(part)}
+
+
+def _text_of_part(part: Any) -> str:
+    return str(part.text) if part.type == "text" else dump_json(_outline(part))
+
+
 def _text_of(result: Any) -> str:
     """Return text for the model: text content unchanged, an outline of other content, or else the structured result."""
-    parts = [part.text if part.type == "text" else dump_json(_outline(part)) for part in result.content]
+    parts = [_text_of_part(part) for part in result.content]
     if not parts and result.structured_content is not None:
         return dump_json(result.structured_content)
     return "\n".join(parts)

@@ -7,8 +7,18 @@ from urllib.parse import quote
 
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.image_data import data_url, find_kind
 from apps.gym.resources.mcp_client import MAX_TOOL_OUTPUT, McpConnection, open_over_http, too_large
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, ToolOutput, failed_call, load_arguments
+from apps.gym.resources.protocol import (
+    Probe,
+    ResourceServer,
+    ReverifyMode,
+    ToolOutput,
+    failed_call,
+    load_arguments,
+    read_parts,
+    shown_output,
+)
 from apps.gym.resources.server_calls import (
     MAX_REPLY,
     Caller,
@@ -101,7 +111,7 @@ class HttpSession(CallerSession):
             return too_large(MAX_TOOL_OUTPUT)
         except TimedOut:
             return failed_call(f"the tool gave no result within {self._server.call_timeout:g} s", "timeout")
-        return ToolOutput(text=reply.body.decode("utf-8", "replace"), error=_tool_error(reply))
+        return _read_output(reply)
 
     async def verify(self, response: dict[str, Any]) -> Reward:
         server = self._server
@@ -205,6 +215,16 @@ class HttpResourceServer(ResourceServer):
 
     async def reverify_mode(self) -> ReverifyMode:
         return await ask_reverify_mode(self.caller)
+
+
+def _read_output(reply: OutboundReply) -> ToolOutput:
+    """Return the output of a tool: an image, a list of texts and images, or any text."""
+    error = _tool_error(reply)
+    if kind := find_kind(reply.body):
+        return shown_output([{"type": "input_image", "image_url": data_url(kind, reply.body)}], error)
+    text = reply.body.decode("utf-8", "replace")
+    parts = read_parts(text)
+    return shown_output(parts, error) if parts else ToolOutput(text=text, error=error)
 
 
 def _tool_error(reply: OutboundReply) -> str:

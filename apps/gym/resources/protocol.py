@@ -8,17 +8,48 @@ from typing import Any, Literal, Protocol
 import msgspec
 import orjson
 
+from apps.gym.image_data import ImageRefused, read_data_url
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, read_json
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The text returned to the model. `error` is a short code ("http_422"), or empty."""
+    """The text returned to the model. `error` is a short code ("http_422"), or empty.
+
+    `parts` are the texts and images of an output with images, as parts of the Responses API.
+    """
 
     text: str
+    parts: list[dict[str, Any]] = []
     error: str = ""
+
+    @property
+    def output(self) -> str | list[dict[str, Any]]:
+        """Return the output of a `function_call_output` item."""
+        return self.parts or self.text
+
+
+def shown_output(parts: list[dict[str, Any]], error: str = "") -> ToolOutput:
+    """Return an output with images, or a failure if one of them is not an accepted image."""
+    for part in parts:
+        if part["type"] == "input_image":
+            try:
+                read_data_url(part["image_url"])
+            except ImageRefused as refused:
+                return failed_call(f"the tool returned an image that {refused}", "bad_image")
+    return ToolOutput(text=output_text(parts), parts=parts, error=error)
+
+
+def read_parts(text: str) -> list[dict[str, Any]]:
+    """Return the parts in a tool's JSON text if it is a list of texts and images, else an empty list."""
+    given = read_json(text) if text.startswith("[") and '"input_image"' in text else None
+    if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
+        return []
+    fields = {"input_text": "text", "input_image": "image_url"}
+    is_known = all(isinstance(part.get(fields.get(str(part.get("type")), "")), str) for part in given)
+    return given if is_known else []
 
 
 def failed_call(message: str, error: str) -> ToolOutput:

@@ -142,7 +142,7 @@ class ServedEnvironment(Served):
         output = await session.call_tool(incoming.path, arguments)
         status = _STATUS.get(output.error, 400) if output.error else 200
         return Answer(
-            body=output.text.encode(errors="replace"),
+            body=encode_json(output.parts) if output.parts else output.text.encode(errors="replace"),
             status=status,
             headers={TOOL_ERROR: output.error} if output.error else {},
             session=incoming.session,

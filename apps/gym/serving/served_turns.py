@@ -48,7 +48,7 @@ class Turns(Session):
         given: list[Item] = response["output"]
         step = await self._answer(given, response)
         outputs = [
-            {"type": "function_call_output", "call_id": call_id, "output": output.text}
+            {"type": "function_call_output", "call_id": call_id, "output": output.output}
             for call_id, output in step.outputs.items()
         ]
         new_items = [*given, *outputs, *step.items]

@@ -17,6 +17,9 @@ Message = dict[str, Any]
 Reasoning = Literal["field", "text", "dropped"]
 """Location of reasoning in a chat message: in `reasoning_content`, between `<think>` tags, or nowhere."""
 
+IMAGES_FOLLOW = "The result has only images. They follow."
+"""The text of a result of only images, which another message has."""
+
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 
@@ -40,18 +43,43 @@ def chat_messages(
         if by_model:
             messages.append(_assistant_message(list(run), reasoning))
         else:
-            messages += [_other_message(item) for item in run]
+            messages += _other_messages(run)
     return messages
 
 
-def _other_message(item: Item) -> Message:
-    kind = item_type(item)
-    if kind == "message":
-        return _plain_message(item)
-    if kind != "function_call_output":
-        raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").permanent()
-    content = _content(item.get("output", ""), _chat_part)
-    return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content}
+def _other_messages(items: Iterable[Item]) -> list[Message]:
+    """Return messages of others than the model.
+
+    Many servers accept only text in the results of tools, so their images follow in a message of the user.
+    """
+    messages: list[Message] = []
+    shown: list[Any] = []
+    for item in items:
+        kind = item_type(item)
+        if kind == "function_call_output":
+            call_id = item.get("call_id", "")
+            content, images = _split_images(_content(item.get("output", ""), _chat_part))
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+            if images:
+                shown += [{"type": "text", "text": f"Images of the result of {call_id}:"}, *images]
+            continue
+        if kind != "message":
+            raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").permanent()
+        messages += [*_shown_message(shown), _plain_message(item)]
+        shown = []
+    return messages + _shown_message(shown)
+
+
+def _shown_message(parts: list[Any]) -> list[Message]:
+    return [{"role": "user", "content": parts}] if parts else []
+
+
+def _split_images(content: Any) -> tuple[Any, list[Any]]:
+    """Return the content of a tool's result without its images, and the images."""
+    if not isinstance(content, list):
+        return content, []
+    images = [part for part in content if isinstance(part, dict) and part.get("type") == "image_url"]
+    return [part for part in content if part not in images] or IMAGES_FOLLOW, images
 
 
 def _plain_message(item: Item) -> Message:

@@ -25,7 +25,7 @@ def texts_of(event: TraceUnion) -> Iterator[str]:
         case Prompt() | EnvironmentTurn():
             yield from _items(event.items)
         case ToolResult():
-            yield from (event.name, event.output, event.error)
+            yield from (event.name, event.text, event.error)
         case JudgeCall():
             yield from _items([*event.prompt, *event.items])
             yield event.problem

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from apps.gym.traces.items import Item, TokenUsage, Tool
+from apps.gym.traces.items import Item, TokenUsage, Tool, output_text
 
 RootReason = Literal["", "first", "subagent", "compaction", "rewritten", "auxiliary"]
 """Why a captured call has no parent; empty if it has one. See apps.gym.traces.parents."""
@@ -96,12 +96,20 @@ class ModelCall(Event, tag="model_call"):
 
 
 class ToolResult(Event, tag="tool_result"):
-    """The output of a tool as the model sees it. `error` is the code of a failed call; the rollout continues."""
+    """The output of a tool as the model sees it. `error` is the code of a failed call; the rollout continues.
+
+    An output with images is a list of `input_text` and `input_image` parts.
+    """
 
     call_id: str
     name: str
-    output: str
+    output: str | list[dict[str, Any]]
     error: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the text of the output. Images are skipped."""
+        return output_text(self.output)
 
     def new_items(self) -> list[Item]:
         return [{"type": "function_call_output", "call_id": self.call_id, "output": self.output}]

@@ -94,6 +94,11 @@ def text_of(item: Item) -> str:
     return join_parts(texts, by_model=is_by_model(item))
 
 
+def output_text(output: str | list[dict[str, Any]]) -> str:
+    """Return the text of a tool's output. Images are skipped."""
+    return output if isinstance(output, str) else text_of({"content": output})
+
+
 def assistant_text(items: list[Item]) -> str:
     """Return all assistant texts of `items`, joined by newlines; verifiers read this."""
     return "\n".join(filter(None, (text_of(item) for item in items if _is_assistant_message(item))))

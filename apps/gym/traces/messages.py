@@ -53,19 +53,25 @@ class Dropped(Exception):
         self.reason = reason
 
 
-def prompt_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "object") -> list[Message]:
+def prompt_messages(
+    events: list[TraceUnion], *, arguments: ArgumentsAs = "object", images: bool = False
+) -> list[Message]:
     """Return the messages of the prompt. Raises Dropped."""
-    return item_messages(prompt_items(events), arguments=arguments)
+    return item_messages(prompt_items(events), arguments=arguments, images=images)
 
 
-def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object") -> list[Message]:
-    """Return a prompt's items, which have no turn boundaries, as messages. Raises Dropped."""
+def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object", images: bool = False) -> list[Message]:
+    """Return a prompt's items, which have no turn boundaries, as messages. Raises Dropped.
+
+    With `images`, the content of a message with images is a list of parts: `{"type": "image", "image": address}`, and
+    `{"type": "text", "text": …}`. Otherwise an image raises Dropped.
+    """
     names: dict[str, str] = {}
-    return _join_opening_system(_item_messages(items, names, arguments))
+    return _join_opening_system(_item_messages(items, names, arguments, images))
 
 
 def completion_messages(
-    events: list[TraceUnion], *, arguments: ArgumentsAs = "object", silent_turns: bool = False
+    events: list[TraceUnion], *, arguments: ArgumentsAs = "object", silent_turns: bool = False, images: bool = False
 ) -> list[Message]:
     """Return everything after the prompt, up to the model's last turn.
 
@@ -84,7 +90,7 @@ def completion_messages(
             if event.items:
                 messages.append(_assistant_message(event.items, names, arguments, silent_turns=silent_turns))
         else:
-            messages.extend(_item_messages(event.new_items(), names, arguments))
+            messages.extend(_item_messages(event.new_items(), names, arguments, images))
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     if not messages and not silent_turns:
@@ -140,18 +146,18 @@ def _without_nulls(schema: Any) -> Any:
     return kept
 
 
-def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> list[Message]:
+def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs, images: bool) -> list[Message]:
     """Return items without turn boundaries as messages. The tool of each call id is added to `names`."""
     messages: list[Message] = []
     for by_model, run in groupby(items, is_by_model):
         if by_model:
             messages.append(_assistant_message(list(run), names, arguments))
         else:
-            messages += [_other_message(item, names) for item in run]
+            messages += [_other_message(item, names, images) for item in run]
     return messages
 
 
-def _other_message(item: Item, names: dict[str, str]) -> Message:
+def _other_message(item: Item, names: dict[str, str], images: bool) -> Message:
     kind = item_type(item)
     if kind == "function_call_output":
         call_id = _text_field(item, "call_id")
@@ -160,7 +166,7 @@ def _other_message(item: Item, names: dict[str, str]) -> Message:
         return {
             "role": "tool",
             "tool_call_id": call_id,
-            "content": flat_text(item.get("output")),
+            "content": _content(item.get("output"), images),
             "name": names[call_id],
         }
     if kind != "message":
@@ -168,7 +174,25 @@ def _other_message(item: Item, names: dict[str, str]) -> Message:
     role = "system" if item.get("role") == "developer" else item.get("role")
     if role not in {"system", "user"}:
         raise Dropped("unknown_role")
-    return {"role": role, "content": flat_text(item.get("content"))}
+    return {"role": role, "content": _content(item.get("content"), images and role == "user")}
+
+
+def _content(content: object, images: bool) -> str | list[dict[str, Any]]:
+    shown = isinstance(content, list) and any(isinstance(part, dict) and _image_of(part) for part in content)
+    if not images or not shown:
+        return flat_text(content)
+    assert isinstance(content, list)
+    return [_training_part(part) for part in content]
+
+
+def _training_part(part: Any) -> dict[str, Any]:
+    address = _image_of(part) if isinstance(part, dict) else ""
+    return {"type": "image", "image": address} if address else {"type": "text", "text": _part_text(part)}
+
+
+def _image_of(part: dict[str, Any]) -> str:
+    address = part.get("image_url")
+    return address if part.get("type") == "input_image" and isinstance(address, str) else ""
 
 
 def _assistant_message(

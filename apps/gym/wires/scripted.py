@@ -15,9 +15,17 @@ from typing import Any
 import msgspec
 import orjson
 
+from apps.gym.image_data import DATA_URL, image_addresses
 from apps.gym.traces.items import Item, Tool, item_type, text_of
 from apps.gym.wires.protocol import Ask, Reply, Weights
-from apps.gym.wires.scripted_answers import answer_question, combine, compute, find_expressions, number_text
+from apps.gym.wires.scripted_answers import (
+    answer_about_images,
+    answer_question,
+    combine,
+    compute,
+    find_expressions,
+    number_text,
+)
 from apps.gym.wires.scripted_judge import is_asked_to_judge, judge_by_rule
 from apps.gym.wires.scripted_user import is_asked_to_play_user, play_user_by_rule
 
@@ -84,6 +92,7 @@ class _Conversation(msgspec.Struct):
     """
 
     prompt: str
+    images: list[str]
     later_items: list[Item]
     tools: list[Tool]
     parallel: bool
@@ -100,6 +109,7 @@ class _Conversation(msgspec.Struct):
         choice = ask.sampling.get("tool_choice")
         return cls(
             prompt=prompt,
+            images=[address for item in ask.items for address in image_addresses(item)],
             later_items=later_items,
             tools=[] if choice == "none" else [tool for tool in ask.tools if tool.get("type") == "function"],
             parallel=ask.sampling.get("parallel_tool_calls") is not False,
@@ -124,7 +134,7 @@ class _Attempt:
     def __init__(self, view: _Conversation, *, mistake_rate: float) -> None:
         self.view = view
         self.rng = random.Random(view.digest)
-        self.answer = answer_question(view.prompt)
+        self.answer = answer_question(view.prompt) or answer_about_images(view.prompt, view.images)
         self.expressions = find_expressions(view.prompt) if self.answer is None else []
         self.calculator = _find_calculator(view.tools) if self.expressions else None
         has_mistake = self.rng.random() < mistake_rate
@@ -332,5 +342,5 @@ def _subject(prompt: str) -> str:
 
 
 def _tokens(value: object) -> int:
-    """Return an estimate of the number of tokens in the serialized value."""
-    return len(orjson.dumps(value)) // _CHARACTERS_PER_TOKEN + 1
+    """Return an estimate of the number of tokens in the serialized value. Images do not count."""
+    return len(DATA_URL.sub("", orjson.dumps(value).decode())) // _CHARACTERS_PER_TOKEN + 1

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from apps.gym.arithmetic import CalculationError, evaluate
+from apps.gym.image_data import ImageRefused, read_data_url
 
 _MAX_CHARACTERS = 8000  # from the end of the prompt, where the question is
 
@@ -254,3 +255,18 @@ def answer_question(text: str) -> str | None:
         if answer:
             return answer
     return None
+
+
+def answer_about_images(prompt: str, images: list[str]) -> str | None:
+    """Return the number of the images, or the width or height of the last one in pixels, or None."""
+    asked = prompt[-_MAX_CHARACTERS:].lower()
+    if not images:
+        return None
+    if "how many images" in asked:
+        return str(len(images))
+    try:
+        last = read_data_url(images[-1])
+    except ImageRefused:
+        return None
+    measures = {"wide": last.width, "width": last.width, "high": last.height, "height": last.height}
+    return next((str(measure) for word, measure in measures.items() if word in asked), None)

@@ -19,6 +19,7 @@ from apps.rollouts.engine.running import Setting
 from apps.rollouts.engine.running_collections import read_running
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.sql_arrays import in_ids
+from apps.tasks.stored_images import with_images
 
 
 class Work(NamedTuple):
@@ -93,7 +94,7 @@ def _read_tasks(task_ids: set[int]) -> dict[int, TaskRow]:
     condition, ids = in_ids("id", task_ids)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT id, row_json FROM tasks_task WHERE {condition}", [ids])  # noqa: S608
-        return {pk: load_row(row) for pk, row in cursor.fetchall()}
+        return {pk: load_row(with_images(row)) for pk, row in cursor.fetchall()}
 
 
 def _one_transaction_on_sqlite() -> AbstractContextManager[object]:

@@ -18,8 +18,10 @@ from apps.gym.redaction.redactor import Counts
 from apps.gym.traces.events import TraceUnion, encode_event, event_kind, event_tokens
 from apps.policies.installation_redactor import current_redactor
 from apps.rollouts.engine.claiming import Claim
-from apps.rollouts.engine.recording import End, EventRow, record_batch, unstorable_end
+from apps.rollouts.engine.recording import End, record_batch, unstorable_end
 from apps.rollouts.engine.trace_redaction import Attempt, clean_batch
+from apps.rollouts.trace_images import EventRow, take_event_images
+from apps.tasks.stored_images import Images
 
 logger = logging.getLogger(__name__)
 
@@ -245,20 +247,22 @@ class Outbox:
 
 
 class _Batch:
-    """A batch of events and ends. Redacted once, even if storing is retried. Used on the database thread."""
+    """A batch of events and ends, prepared once even if storing is retried. Used on the database thread."""
 
     def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
         self.redactions = redactions
         self._events, self._ends = events, ends
+        self._images: dict[int, Images] = {}
         self._is_clean = False
 
     def store(self, *, again: bool) -> set[int]:
         if not self._is_clean:
+            events, self._images = take_event_images(self._events)
             self._events, self._ends, self.redactions = clean_batch(
-                self._events, self._ends, current_redactor(), self.redactions
+                events, self._ends, current_redactor(), self.redactions
             )
             self._is_clean = True
-        return record_batch(events=self._events, ends=self._ends, now=timezone.now(), again=again)
+        return record_batch(events=self._events, ends=self._ends, now=timezone.now(), again=again, images=self._images)
 
 
 def _size(row: EventRow) -> int:

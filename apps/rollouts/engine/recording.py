@@ -1,6 +1,6 @@
 """Store events and ends of rollouts in batches. Ends are fenced by (lease, attempt)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 
@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.search.word_index import mark_attempts_unindexed
+from apps.rollouts.trace_images import EventRow, store_event_images
 from apps.rollouts.trace_payloads import pack
+from apps.tasks.stored_images import Images
 
-EventRow = tuple[int, int, int, str, str, bytes | None]
-"""(rollout id, attempt, seq, kind, payload, packed tokens)"""
 StoredRow = tuple[int, int, int, str, bytes, bytes | None]
 """EventRow with the payload in its stored form."""
 
@@ -131,14 +131,22 @@ _EVENTS_PER_STATEMENT = 250
 _BYTES_PER_STATEMENT = 8 * 1024 * 1024
 
 
-def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
+def record_batch(
+    *,
+    events: Sequence[EventRow],
+    ends: Sequence[End],
+    now: datetime,
+    again: bool = False,
+    images: Mapping[int, Images] | None = None,
+) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
     An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
     no such check, because each claim has a new attempt number. `again` allows that the batch is already stored: the
-    response to the first try may have been lost.
+    response to the first try may have been lost. `images` maps a rollout id to the images of its events.
     """
     with transaction.atomic():
+        store_event_images(images or {})
         _insert_events(events, again)
         tasks = _write_ends(ends, now) if ends else {}
         ended = [end for end in ends if (end.id, end.attempt) in tasks]

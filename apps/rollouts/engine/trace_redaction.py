@@ -6,7 +6,8 @@ import msgspec
 
 from apps.gym.redaction.redactor import MARK, Counts, Redactor, count_marks
 from apps.gym.traces.events import Prompt, TraceUnion, encode_event, event_tokens
-from apps.rollouts.engine.recording import End, EventRow
+from apps.rollouts.engine.recording import End
+from apps.rollouts.trace_images import EventRow
 
 Attempt = tuple[int, int]
 """(rollout id, attempt)"""

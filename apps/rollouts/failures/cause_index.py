@@ -76,9 +76,9 @@ def read_reasons(rollouts: Some[int]) -> Iterator[Reason]:
 def _message(result: ToolResult) -> str:
     """Return the message that the model read, or the kind of the error if there is none."""
     try:
-        parsed = msgspec.json.decode(result.output)
+        parsed = msgspec.json.decode(result.text)
     except msgspec.DecodeError:
-        return result.output.strip() or result.error
+        return result.text.strip() or result.error
     message = parsed.get("error") if isinstance(parsed, dict) else None
     return message if isinstance(message, str) and message else result.error
 

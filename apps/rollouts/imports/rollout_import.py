@@ -42,6 +42,7 @@ from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.plans.planning import delete_plan, take_snapshot
 from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.trace_images import store_event_images, take_event_images
 from apps.tasks.models import DatasetVersion, Upload
 
 CHUNK = 200
@@ -208,10 +209,17 @@ def _store_chunk(
     failed = sum(rollout.status == Rollout.Status.FAILED for rollout in rollouts)
     with transaction.atomic():
         Rollout.objects.bulk_create(rollouts)
+        events, images = take_event_images(
+            [
+                (rollout.pk, 1, seq, *event)
+                for rollout, trace in zip(rollouts, traces, strict=True)
+                for seq, event in enumerate(trace)
+            ]
+        )
+        store_event_images(images)
         TraceEvent.objects.bulk_create(
-            TraceEvent(rollout_id=rollout.pk, attempt=1, seq=seq, kind=kind, payload=payload, tokens=tokens)
-            for rollout, trace in zip(rollouts, traces, strict=True)
-            for seq, (kind, payload, tokens) in enumerate(trace)
+            TraceEvent(rollout_id=pk, attempt=attempt, seq=seq, kind=kind, payload=payload, tokens=tokens)
+            for pk, attempt, seq, kind, payload, tokens in events
         )
         mark_unindexed([rollout.pk for rollout in rollouts])
         mark_changed((collection.pk, rollout.task_id) for rollout in rollouts)

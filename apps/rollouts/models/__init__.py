@@ -2,7 +2,7 @@ from apps.rollouts.models.collections import MAX_FLOAT, Collection, CollectionDe
 from apps.rollouts.models.failure_causes import FailureCause, RolloutCause
 from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
-from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent, TraceImage
 from apps.rollouts.models.scans import FAILED_WORD, Scan, ScanAnswer
 from apps.rollouts.models.server_metrics import ServerMetrics
 from apps.rollouts.models.throttles import Throttle
@@ -36,6 +36,7 @@ __all__ = [
     "ServerMetrics",
     "Throttle",
     "TraceEvent",
+    "TraceImage",
     "UnindexedRollout",
     "Worker",
 ]

@@ -15,8 +15,9 @@ from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import TraceGraph
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.trace_payloads import PayloadField
-from apps.tasks.models import Task
+from apps.tasks.models import StoredImage, Task
 from apps.tasks.parent_spans import span
+from apps.tasks.stored_images import with_images
 
 ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
 """Input plus output tokens, as a 64-bit integer: the sum of two large columns exceeds 32 bits."""
@@ -190,14 +191,18 @@ class Rollout(models.Model):
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
-        """Return the events on the main path of the latest attempt. `tokens` adds packed tokens to model calls."""
-        return self.graph(tokens=tokens).main
+        """Return the events on the main path of the latest attempt, with images. `tokens` adds packed tokens."""
+        return self.graph(tokens=tokens, images=True).main
 
-    def graph(self, *, tokens: bool = False) -> TraceGraph:
-        """Return the graph of the latest attempt. `tokens` adds packed tokens to model calls."""
+    def graph(self, *, tokens: bool = False, images: bool = False) -> TraceGraph:
+        """Return the graph of the latest attempt.
+
+        `tokens` adds packed tokens to model calls. `images` puts images in place of references.
+        """
         columns = ("payload", "tokens") if tokens else ("payload",)
         rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list("seq", *columns)
-        read = [(seq, decode_event(*row)) for seq, *row in rows]
+        read_images = with_images if images else str
+        read = [(seq, decode_event(read_images(payload), *packed)) for seq, payload, *packed in rows]
         return TraceGraph([event for _, event in read], [seq for seq, _ in read])
 
 
@@ -226,3 +231,16 @@ class TraceEvent(models.Model):
     def fields(self) -> dict[str, Any]:
         parsed: dict[str, Any] = orjson.loads(self.payload)
         return parsed
+
+
+class TraceImage(models.Model):
+    """An image that traces of a collection refer to."""
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="+", db_index=False)
+    image = models.ForeignKey(StoredImage, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["collection", "image"], name="trace_image_once")]
+
+    def __str__(self) -> str:
+        return f"image {self.image_id} of collection {self.collection_id}"

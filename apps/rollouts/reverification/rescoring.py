@@ -31,6 +31,7 @@ from apps.rollouts.engine.running import MAX_MESSAGE
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout
 from apps.rollouts.reverification.ownership import Owner
+from apps.tasks.stored_images import full_row
 
 CHUNK = 100
 """Rollouts that are verified together and stored in one transaction."""
@@ -128,7 +129,7 @@ def _verify_chunks(
 def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:
     # Events after the end of the attempt belong to earlier reverifications.
     events = rollout.trace()
-    row = ask_as_planned(template, rollout.task.row)
+    row = ask_as_planned(template, full_row(rollout.task))
     return _Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
 
 

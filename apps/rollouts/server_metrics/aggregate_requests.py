@@ -25,6 +25,7 @@ from apps.policies.policy_clients import open_outbound
 from apps.rollouts.last_verifications import read_last_verifications
 from apps.rollouts.models import Collection, Rollout, ServerMetrics
 from apps.tasks import fenced_jobs
+from apps.tasks.stored_images import full_row
 
 ADAPTERS = (Adapter.HTTP, Adapter.GYMNASIUM)
 MAX_BODY = 64 * 1024 * 1024
@@ -121,7 +122,7 @@ def _responses(collection: Collection, attempt: fenced_jobs.Attempt) -> Iterator
         for rollout in chunk:
             assert rollout.reward is not None
             yield verify_response(
-                rollout.task.row,
+                full_row(rollout.task),
                 verified[rollout.pk].details if rollout.pk in verified else {},
                 reward=rollout.reward,
                 components=rollout.components,

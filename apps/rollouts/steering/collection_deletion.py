@@ -24,6 +24,7 @@ from apps.tasks.deletion_jobs import (
     refuse_losses,
     run_next_deletion,
 )
+from apps.tasks.stored_images import delete_unused_images
 
 CHUNK = 200
 """Rollouts per transaction: each may have hundreds of events."""
@@ -91,3 +92,4 @@ def _delete(deletion: CollectionDeletion) -> None:
             )
         process_exit.check()
     collection.delete()
+    delete_unused_images()

@@ -30,6 +30,7 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.steering.holds import explain_pause
+from apps.tasks.stored_images import full_row
 
 COME_BACK = timedelta(seconds=10)
 """How long a stream requested with a key waits for its reader to request it again after losing the response.
@@ -227,7 +228,7 @@ class RolloutStream:
 
     def _read_rollout(self, rollout_id: int) -> bytes:
         rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
-        fields = describe_rollout(rollout, rollout.graph(tokens=True), grammar_calls=self._grammar_calls)
+        fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
         mode = self._collection.snapshot["policy_model"].get("logprob_mode", "")
         return dump_json({**fields, "logprob_mode": mode}).encode() + b"\n"
 
@@ -251,7 +252,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
     names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task
-    row = task.row
+    row = full_row(task)
     events, redactor = graph.main, fresh_redactor()
     if redactor.is_suspicious(task.row_json):
         events = restore_prompts(events, input_items(row), redactor)

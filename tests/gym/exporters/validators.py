@@ -16,7 +16,14 @@ FORBIDDEN_COLUMNS = {"id", "source", "model", "system_prompt", "type", "message"
 def fits_feature(value: Any, feature: Feature) -> bool:
     """Whether a value is of the type that the dataset card says, without any cast."""
     if feature.endswith("[]"):
-        element = {"json[]": "json", "int32[]": "int64", "float32[]": "float64"}[feature]
+        elements: dict[Feature, Feature] = {
+            "json[]": "json",
+            "int32[]": "int64",
+            "float32[]": "float64",
+            "image[]": "string",
+            "turn[]": "json",
+        }
+        element = elements[feature]
         return isinstance(value, list) and all(fits_feature(one, element) for one in value)
     kinds: dict[str, type | tuple[type, ...]] = {
         "json": (dict, list, str, int, float, bool),

@@ -6,9 +6,11 @@ import random
 import pytest
 
 from apps.gym.errors import JudgeError, PolicyError, TimedOut
+from apps.gym.judging.prompts import readable_trace
 from apps.gym.traces.items import text_of
 from apps.gym.wires.protocol import Reply
 from tests.gym.judging.judges import MARK, Answers, make_judge, mark_of, said, verdict
+from tests.images import png_url
 
 ASKED = {"task": "What is 2 + 2?", "answer": "It is 4."}
 
@@ -376,3 +378,9 @@ def test_the_orders_agree_as_often_as_the_judge_does_not_follow_the_place():
     assert agreement(0.0) == 1.0
     assert agreement(1.0) == 0.0
     assert 0.65 < agreement(0.3) < 0.75
+
+
+def test_a_judge_reads_the_text_of_a_result_and_how_many_images_it_has():
+    image = {"type": "input_image", "image_url": png_url()}
+    result = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "A."}, image]}
+    assert readable_trace([result], 1_000) == "result: A. [images: 1]"

@@ -17,6 +17,8 @@ image = st.builds(
 )
 part = st.one_of(text.map(lambda said: {"type": "input_text", "text": said}), image)
 content = st.one_of(text, st.lists(part, min_size=1, max_size=3))
+# Images of results go to another message.
+result = st.one_of(text, st.lists(text.map(lambda said: {"type": "input_text", "text": said}), min_size=1, max_size=3))
 opening = st.builds(
     lambda role, said: {"type": "message", "role": role, "content": said},
     st.sampled_from(["system", "developer", "user"]),
@@ -49,7 +51,7 @@ def conversations(draw: st.DrawFn) -> list[Item]:
         ]
         thoughts, texts = draw(st.lists(thought, max_size=2)), draw(st.lists(said, max_size=2))
         items += draw(st.permutations([*thoughts, *texts, *calls]))
-        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(content)} for one in calls]
+        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(result)} for one in calls]
         if not calls:
             items.append(draw(opening))
     return items
@@ -118,7 +120,7 @@ def plain_conversations(draw: st.DrawFn) -> tuple[list[Item], int]:
             for one in texts
         ]
         items += calls
-        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(content)} for one in calls]
+        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(result)} for one in calls]
         if not calls:
             items.append(draw(opening.filter(lambda one: one["role"] != "developer")))
     return items, turns
@@ -222,3 +224,31 @@ def test_thoughts_are_kept_whichever_shape_they_come_in(message: Message) -> Non
 def test_an_image_that_has_no_address_is_not_sent_as_an_empty_one() -> None:
     with pytest.raises(PolicyError, match="An image without an `image_url`"):
         chat_messages([{"role": "user", "content": [{"type": "input_image", "file_id": "f1"}]}])
+
+
+def test_images_of_results_follow_all_results_of_a_turn_in_a_message_of_the_user() -> None:
+    """Many servers accept only text in the results of tools."""
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    both = [{"type": "input_text", "text": "The page:"}, image]
+    items = [
+        {"type": "function_call_output", "call_id": "c1", "output": both},
+        {"type": "function_call_output", "call_id": "c2", "output": [image]},
+        {"type": "function_call_output", "call_id": "c3", "output": "done"},
+        {"role": "user", "content": "And now?"},
+    ]
+    sent = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    assert chat_messages(items) == [
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "The page:"}]},
+        {"role": "tool", "tool_call_id": "c2", "content": "The result has only images. They follow."},
+        {"role": "tool", "tool_call_id": "c3", "content": "done"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Images of the result of c1:"},
+                sent,
+                {"type": "text", "text": "Images of the result of c2:"},
+                sent,
+            ],
+        },
+        {"role": "user", "content": "And now?"},
+    ]

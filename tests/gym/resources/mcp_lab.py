@@ -4,13 +4,15 @@ It counts in memory, so that whoever shares it with another attempt is found out
 """
 
 import asyncio
+import base64
 import os
 import sys
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Image, MCPServer
 
 lab = MCPServer("lab", log_level="CRITICAL")
 marbles: list[int] = []
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAAAAACcgYFdAAAAC0lEQVR4nGNggAIAAAkAAftSuKkAAAAASUVORK5CYII="
 
 
 @lab.tool()
@@ -53,6 +55,11 @@ def fall() -> str:
 @lab.tool()
 def shout() -> str:
     return "x" * (4 * 1024 * 1024 + 1)
+
+
+@lab.tool()
+def draw() -> list[str | Image]:
+    return ["A dot:", Image(data=base64.b64decode(PNG), format="png")]
 
 
 @lab.tool()

@@ -52,7 +52,8 @@ class Answers:
             await asyncio.sleep(30)
         if isinstance(given, list | tuple):
             status, text, headers = given
-            return web.Response(status=status, text=text, headers=headers)
+            content = {"body": text} if isinstance(text, bytes) else {"text": text}
+            return web.Response(status=status, headers=headers, **content)
         return web.json_response(given)
 
 

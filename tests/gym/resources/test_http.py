@@ -5,10 +5,15 @@ import socket
 import pytest
 
 from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut, VerifierError
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import ToolResult, decode_event, encode_event
+from apps.gym.traces.items import text_of
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.gym.resources.servers import BROKEN, SLOW, Answers, serve
+from tests.images import make_png, png_url
 
 ROW = {
     "responses_create_params": {"input": "hello", "tools": [{"type": "function", "name": "step"}]},
@@ -538,3 +543,69 @@ def test_a_key_goes_with_every_call_as_a_bearer_token():
 
     asyncio.run(run())
     assert answers.authorizations == ["Bearer k-1"] * 5
+
+
+IMAGE = {"type": "input_image", "image_url": png_url(width=40)}
+
+
+@pytest.mark.parametrize(
+    ("reply", "parts"),
+    [
+        ((200, make_png(width=40), {"Content-Type": "image/png"}), [IMAGE]),
+        (
+            (200, json.dumps([{"type": "input_text", "text": "It:"}, IMAGE]), {}),
+            [{"type": "input_text", "text": "It:"}, IMAGE],
+        ),
+    ],
+)
+def test_a_tool_may_return_images(reply, parts):
+    output = seed_and(call("step"), Answers(seed_session={}, step=reply))
+    assert output == ToolOutput(text="It:" if len(parts) > 1 else "", parts=parts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"type": "input_image", "file_id": "f"}]',
+        '[{"type": "other"}, "input_image"]',
+        '["input_image"',
+        "input_image",
+    ],
+)
+def test_other_texts_about_images_stay_texts(text):
+    assert seed_and(call("step"), Answers(seed_session={}, step=(200, text, {}))) == ToolOutput(text=text)
+
+
+def test_an_image_that_no_model_accepts_is_a_tool_error():
+    svg = json.dumps([{"type": "input_image", "image_url": "data:image/svg+xml;base64,PHN2Zy8+"}])
+    output = seed_and(call("step"), Answers(seed_session={}, step=(200, svg, {})))
+    assert output.error == "bad_image"
+    assert "is not a base64 data URL of a PNG, JPEG, GIF or WebP image" in output.text
+
+
+def test_the_model_sees_the_image_that_its_tool_returned():
+    row = {
+        "responses_create_params": {
+            "input": "Take a screenshot. How wide is it?",
+            "tools": [{"type": "function", "name": "screenshot", "parameters": {"type": "object", "properties": {}}}],
+        }
+    }
+    answers = Answers(
+        seed_session={},
+        screenshot=(200, make_png(width=40), {"Content-Type": "image/png"}),
+        verify={"reward": 1.0},
+    )
+
+    async def run():
+        async with serve(answers) as server:
+            attempt = Attempt(
+                row=row, server=server, policy=ScriptedPolicy(), harness=Harness(), seed=1, elapsed=lambda: 0.0
+            )
+            return [event async for event in attempt.events()]
+
+    events = asyncio.run(run())
+    (result,) = [event for event in events if isinstance(event, ToolResult)]
+    assert (result.output, result.text) == ([IMAGE], "")
+    assert decode_event(encode_event(result)) == result
+    assert "40" in text_of(events[-2].items[-1])
+    assert answers.bodies("verify")[0]["response"]["output"][2]["output"] == [IMAGE]

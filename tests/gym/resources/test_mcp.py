@@ -20,13 +20,14 @@ from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.traces.events import ToolResult
 from tests.deadlines import wait_until
+from tests.images import png_url
 from tests.nemo_gym.attempts import attempt
 from tests.nemo_gym.solving import call, says
 from tests.walk.processes import process
 
 LAB = Path(__file__).with_name("mcp_lab.py")
 ROW = {"responses_create_params": {"input": "What is 2 + 3?"}}
-TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "process"]
+TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "draw", "process"]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,13 @@ def test_its_tools_are_listed_in_the_shapes_that_models_take(way):
 
 def test_a_tool_is_called_and_its_text_is_the_output(way):
     assert in_session(calling("add", {"a": 2, "b": 3}), **way) == ToolOutput(text="5")
+
+
+def test_images_of_a_tool_are_parts_of_its_output(way):
+    output = in_session(calling("draw"), **way)
+    parts = [{"type": "input_text", "text": "A dot:"}, {"type": "input_image", "image_url": png_url()}]
+    assert output == ToolOutput(text="A dot:", parts=parts)
+    assert output.output == parts
 
 
 def test_errors_of_a_tool_reach_the_model(way):
@@ -188,7 +196,7 @@ def test_the_health_check_names_the_tools(way):
 
     probe_result = with_server(probe, **way)
     assert probe_result.healthy is True
-    assert probe_result.message.startswith("reachable; 8 tools over MCP 20")
+    assert probe_result.message.startswith("reachable; 9 tools over MCP 20")
     assert [tool["name"] for tool in probe_result.found["tools"]] == TOOLS
 
 

@@ -119,7 +119,7 @@ def test_rows_are_counted_against_their_limit():
     [
         ("héllo".encode("utf-16"), "not_utf8"),
         ('{"a": 1}'.encode("utf-16-be"), "not_text"),
-        (b"PK\x03\x04" + b"x" * 20, "unknown_format"),
+        (b"PK\x03\x04" + b"x" * 20, "not_zip"),
         (bz2.compress(JSONL), "unknown_format"),
         (b'{"a": 1}\n\x00\x00', "not_text"),
     ],

@@ -22,7 +22,9 @@ from apps.dashboard.traces.images import read_image
 from apps.dashboard.traces.rollout_file import write_html, write_json
 from apps.dashboard.traces.step_exchange import read_step, read_text
 from apps.dashboard.traces.trace_reading import events_of, open_chunk, open_outline
+from apps.gym.image_data import ENDINGS
 from apps.rollouts.models import Rollout
+from apps.tasks.models import StoredImage
 
 Answer = TypeVar("Answer", bound=HttpResponseBase)
 Found = TypeVar("Found")
@@ -129,6 +131,16 @@ def rollout_image(request: PageRequest, pk: int, seq: int, part: str) -> HttpRes
     kind, content = found
     answer = _inert(HttpResponse(content, content_type=kind), f"rollout-{pk}-{seq}.{kind.split('/')[1]}", saved=False)
     answer["Cache-Control"] = "private, max-age=3600"
+    return answer
+
+
+@allow(GET=Permission.READ_QUEUES)
+def stored_image(request: PageRequest, sha256: str) -> HttpResponse:
+    """Return a stored image. Annotators learn its hash only from their items."""
+    image = get_object_or_404(StoredImage, sha256=sha256)
+    name = f"{sha256[:12]}.{ENDINGS[image.kind]}"
+    answer = _inert(HttpResponse(bytes(image.content), content_type=image.kind), name, saved=False)
+    answer["Cache-Control"] = "private, max-age=31536000, immutable"
     return answer
 
 

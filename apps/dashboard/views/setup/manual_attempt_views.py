@@ -20,6 +20,7 @@ from apps.gym.traces.events import TraceUnion, decode_event
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.engine.trace_redaction import clean_event
 from apps.tasks.models import Task
+from apps.tasks.stored_images import full_row
 
 
 @allow(GET=Permission.READ, POST=Permission.CONFIGURE)
@@ -55,7 +56,7 @@ def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
 def _exact_row(shown: dict[str, Any], task_id: int | None) -> dict[str, Any]:
     """Return the task's row if the form shows it unedited, because the page masks credentials."""
     task = Task.objects.ready().filter(pk=task_id).first() if task_id else None
-    return task.row if task and task.masked_row == shown else shown
+    return full_row(task) if task and task.masked_row == shown else shown
 
 
 def _mask(events: Iterable[TraceUnion]) -> list[TraceUnion]:

@@ -48,8 +48,8 @@ class FileRefused(Exception):
 
 FILE_CODES = frozenset(
     {
-        "bad_header", "cut_off", "not_an_array", "not_gzip", "not_parquet", "not_text", "not_zstd", "packed_twice",
-        "page_too_large", "too_many_bad_rows", "too_many_columns", "too_many_rows", "unknown_format",
+        "bad_header", "cut_off", "not_an_array", "not_gzip", "not_parquet", "not_text", "not_zip", "not_zstd",
+        "packed_twice", "page_too_large", "too_many_bad_rows", "too_many_columns", "too_many_rows", "unknown_format",
         "unpacks_too_large", "window_too_large",
     }
 )  # fmt: skip

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,9 +10,9 @@ from typing import IO, Any
 import orjson
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.tasks.files.file_limits import READ_BYTES, BadRow, FileRefused, Limits, Readable
+from apps.gym.tasks.files.file_limits import BadRow, FileRefused, Limits, Readable
 from apps.gym.tasks.files.lines import LineReader
-from apps.gym.tasks.files.streams import Counted
+from apps.gym.tasks.files.streams import Counted, seekable
 
 ROOT = Path(__file__).resolve().parents[4]
 MAGIC = b"PAR1"
@@ -27,19 +26,9 @@ class ParquetReader:
         self._content, self._limits, self._packed = content, limits, packed
 
     def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
-        file = None if self._packed else self._content.as_file()
-        if file is not None:
-            yield from self._read(file)
-            self._content.count = file.seek(0, 2)
-            return
         # A Parquet file has its index at the end.
-        with tempfile.TemporaryFile(dir=self._limits.folder) as spooled:
-            while block := self._content.read(READ_BYTES):
-                if self._limits.folder and self._limits.check_folder:
-                    self._limits.check_folder(self._limits.folder)
-                spooled.write(block)
-            spooled.flush()
-            yield from self._read(spooled)
+        with seekable(self._content, self._limits, packed=self._packed) as file:
+            yield from self._read(file)
 
     def _read(self, file: IO[bytes]) -> Iterator[tuple[int, bytes | BadRow]]:
         descriptor = file.fileno()

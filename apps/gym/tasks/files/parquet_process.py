@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from apps.gym.image_data import ImageRefused, find_kind, read_image
+
 BATCH_BYTES = 2 * 1024**2
 
 
@@ -72,14 +74,21 @@ def _write_rows(file: Any, row_bytes: int) -> None:
     groups = range(file.metadata.num_row_groups)
     size = sum(file.metadata.row_group(index).total_byte_size for index in groups)
     each = size // max(1, file.metadata.num_rows) + 1
+    has_bytes = "binary" in str(file.schema_arrow)
     for batch in file.iter_batches(batch_size=max(1, min(1000, BATCH_BYTES // each)), use_threads=False):
         for row in batch.to_pylist():
-            _write_row(row, row_bytes)
+            _write_row(row, row_bytes, has_bytes=has_bytes)
     sys.stdout.buffer.write(b".\n")
     sys.stdout.buffer.flush()
 
 
-def _write_row(row: dict[str, Any], row_bytes: int) -> None:
+def _write_row(row: dict[str, Any], row_bytes: int, *, has_bytes: bool) -> None:
+    try:
+        if has_bytes:
+            _write_images(row)
+    except ImageRefused as error:
+        _say(b"-", {"code": "bad_image", "message": str(error)})
+        return
     pointer = _not_finite(row)
     if pointer is not None:
         _say(b"-", {"code": "not_finite", "message": f"{pointer} is not a finite number"})
@@ -94,6 +103,28 @@ def _write_row(row: dict[str, Any], row_bytes: int) -> None:
         _say(b"-", {"code": "too_long", "message": message})
         return
     sys.stdout.buffer.write(b"+%b\n" % line)
+
+
+def _write_images(row: dict[str, Any]) -> None:
+    """Replace image files by data URLs. Raises ImageRefused.
+
+    Image columns hold `{"bytes": …, "path": …}`, and `bytes` is null if the file is elsewhere.
+    """
+    waiting: list[tuple[str, Any]] = [("", row)]
+    while waiting:
+        pointer, holder = waiting.pop()
+        for key, value in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            is_file = isinstance(value, dict) and value.keys() == {"bytes", "path"}
+            content = value["bytes"] if is_file else value
+            if isinstance(content, bytes) and (is_file or find_kind(content)):
+                try:
+                    holder[key] = read_image(content).data_url
+                except ImageRefused as error:
+                    raise ImageRefused(f"{pointer}/{key} {error}") from None
+            elif is_file:
+                holder[key] = value["path"]
+            elif isinstance(value, dict | list):
+                waiting.append((f"{pointer}/{key}", value))
 
 
 def _not_finite(row: dict[str, Any]) -> str | None:

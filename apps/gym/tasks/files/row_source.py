@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from apps.gym.tasks.files.arrays import ArrayReader
 from apps.gym.tasks.files.file_limits import BadRow, FileRefused, Limits, Readable
@@ -9,10 +10,18 @@ from apps.gym.tasks.files.lines import BOM, LineReader
 from apps.gym.tasks.files.parquet import MAGIC, ParquetReader
 from apps.gym.tasks.files.streams import Counted, unpack
 from apps.gym.tasks.files.tabular_files import TableReader, find_delimiter
+from apps.gym.tasks.files.zip_archives import ZIP, ZipReader
 
-FORMATS = {"jsonl": "JSONL", "array": "JSON array", "csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
+FORMATS = {
+    "jsonl": "JSONL",
+    "array": "JSON array",
+    "csv": "CSV",
+    "tsv": "TSV",
+    "parquet": "Parquet",
+    "zip": "ZIP with one of these and images",
+}
 _OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
-_OTHER_FILES = {b"PK\x03\x04": "a ZIP archive", b"BZh": "a bzip2 file", b"\xfd7zXZ": "an xz file", b"%PDF": "a PDF"}
+_OTHER_FILES = {ZIP: "a compressed ZIP archive", b"BZh": "a bzip2 file", b"\xfd7zXZ": "an xz file", b"%PDF": "a PDF"}
 
 
 @dataclass
@@ -31,7 +40,7 @@ class OpenFile:
     @property
     def header(self) -> list[str]:
         """Return the columns of a table, available after its first row was read. Rows leave out empty cells."""
-        return self._reader.columns if isinstance(self._reader, TableReader) else []
+        return self._reader.columns if isinstance(self._reader, TableReader | ZipReader) else []
 
     @property
     def ends_with_newline(self) -> bool:
@@ -50,10 +59,20 @@ def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
     content, packing = unpack(source, limits)
     start = content.peek()
     name = filename.lower().removesuffix(".gz").removesuffix(".zst")
-    format = _find_format(start, name)
-    reader = _reader(format, content, name=name, limits=limits, packed=bool(packing))
+    if start.startswith(ZIP) and not packing:
+        archive = ZipReader(content, limits, partial(_open_rows, limits=limits, packed=True))
+        return OpenFile(format="zip", packing="", rows=_bounded(iter(archive), limits), _source=source, _reader=archive)
+    format, reader = _open_rows(content, name, limits=limits, packed=bool(packing))
     rows = _bounded(iter(reader), limits)
     return OpenFile(format=format, packing=packing, rows=rows, _source=source, _reader=reader)
+
+
+def _open_rows(
+    content: Counted, name: str, *, limits: Limits, packed: bool
+) -> tuple[str, Iterable[tuple[int, bytes | BadRow]]]:
+    """Return the format and the rows of uncompressed content."""
+    format = _find_format(content.peek(), name)
+    return format, _reader(format, content, name=name, limits=limits, packed=packed)
 
 
 def _find_format(start: bytes, name: str) -> str:

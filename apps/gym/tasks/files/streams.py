@@ -1,8 +1,10 @@
 """Byte streams for reading files: counted, with a preview of the first block, and decompressed within limits."""
 
+import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any, ClassVar
 
 from apps.gym.tasks.files.file_limits import (
@@ -51,6 +53,23 @@ class Counted:
                 stream.seek(0)
                 return stream  # type: ignore[no-any-return]
         return None
+
+
+@contextmanager
+def seekable(content: Counted, limits: Limits, *, packed: bool) -> Iterator[IO[bytes]]:
+    """Return the content as a file that can be read from its end. A compressed one is unpacked to a temporary file."""
+    file = None if packed else content.as_file()
+    if file is not None:
+        yield file
+        content.count = file.seek(0, 2)
+        return
+    with tempfile.TemporaryFile(dir=limits.folder) as spooled:
+        while block := content.read(READ_BYTES):
+            if limits.folder and limits.check_folder:
+                limits.check_folder(limits.folder)
+            spooled.write(block)
+        spooled.flush()
+        yield spooled
 
 
 class Unpacked:

@@ -9,6 +9,7 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.mappings.conversations import cut_demonstration, is_sharegpt, read_sharegpt
 from apps.gym.tasks.mappings.extractors import ExtractorRefused, read_extractor
+from apps.gym.tasks.mappings.placed_images import place_images, read_addresses
 from apps.gym.tasks.mappings.templates import (
     MISSING,
     GapEmpty,
@@ -42,6 +43,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Template of the user's message, instead of `input`."""
     system: str = ""
     """Template of a system message before the prompt. If it has only placeholders and all are empty, it is left out."""
+    images: str = ""
+    """Path of the images of the prompt: the address of one, or a list (placed_images.py)."""
     expected_answer: str = ""
     external_id: str = ""
     """Path, or a template of several columns. A row that lacks one of them has no id."""
@@ -66,7 +69,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     @property
     def paths(self) -> list[str]:
         """Return the paths of all mapped columns. Columns of an id template also remain fields of their own."""
-        own = [self.input, self.context, self.expected_answer, self.split, self.tags, self.tools]
+        own = [self.input, self.context, self.images, self.expected_answer, self.split, self.tags, self.tools]
         own += [] if is_template(self.external_id) else [self.external_id]
         own += [*self.fields.values(), *template_paths(self.user), *template_paths(self.system)]
         return [path for path in own if path]
@@ -184,7 +187,8 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
     try:
         opening = _opening(mapping.system, row)
         if mapping.user:
-            return [*opening, {"role": "user", "content": fill_template(mapping.user, row)}], None
+            asked = [{"role": "user", "content": fill_template(mapping.user, row)}]
+            return [*opening, *_with_images(mapping, row, asked)], None
     except GapEmpty as gap:
         raise RowRefused("missing", "is missing: the prompt template needs it", pointer=str(gap)) from None
     value = look_up(row, mapping.input)
@@ -194,7 +198,8 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
     value = parse_cell(value)
     context = _context(row, mapping.context)
     if isinstance(value, str):
-        return [*opening, {"role": "user", "content": f"{value}\n\n{context}" if context else value}], None
+        asked = [{"role": "user", "content": f"{value}\n\n{context}" if context else value}]
+        return [*opening, *_with_images(mapping, row, asked)], None
     if context:
         message = "needs a text prompt"
         raise RowRefused("wrong_type", message, pointer=pointer_of(mapping.context))
@@ -205,10 +210,19 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
             value = read_sharegpt(value)
         except ValueError as error:
             raise RowRefused("wrong_shape", str(error), pointer=pointer) from None
+    value = _with_images(mapping, row, value)
     answer = None
     if mapping.cut_answer:
         value, answer = cut_demonstration(value)
     return [*opening, *(_as_items(value, pointer))], answer
+
+
+def _with_images(mapping: Mapping, row: dict[str, Any], messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        return place_images(messages, read_addresses(parse_cell(_optional(row, mapping.images))))
+    except ValueError as error:
+        pointer = pointer_of(mapping.images or mapping.input)
+        raise RowRefused("wrong_images", str(error), pointer=pointer) from None
 
 
 def _opening(template: str, row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from apps.gym.image_data import COLUMNS as IMAGE_NAMES
 from apps.gym.tasks.final_answers import after_hashes
 from apps.gym.tasks.mappings.column_mapping import Mapping, parse_cell
 from apps.gym.tasks.mappings.conversations import CONVERSATION_NAMES, is_sharegpt
 from apps.gym.tasks.mappings.extractors import HASHES
+from apps.gym.tasks.mappings.placed_images import looks_like_images
 from apps.gym.tasks.parameters import PARAMS
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")
@@ -96,6 +98,13 @@ class _Columns:
         return name in self.names and all(isinstance(value, str) for value in values if is_filled(value))
 
     @property
+    def images(self) -> str:
+        """Return the column with the images of the prompt, or an empty text."""
+        name = self.first(IMAGE_NAMES)
+        filled = [row[name] for row in self.rows if is_filled(row.get(name))]
+        return name if filled and all(map(looks_like_images, filled)) else ""
+
+    @property
     def marks(self) -> dict[str, Any]:
         return {
             "external_id": self.first(ID_NAMES),
@@ -141,6 +150,7 @@ def _messages_mapping(columns: _Columns) -> Mapping:
     name = columns.first(CONVERSATION_NAMES)
     return Mapping(
         input=name,
+        images=columns.images,
         system=columns.system(name),
         expected_answer=columns.first(ANSWER_NAMES),
         tools=columns.tools,
@@ -155,6 +165,7 @@ def _verl_mapping(columns: _Columns) -> Mapping:
     split = marks["split"] or ("extra_info.split" if "split" in extra else "")
     return Mapping(
         input="prompt",
+        images=columns.images,
         expected_answer="reward_model.ground_truth",
         external_id=marks["external_id"] or (_verl_id(columns, split) if "index" in extra else ""),
         split=split,
@@ -182,6 +193,7 @@ def _prompt_mapping(columns: _Columns) -> Mapping:
     context = [name for name in CONTEXT_NAMES.get(prompt, ()) if is_text and columns.is_text(name)]
     return Mapping(
         input=prompt,
+        images=columns.images,
         context=columns.first(context),
         system=columns.system(prompt),
         expected_answer=(answer := columns.first(ANSWER_NAMES)),

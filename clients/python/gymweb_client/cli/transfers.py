@@ -19,7 +19,9 @@ _ENCODINGS = {".jsonl": "jsonl", ".gz": "jsonl.gz", ".parquet": "parquet"}
 
 def upload(
     call: Call,
-    file: Annotated[Path, Argument(help="JSONL, JSON, CSV, TSV or Parquet, also .gz and .zst; - for standard input.")],
+    file: Annotated[
+        Path, Argument(help="JSONL, JSON, CSV, TSV or Parquet, also .gz, .zst and .zip; - for standard input.")
+    ],
     dataset: Annotated[str, Option("--dataset", help="Slug. A new one is created if --environment is given.")],
 ) -> None:
     """Upload a file of tasks as a new version of a dataset, and wait until it is loaded."""
