@@ -18,7 +18,7 @@ KEEP_EVENTS = timedelta(days=30)
 
 def find_subscriptions(kind: EventKind) -> list[Subscription]:
     """Return the enabled subscriptions of this kind of event."""
-    return [one for one in Subscription.objects.filter(is_enabled=True) if kind in one.events]
+    return [one for one in Subscription.objects.filter(is_enabled=True) if kind in one.event_kinds]
 
 
 def record_event(

@@ -56,7 +56,7 @@ class Subscription(Dated):
     address_encrypted = models.TextField(editable=False)
     address_hint = models.CharField(max_length=300, editable=False, help_text="The address without path and query")
     secret_encrypted = models.TextField(blank=True, editable=False)
-    events = models.JSONField(validators=[known_kinds], help_text="Events to send")
+    event_kinds = models.JSONField(validators=[known_kinds], help_text="Events to send")
     min_failure_share = models.FloatField(
         default=0.2,
         validators=[MinValueValidator(0.01), MaxValueValidator(1)],

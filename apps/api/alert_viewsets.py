@@ -31,7 +31,7 @@ class SubscriptionSerializer(DeclaredFields, serializers.ModelSerializer[Subscri
         max_length=200,
         help_text="Signing secret of a webhook: `whsec_` and 24 to 64 bytes in Base64. Write-only.",
     )
-    events = serializers.ListField(child=serializers.ChoiceField(choices=EVENT_CHOICES), min_length=1)
+    event_kinds = serializers.ListField(child=serializers.ChoiceField(choices=EVENT_CHOICES), min_length=1)
 
     class Meta:
         model = Subscription
@@ -42,7 +42,7 @@ class SubscriptionSerializer(DeclaredFields, serializers.ModelSerializer[Subscri
             "address",
             "address_hint",
             "secret",
-            "events",
+            "event_kinds",
             "min_failure_share",
             "min_reward_change",
             "is_enabled",

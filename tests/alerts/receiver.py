@@ -64,6 +64,6 @@ def receive(port: int = 0, *, status: int = 204) -> Iterator[tuple[str, list[Req
 
 
 def subscribe(address: str, channel: str = "webhook", **fields: Any) -> Subscription:
-    given = {"name": f"{channel} {Subscription.objects.count()}", "events": ALL_EVENTS, **fields}
+    given = {"name": f"{channel} {Subscription.objects.count()}", "event_kinds": ALL_EVENTS, **fields}
     secret = SECRET if channel == "webhook" else None
     return save_subscription(subscription=Subscription(channel=channel, **given), address=address, secret=secret)

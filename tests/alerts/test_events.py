@@ -50,7 +50,7 @@ def make_ended(**fields: object) -> Collection:
 
 
 def test_without_subscriptions_nothing_is_recorded():
-    subscribe(PUBLIC, events=["disk.low"])
+    subscribe(PUBLIC, event_kinds=["disk.low"])
     collection = make_ended()
     settle_collections([collection.pk])
     assert Event.objects.count() == 0
@@ -87,7 +87,7 @@ def test_cancelling_twice_is_one_event():
 
 
 def test_a_collection_that_ends_again_after_a_retry_is_another_event():
-    subscribe(PUBLIC, events=["collection.ended"])
+    subscribe(PUBLIC, event_kinds=["collection.ended"])
     collection = make_ended()
     settle_collections([collection.pk])
     settle_collections([collection.pk])
@@ -149,7 +149,7 @@ def test_each_subscription_has_its_own_failure_threshold():
 
 
 def test_the_failure_share_of_a_small_collection_counts_when_it_has_ended():
-    subscribe(PUBLIC, events=["collection.failure_share"])
+    subscribe(PUBLIC, event_kinds=["collection.failure_share"])
     collection = make_ended(total=4, completed=2, failed=2, rewarded=2)
     check_alerts()
     assert Event.objects.count() == 0
@@ -158,8 +158,8 @@ def test_the_failure_share_of_a_small_collection_counts_when_it_has_ended():
 
 
 def test_a_moved_reward_is_compared_with_the_previous_collection_of_the_same_setup():
-    sensitive = subscribe(PUBLIC, events=["collection.reward_moved"], min_reward_change=0.1)
-    subscribe(PUBLIC, events=["collection.reward_moved"], min_reward_change=0.3)
+    sensitive = subscribe(PUBLIC, event_kinds=["collection.reward_moved"], min_reward_change=0.1)
+    subscribe(PUBLIC, event_kinds=["collection.reward_moved"], min_reward_change=0.3)
     same = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
     for reward_sum in (5.0, 7.0, 7.0):
         settle_collections([make_ended(reward_sum=reward_sum, **same).pk])

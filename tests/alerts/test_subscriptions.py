@@ -38,9 +38,9 @@ def save(subscription, address=None, secret=None):
         ({"channel": "slack"}, PUBLIC, SECRET, "secret"),
         ({"channel": "email"}, "no address", None, "address"),
         ({"channel": "pigeon"}, PUBLIC, None, "channel"),
-        ({"events": []}, PUBLIC, SECRET, "events"),
-        ({"events": ["test"]}, PUBLIC, SECRET, "events"),
-        ({"events": ["disk.low", "disk.low"]}, PUBLIC, SECRET, "events"),
+        ({"event_kinds": []}, PUBLIC, SECRET, "event_kinds"),
+        ({"event_kinds": ["test"]}, PUBLIC, SECRET, "event_kinds"),
+        ({"event_kinds": ["disk.low", "disk.low"]}, PUBLIC, SECRET, "event_kinds"),
         ({"min_failure_share": 0.0}, PUBLIC, SECRET, "min_failure_share"),
         ({"min_failure_share": 1.5}, PUBLIC, SECRET, "min_failure_share"),
         ({"min_reward_change": -1.0}, PUBLIC, SECRET, "min_reward_change"),
@@ -49,7 +49,7 @@ def save(subscription, address=None, secret=None):
 )
 def test_invalid_subscriptions_are_refused_by_field(settings, fields, address, secret, field):
     settings.EMAIL_HOST = "mail.example.org"
-    subscription = Subscription(**{"name": "Team", "events": ALL_EVENTS, **fields})
+    subscription = Subscription(**{"name": "Team", "event_kinds": ALL_EVENTS, **fields})
     with pytest.raises(ValidationError) as refused:
         save(subscription, address, secret)
     assert list(refused.value.message_dict) == [field]
@@ -59,7 +59,7 @@ def test_invalid_subscriptions_are_refused_by_field(settings, fields, address, s
 def test_email_needs_a_mail_server(settings):
     settings.EMAIL_HOST = ""
     with pytest.raises(ValidationError) as refused:
-        save(Subscription(name="Team", channel="email", events=ALL_EVENTS), "team@example.org")
+        save(Subscription(name="Team", channel="email", event_kinds=ALL_EVENTS), "team@example.org")
     assert list(refused.value.message_dict) == ["channel"]
 
 

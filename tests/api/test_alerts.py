@@ -39,8 +39,8 @@ def test_address_and_secret_can_be_written_but_not_read(api):
     [
         ({"address": "http://127.0.0.1/"}, "/address"),
         ({"secret": "weak"}, "/secret"),
-        ({"events": []}, "/events"),
-        ({"events": ["test"]}, "/events/0"),
+        ({"event_kinds": []}, "/event_kinds"),
+        ({"event_kinds": ["test"]}, "/event_kinds/0"),
         ({"colour": "red"}, "/colour"),
     ],
 )

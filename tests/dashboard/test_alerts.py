@@ -18,7 +18,7 @@ FIELDS = {
     "channel": "webhook",
     "address": PUBLIC,
     "secret": SECRET,
-    "events": ["collection.ended", "disk.low"],
+    "event_kinds": ["collection.ended", "disk.low"],
     "min_failure_share": "0.3",
     "min_reward_change": "0.1",
     "is_enabled": "on",
@@ -37,7 +37,7 @@ def test_a_subscription_is_created_and_changed(page):
     created = page.post("/settings/alerts/new/", {**FIELDS, "secret": proposed})
     subscription = Subscription.objects.get()
     assert created["Location"] == f"/settings/alerts/{subscription.pk}/"
-    assert (subscription.events, subscription.min_failure_share) == (["collection.ended", "disk.low"], 0.3)
+    assert (subscription.event_kinds, subscription.min_failure_share) == (["collection.ended", "disk.low"], 0.3)
     changed = {**FIELDS, "name": "Night", "address": "", "secret": "", "is_enabled": ""}
     assert page.post(f"/settings/alerts/{subscription.pk}/edit/", changed).status_code == 302
     subscription.refresh_from_db()
@@ -58,7 +58,7 @@ def test_no_page_shows_the_path_or_the_secret(page):
     [
         ({"address": "http://10.0.0.1/"}, "address"),
         ({"secret": "weak"}, "secret"),
-        ({"events": []}, "events"),
+        ({"event_kinds": []}, "event_kinds"),
         ({"channel": "email", "address": "team@example.org"}, "channel"),
         ({"min_failure_share": "2"}, "min_failure_share"),
     ],

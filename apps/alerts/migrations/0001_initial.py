@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                 ('address_encrypted', models.TextField(editable=False)),
                 ('address_hint', models.CharField(editable=False, help_text='The address without path and query', max_length=300)),
                 ('secret_encrypted', models.TextField(blank=True, editable=False)),
-                ('events', models.JSONField(help_text='Events to send', validators=[apps.alerts.models.known_kinds])),
+                ('event_kinds', models.JSONField(help_text='Events to send', validators=[apps.alerts.models.known_kinds])),
                 ('min_failure_share', models.FloatField(default=0.2, help_text='Share of failed rollouts, from 20 ended rollouts on', validators=[django.core.validators.MinValueValidator(0.01), django.core.validators.MaxValueValidator(1)])),
                 ('min_reward_change', models.FloatField(default=0.05, help_text='Smallest change of the mean reward, up or down', validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(1e+100)])),
                 ('is_enabled', models.BooleanField(default=True, help_text='Disabled: events are neither recorded nor sent')),

@@ -119,7 +119,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "channel": "webhook",
         "address": "https://alerts.example.com/gymweb",
         "secret": "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
-        "events": ["collection.ended", "endpoint.down"],
+        "event_kinds": ["collection.ended", "endpoint.down"],
     },
     "PatchedSubscriptionRequest": {"min_failure_share": 0.1, "is_enabled": False},
     "RedactionPatternRequest": {"kind": "prefix", "text": "acme_live_", "least": 16},

@@ -29,11 +29,11 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             help_text="Copy it to the receiver now: it is not shown again",
         )
     )
-    events = forms.MultipleChoiceField(choices=EVENT_CHOICES, widget=forms.CheckboxSelectMultiple)
+    event_kinds = forms.MultipleChoiceField(label="Events", choices=EVENT_CHOICES, widget=forms.CheckboxSelectMultiple)
 
     class Meta:
         model = Subscription
-        fields = ["name", "channel", "events", "min_failure_share", "min_reward_change", "is_enabled"]
+        fields = ["name", "channel", "event_kinds", "min_failure_share", "min_reward_change", "is_enabled"]
         labels = {
             "min_failure_share": "Failure threshold",
             "min_reward_change": "Reward threshold",
