@@ -35,7 +35,7 @@ LEASE = timedelta(minutes=2)
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(hours=1)
 MAX_REPLY_BYTES = 1024**2
-GONE = 410
+HTTP_GONE = 410
 
 
 class AlertRefused(Refusal, status=409, code="alert-refused"):
@@ -139,7 +139,7 @@ async def _post(letter: _Letter, outbound: Outbound) -> Outcome:
     )
     if 200 <= reply.status < 300:
         return Outcome(reply.status)
-    return Outcome(reply.status, f"The receiver returned {reply.status}.", is_final=reply.status == GONE)
+    return Outcome(reply.status, f"The receiver returned {reply.status}.", is_final=reply.status == HTTP_GONE)
 
 
 def _hide_path(message: str, letter: _Letter) -> str:

@@ -94,7 +94,7 @@ def _address_problem(channel: str, address: str) -> str:
 
 
 def _hint(address: str) -> str:
-    """Return an e-mail address as it is, and a URL without path and query."""
+    """Return a URL without path and query, and an e-mail address unchanged."""
     url = URL(address)
     return (f"{url.origin()}/…" if url.scheme in ("http", "https") else address)[:300]
 

@@ -14,7 +14,7 @@ from apps.tasks.models import Task
 KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside queues"}
 
 HIDDEN = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
-"""Filters that would reveal what a queue hides, such as repeats or the collection.
+"""Filters that would reveal what a queue hides, for example repeats or the collection.
 
 For annotators, they match only scores outside queues.
 """

@@ -28,7 +28,7 @@ def lock_collections(collection_ids: AnyOf[int]) -> None:
 
 
 def settle_collections(collection_ids: AnyOf[int]) -> None:
-    """End collections without unfinished rollouts, and pause those that reached a token or cost limit.
+    """End collections without unfinished rollouts, and pause collections at a token or cost limit.
 
     Rollouts in flight continue. If they use more than `rollouts_within_budget` expected, the limit is exceeded.
     """

@@ -184,7 +184,7 @@ class StoredFiles:
         keys = [_hash(dump_json(given.group or given.task))]
         if index is not None:
             # Within one file the number identifies the task, because environments add different first observations.
-            # Across files, such as a file of failures, the question must match too.
+            # Across files, for example a file of failures, the question must match too.
             keys = [_hash((place, index)), _hash((index, texts))]
         own = next((found for key in keys if (found := self.index.own_task(key)) is not None), None)
         if own is None:
