@@ -18,7 +18,7 @@ def record_if_finished(queue: Queue) -> None:
         record_event(
             EventKind.QUEUE_FINISHED,
             key=f"{queue.pk} {queue.item_count}",
-            text=f"Review queue “{queue.name}” is finished: {queue.item_count} items",
+            text=f"All items of the review queue “{queue.name}” are reviewed",
             page=("queue_detail", queue.pk),
             queue=queue.pk,
             name=queue.name,
