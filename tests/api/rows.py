@@ -78,7 +78,9 @@ def make_item() -> QueueItem:
 
 
 def make_subscription() -> Subscription:
-    return subscribe("https://alerts.example.com/hook", name=f"Subscription {next(_pids)}")
+    # Other kinds would record events with random ids when further rows are made.
+    name = f"Subscription {next(_pids)}"
+    return subscribe("https://alerts.example.com/hook", name=name, event_kinds=["disk.low"])
 
 
 def make_delivery() -> Delivery:
