@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -16,6 +16,7 @@ _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false"
 _PORTS = {"http": 80, "https": 443}
 _POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 _REDIS = frozenset({"redis", "rediss"})
+_MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 ESCAPES = "Escape @, / and # in passwords as %40, %2F and %23."
 LONGEST = 40
 """Maximum characters of an invalid value quoted in a message."""
@@ -91,6 +92,33 @@ class Environment:
                 f"unix:///path. {ESCAPES}"
             )
         return given
+
+    def email(self, name: str) -> dict[str, Any]:
+        """Return Django's e-mail settings; an empty EMAIL_HOST means off. The value is never quoted: see `database`."""
+        parts = _mail_parts(self.text(name, default="smtp:"))
+        if parts is None:
+            raise SettingRefused(
+                f"{name} is not the URL of a mail server. Give smtp+tls://NAME:PASSWORD@HOST:587, smtps:// or smtp://. "
+                f"{ESCAPES}"
+            )
+        return {
+            "EMAIL_HOST": parts.hostname or "",
+            "EMAIL_PORT": parts.port or _MAIL_PORTS[parts.scheme],
+            "EMAIL_HOST_USER": unquote(parts.username or ""),
+            "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+            "EMAIL_USE_TLS": parts.scheme == "smtp+tls",
+            "EMAIL_USE_SSL": parts.scheme == "smtps",
+        }
+
+
+def _mail_parts(address: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    is_off = address == "smtp:"
+    return parts if parts.scheme in _MAIL_PORTS and (is_off or parts.hostname) else None
 
 
 def _origin(name: str, given: str) -> str:

@@ -31,6 +31,7 @@ FULL_DISK_ROUTES = frozenset(
         "apps.api.gym_protocol.gym_views.EnvironmentView",
         "apps.api.gym_protocol.gym_views.AgentView",
         "apps.api.gym_protocol.gym_views.ModelView",
+        "dashboard:alert_delete",
         "dashboard:collection_archive",
         "dashboard:collection_cancel",
         "dashboard:collection_delete",

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "csp",
     "apps.accounts",
     "apps.policies",
+    "apps.alerts",
     "apps.environments",
     "apps.tasks",
     "apps.agents",
@@ -218,6 +219,12 @@ for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR):
 # Outbound calls reach public addresses, and those on this allow-list: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")
 
+# Alerts: the address of this server in links, and the mail server. Without a mail server, e-mail is off.
+PUBLIC_URL = next(iter(env.origins("GYMWEB_PUBLIC_URL")), "")
+vars().update(env.email("GYMWEB_EMAIL_URL"))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.text("GYMWEB_EMAIL_FROM", default="gymweb@localhost")
+
 # Credentials are redacted from traces, tasks and log lines before they are stored.
 REDACT = env.switch("GYMWEB_REDACT", default=True)
 
@@ -285,6 +292,8 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
     "apps.rollouts.server_metrics.aggregate_requests.request_queued_metrics",
     "apps.accounts.idempotent_requests.sweep_answers",
+    "apps.alerts.alert_delivery.deliver_alerts",
+    "apps.rollouts.alert_checks.check_alerts",
 ]
 
 # Requests per minute to the API; 0 means no limit.

@@ -30,6 +30,8 @@ PROBE_SECONDS = 5.0
 PROBE_BYTES = 1024**2
 _PROBE_ROWS = 40_000
 """Number of rows for which PostgreSQL writes a temporary file of about PROBE_BYTES."""
+LOW_FACTOR = 2
+"""A disk is low below this multiple of its reserve, and full below the reserve."""
 REMEDY = "Delete exports, uploads or collections, or enlarge the disk. Work resumes automatically when there is space."
 
 
@@ -135,6 +137,18 @@ def free_database_bytes() -> int | None:
     folder = _database_folder()
     free = free_folder_bytes(folder) if folder else None
     return None if folder is None or free is None else free + _reusable_bytes(folder)
+
+
+def find_low_disks() -> Iterator[Shortage]:
+    """Yield the measured disks that are low. `needed` is the reserve, below which the disk is full."""
+    folders = [(Place.FILES, Path(settings.UPLOADS_DIR)), (Place.FILES, Path(settings.EXPORTS_DIR))]
+    if database := _database_folder():
+        folders.append((Place.DATABASE, database))
+    for place, folder in folders:
+        usage = shutil.disk_usage(folder)
+        free = usage.free + (_reusable_bytes(folder) if place is Place.DATABASE else 0)
+        if free < LOW_FACTOR * reserve_of(usage.total):
+            yield Shortage(place, str(folder), free, reserve_of(usage.total))
 
 
 def note_error(error: BaseException | None) -> bool:

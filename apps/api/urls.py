@@ -8,6 +8,7 @@ from apps.api.accounts.people_viewsets import PersonViewSet
 from apps.api.accounts.redaction_viewsets import RedactionPatternViewSet
 from apps.api.accounts.saved_view_viewsets import SavedViewViewSet
 from apps.api.agent_viewsets import AgentViewSet
+from apps.api.alert_viewsets import DeliveryViewSet, SubscriptionViewSet
 from apps.api.attempts.attempt_viewsets import AttemptViewSet
 from apps.api.collections.collection_viewsets import CollectionViewSet
 from apps.api.collections.stream_viewsets import StreamViewSet
@@ -56,6 +57,8 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "pairs": PairViewSet,
     "exports": ExportViewSet,
     "redaction-patterns": RedactionPatternViewSet,
+    "alert-subscriptions": SubscriptionViewSet,
+    "alert-deliveries": DeliveryViewSet,
     "comments": CommentViewSet,
     "rubrics": RubricViewSet,
     "queues": QueueViewSet,

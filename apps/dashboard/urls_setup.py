@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from apps.dashboard.views import overview_views
 from apps.dashboard.views.accounts import (
+    alert_views,
     audit_views,
     own_account_views,
     people_views,
@@ -41,6 +42,13 @@ urlpatterns: list[URLPattern] = [
     path("settings/secrets/", settings_views.settings_secrets, name="settings_secrets"),
     path("settings/outgoing/", settings_views.settings_outbound, name="settings_outbound"),
     path("settings/storage/", storage_views.settings_storage, name="settings_storage"),
+    path("settings/alerts/", alert_views.alert_list, name="alert_list"),
+    path("settings/alerts/new/", alert_views.alert_edit, name="alert_create"),
+    path("settings/alerts/<int:pk>/", alert_views.alert_detail, name="alert_detail"),
+    path("settings/alerts/<int:pk>/edit/", alert_views.alert_edit, name="alert_edit"),
+    path("settings/alerts/<int:pk>/delete/", alert_views.alert_delete, name="alert_delete"),
+    path("settings/alerts/<int:pk>/test/", alert_views.alert_test, name="alert_test"),
+    path("settings/alerts/deliveries/<int:pk>/replay/", alert_views.delivery_replay, name="delivery_replay"),
     path("redaction/", settings_views.redaction, name="redaction"),
     path("redaction/try/", settings_views.redaction_try, name="redaction_try"),
     path("redaction/<int:pk>/delete/", settings_views.redaction_delete, name="redaction_delete"),

@@ -14,6 +14,8 @@ from apps.accounts.disk_space import MEASURE_SECONDS, check_folder, free_folder_
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import is_due, wait_for_retry
 from apps.accounts.space_waits import SpaceWaits
+from apps.alerts.event_outbox import record_event
+from apps.alerts.models import EventKind
 from apps.exports.export_folders import ExportFolder, default_path, is_safe_to_replace, named_encoding, sweep_parts
 from apps.exports.export_orders import ExportRefused
 from apps.exports.export_rows import RowReader
@@ -136,6 +138,17 @@ def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
             sha256=manifest["sha256"],
             considered=reader.considered,
             manifest=manifest,
+        )
+        record_event(
+            EventKind.EXPORT_READY,
+            key=str(export.pk),
+            text=f"Export #{export.pk} of {export.collection} is ready: {manifest['rows']:,} rows",
+            page=("export_detail", export.pk),
+            export=export.pk,
+            collection=export.collection_id,
+            format=export.format,
+            rows=manifest["rows"],
+            bytes=manifest["bytes"],
         )
         folder.publish(manifest)
 

@@ -98,6 +98,7 @@ def _own_settings() -> Iterator[str]:
     yield settings.SECRET_KEY
     for database in settings.DATABASES.values():
         yield str(database.get("PASSWORD") or "")
+    yield settings.EMAIL_HOST_PASSWORD
     yield unquote(urlsplit(settings.REDIS_URL or "").password or "")
 
 

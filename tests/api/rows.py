@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from itertools import count
 from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
 
 from apps.accounts.api_keys import create_api_key
 from apps.accounts.audit_log import record
 from apps.accounts.models import SavedView, User
 from apps.accounts.table_preferences import save_view
+from apps.alerts.models import Delivery, Event, Subscription
 from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
 from apps.policies.models import PolicyModel, RedactionPattern
@@ -17,6 +21,7 @@ from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout, Scan, ScanAnswer, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Suite, Upload
 from apps.tasks.suite_changes import save_suite
+from tests.alerts.receiver import subscribe
 from tests.factories import (
     make_agent,
     make_collection,
@@ -98,6 +103,20 @@ def make_item() -> QueueItem:
     return make_queue(pairs=1).items.get()
 
 
+def make_subscription() -> Subscription:
+    # Other kinds would record events with random ids when further rows are made.
+    name = f"Subscription {next(_pids)}"
+    return subscribe("https://alerts.example.com/hook", name=name, event_kinds=["disk.low"])
+
+
+def make_delivery() -> Delivery:
+    number = next(_pids)
+    event = Event.objects.create(id=UUID(int=number), kind="export.ready", key=str(number), text="Ready", path="/")
+    return Delivery.objects.create(
+        event=event, subscription=make_subscription(), state="failed", retry_until=timezone.now()
+    )
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "suites": make_suite,
@@ -129,6 +148,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "people": make_user,
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
     "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
+    "alert-subscriptions": make_subscription,
+    "alert-deliveries": make_delivery,
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
     "scans": make_scan,
 }

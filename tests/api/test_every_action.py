@@ -24,6 +24,10 @@ OF_PEOPLE_ONLY = {
     "theme": "how pages look",
 }
 OPERATIONS = {
+    "alert_create": "POST alert-subscriptions/",
+    "alert_delete": "DELETE alert-subscriptions/{id}/",
+    "alert_edit": "PATCH alert-subscriptions/{id}/",
+    "alert_test": "POST alert-subscriptions/{id}/test/",
     "agent_create": "POST agents/",
     "agent_edit": "PATCH agents/{slug}/",
     "comment_resolve": "POST comments/{id}/resolve/",
@@ -60,6 +64,7 @@ OPERATIONS = {
     "collection_resume": "POST collections/{id}/resume/",
     "collection_retry": "POST collections/{id}/retry/",
     "collection_server_metrics": "POST collections/{id}/request_server_metrics/",
+    "delivery_replay": "POST alert-deliveries/{id}/replay/",
     "dataset_check": "POST datasets/{slug}/versions/{number}/gold/",
     "dataset_create": "POST datasets/",
     "dataset_delete": "DELETE datasets/{slug}/",

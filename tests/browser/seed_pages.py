@@ -13,6 +13,7 @@ from django.urls import reverse  # noqa: E402
 
 from apps.accounts.api_keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
+from apps.alerts.subscription_changes import send_test  # noqa: E402
 from apps.exports.models import Export  # noqa: E402
 from apps.pairs.models import PairSet, PreferencePair  # noqa: E402
 from apps.policies.models import RedactionPattern  # noqa: E402
@@ -29,7 +30,7 @@ from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  #
 from apps.tasks.received_files import store_file  # noqa: E402
 from apps.tasks.suite_changes import save_suite  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
-from tests.api.rows import make_scan  # noqa: E402
+from tests.api.rows import make_scan, make_subscription  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
@@ -99,6 +100,8 @@ def main() -> None:
         changed=True,
     )
     RedactionPattern.objects.get_or_create(kind="prefix", text="corp.", least=20)
+    subscription = make_subscription()
+    send_test(subscription=subscription)
     pair_set = first(PairSet, collection=collection)
     export = first(Export, collection=collection, state="ready")
     suite = Suite(slug="demo-suite", name="Demo suite", datasets=[dataset, *Dataset.objects.exclude(pk=dataset.pk)[:2]])
@@ -111,6 +114,7 @@ def main() -> None:
         "upload_detail": [checked.pk],
         "upload_map": [draft.pk],
         "task_detail": [tasks[0].pk],
+        **{name: [subscription.pk] for name in ("alert_detail", "alert_edit")},
         "environment_detail": ["calculator"],
         "environment_edit": [served.slug],
         "environment_try": ["calculator"],

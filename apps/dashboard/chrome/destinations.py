@@ -31,7 +31,7 @@ class Destination:
 
 
 _SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
-_SETTINGS = ("settings", "account", "people", "person", "redaction", "secrets", "outbound", "key")
+_SETTINGS = ("settings", "account", "people", "person", "redaction", "secrets", "outbound", "key", "alert", "delivery")
 
 DESTINATIONS: tuple[Destination, ...] = (
     Destination("Overview", "home", "home", Permission.READ, "home start", "", ("home",)),
@@ -109,6 +109,9 @@ DESTINATIONS: tuple[Destination, ...] = (
     ),
     Destination(
         "Outbound calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True
+    ),
+    Destination(
+        "Alerts", "alert_list", "refresh", Permission.CONFIGURE, "webhooks slack e-mail notifications", is_setting=True
     ),
     Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),
     Destination(

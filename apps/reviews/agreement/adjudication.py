@@ -7,6 +7,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import QueueItem, Review
 from apps.reviews.queues.item_leases import CannotReview, lock_queue
+from apps.reviews.queues.queue_alerts import record_if_finished
 from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 
 
@@ -40,6 +41,7 @@ def adjudicate_item(
         review.save()
         store_verdicts(review, verdicts)
         QueueItem.objects.filter(pk=item.pk).update(is_adjudicated=True)
+        record_if_finished(queue)
         record(
             user=user,
             action="queue_item.adjudicate",

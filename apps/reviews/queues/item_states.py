@@ -32,7 +32,7 @@ class State(TextChoices):
 
 _UNSETTLED = Q(is_adjudicated=False)
 _JUDGED = Q(done__gte=F("queue__overlap"))
-_OPEN = _UNSETTLED & ~_JUDGED
+OPEN = _UNSETTLED & ~_JUDGED
 DISPUTED = _UNSETTLED & Q(done__gt=1, doubt__gt=0)
 
 
@@ -45,14 +45,14 @@ def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
         case State.DISPUTED:
             return items.filter(DISPUTED).filter(_JUDGED | Q(is_whole("pk")))
         case State.LOST:
-            return items.filter(_OPEN).filter(~is_whole("pk"))
+            return items.filter(OPEN).filter(~is_whole("pk"))
         case State.CLAIMED:
             held = _held().filter(item=OuterRef("pk"))
-            return items.filter(_OPEN).filter(Exists(held), is_whole("pk"))
+            return items.filter(OPEN).filter(Exists(held), is_whole("pk"))
         case State.WAITING:
             places = _held().filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
             taken = F("done") + Coalesce(Subquery(places.values("number")), 0)
-            return items.filter(_OPEN).alias(taken=taken).filter(is_whole("pk"), taken__lt=F("queue__overlap"))
+            return items.filter(OPEN).alias(taken=taken).filter(is_whole("pk"), taken__lt=F("queue__overlap"))
 
 
 def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> list[State]:

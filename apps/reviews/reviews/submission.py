@@ -13,6 +13,7 @@ from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
 from apps.reviews.queues.hidden_items import is_whole
 from apps.reviews.queues.item_leases import DRAFT_KEPT, CannotReview, claim_item, lock_review, reserve_slot_for_answer
+from apps.reviews.queues.queue_alerts import record_if_finished
 from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 from apps.rollouts.models import Rollout
 
@@ -43,6 +44,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer, sho
             Review.objects.filter(pk=locked.pk).update(draft={**locked.answers, "note": locked.note})
         else:
             _store(locked, token, verdicts, shown_with)
+            record_if_finished(queue)
     if refusal:
         raise CannotReview(f"{refusal} {DRAFT_KEPT}")
     return locked

@@ -4,10 +4,11 @@ from collections.abc import Collection as AnyOf
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db import connection
-from django.db.models import F, Q
+from django.db import connection, transaction
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from apps.rollouts.collection_alerts import record_ended, record_paused
 from apps.rollouts.models import Collection
 from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 
@@ -27,7 +28,7 @@ def lock_collections(collection_ids: AnyOf[int]) -> None:
 
 
 def settle_collections(collection_ids: AnyOf[int]) -> None:
-    """End collections without unfinished rollouts, and pause those that reached a token or cost limit.
+    """End collections without unfinished rollouts, and pause collections at a token or cost limit.
 
     Rollouts in flight continue. If they use more than `rollouts_within_budget` expected, the limit is exceeded.
     """
@@ -40,9 +41,24 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
     open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
     if finished:
         queue_server_metrics(finished)
+        record_ended(finished)
     running = given.filter(state=Collection.State.RUNNING)
-    running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
-    running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))
+    pause_collections(running.filter(_TOKENS_SPENT), Collection.PauseReason.MAX_TOKENS)
+    pause_collections(running.filter(_MONEY_SPENT), Collection.PauseReason.MAX_COST)
+
+
+def pause_collections(rows: QuerySet[Collection], reason: Collection.PauseReason) -> list[int]:
+    """Pause these running collections. Return the ids of the collections that this call paused."""
+    paused = []
+    with transaction.atomic():
+        for pk in rows.order_by("pk").values_list("pk", flat=True):
+            # Conditional, because another worker may pause it first.
+            running = Collection.objects.filter(pk=pk, state=Collection.State.RUNNING)
+            if running.update(state=Collection.State.PAUSED, pause_reason=reason):
+                paused.append(pk)
+        if paused:
+            record_paused(paused, reason)
+    return paused
 
 
 class Budget(NamedTuple):
@@ -84,7 +100,7 @@ def pause_overdue() -> list[int]:
     ).only("started_at", "max_seconds")
     overdue = [collection.pk for collection in limited if _is_overdue(collection, now)]
     if overdue:
-        limited.filter(pk__in=overdue).update(**_paused(Collection.PauseReason.MAX_SECONDS))
+        pause_collections(limited.filter(pk__in=overdue), Collection.PauseReason.MAX_SECONDS)
     return overdue
 
 
@@ -102,7 +118,3 @@ def _is_overdue(collection: Collection, now: datetime) -> bool:
     if collection.max_seconds is None or collection.started_at is None:
         return False
     return collection.started_at + timedelta(seconds=collection.max_seconds) <= now
-
-
-def _paused(reason: Collection.PauseReason) -> dict[str, str]:
-    return {"state": Collection.State.PAUSED, "pause_reason": reason}

@@ -22,6 +22,7 @@ from apps.gym.calls.rate_control import Grant, RateControl, Report
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.circuit_breakers import Endpoint
+from apps.rollouts.engine.collection_limits import pause_collections
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.models import Collection, Throttle
 
@@ -116,6 +117,8 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
         control = msgspec.convert(throttle.control, RateControl)
         grant = control.exchange(holder, report, now)
         throttle.control = msgspec.to_builtins(control)
+        if throttle.limited_until is None or throttle.limited_until <= _to_datetime(now):
+            throttle.limited_since = _to_datetime(now)
         throttle.limited_until = _to_datetime(control.limited_until)
         throttle.paused_until = _to_datetime(control.paused_until)
         # Capped by the ceiling: the computed rate grows without limit while no calls are made.
@@ -137,11 +140,8 @@ def pause_for_quota(endpoint: Endpoint, message: str) -> int:
         fields = {"quota_message": cut_clean(message.replace("\0", ""), 500), "quota_at": server_now()}
         Throttle.objects.get_or_create(**endpoint.key)
         Throttle.objects.filter(**endpoint.key).update(**fields)
-        running = Collection.objects.filter(uses, state=Collection.State.RUNNING).values("pk")
-        # Checked twice: after waiting for a row lock, PostgreSQL checks only the outer condition again.
-        return Collection.objects.filter(pk__in=running, state=Collection.State.RUNNING).update(
-            state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA
-        )
+        running = Collection.objects.filter(uses, state=Collection.State.RUNNING)
+        return len(pause_collections(running, Collection.PauseReason.QUOTA))
 
 
 def _server_seconds() -> float:

@@ -16,6 +16,7 @@ class Throttle(models.Model):
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
     control = models.JSONField(default=dict, help_text="The state of apps.gym.calls.rate_control.RateControl")
     limited_until = models.DateTimeField(null=True, help_text="Calls wait for starts until this time")
+    limited_since = models.DateTimeField(null=True, help_text="When the current limit began")
     paused_until = models.DateTimeField(null=True, help_text="No calls start before this time")
     rate = models.FloatField(null=True, help_text="Current rate limit, in requests per second")
     concurrency = models.PositiveIntegerField(null=True, help_text="Maximum concurrent calls; null if unlimited")

@@ -12,6 +12,7 @@ from apps.accounts.audit_log import record, update_row
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
+from apps.rollouts.collection_alerts import record_ended, record_paused
 from apps.rollouts.engine.collection_limits import spent_limit
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout, Worker
@@ -32,7 +33,10 @@ def pause_collection(*, collection: Collection, user: User | None = None) -> Col
     """Stop claiming rollouts; rollouts in flight finish. Idempotent."""
     paused = {"state": Collection.State.PAUSED, "pause_reason": Collection.PauseReason.ASKED}
     running = {"state": Collection.State.RUNNING}
-    changed = update_row(collection, paused, only=running, user=user, action="collection.paused")
+    with transaction.atomic():
+        changed = update_row(collection, paused, only=running, user=user, action="collection.paused")
+        if changed:
+            record_paused([collection.pk], Collection.PauseReason.ASKED)
     if not changed and collection.state != Collection.State.PAUSED:
         raise CannotSteer(f"{collection.label} is {collection.state}: only a running collection can be paused.")
     return _told(collection)
@@ -81,7 +85,10 @@ def cancel_collection(*, collection: Collection, user: User | None = None) -> Co
     unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
     cancelled = {"state": Collection.State.CANCELLED, "pause_reason": "", "finished_at": timezone.now()}
     # First, in its own transaction: after it, no rollouts are claimed or planned.
-    update_row(collection, cancelled, only={"state__in": unfinished}, user=user, action="collection.cancelled")
+    with transaction.atomic():
+        only = {"state__in": unfinished}
+        if update_row(collection, cancelled, only=only, user=user, action="collection.cancelled"):
+            record_ended([collection.pk])
     if collection.state != Collection.State.CANCELLED:
         raise CannotSteer(f"{collection.label} is {collection.state}: no rollouts are left to cancel.")
     # Workers notice by themselves; pages are notified once, at the end.

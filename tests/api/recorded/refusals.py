@@ -10,6 +10,8 @@ from apps.accounts.disk_space import DiskFull, Place, Shortage
 from apps.accounts.models import SavedView
 from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
 from apps.accounts.user_accounts import LastAdmin
+from apps.alerts.alert_delivery import AlertRefused
+from apps.alerts.subscription_changes import SubscriptionChanged
 from apps.environments.environment_changes import EnvironmentChanged
 from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
@@ -147,4 +149,6 @@ REFUSALS: list[Exception] = [
     ScanRefused(MESSAGE, "field"),
     CannotScan(MESSAGE),
     RetentionRefused(MESSAGE, "field"),
+    AlertRefused(MESSAGE),
+    SubscriptionChanged(MESSAGE),
 ]

@@ -12,6 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, allow, user_may
+from apps.alerts.models import Subscription
 from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
@@ -38,6 +39,7 @@ def settings(request: PageRequest) -> HttpResponse:
         counts["secrets"] = sum(bool(each.api_key_hint) for each in _holders().values())
     if user_may(user, Permission.CONFIGURE):
         counts["allowed"] = len(read_entries())
+        counts["subscriptions"] = Subscription.objects.filter(is_enabled=True).count()
         counts["patterns"] = RedactionPattern.objects.count()
     return render(request, "settings/settings.html", {"counts": counts})
 

@@ -28,7 +28,7 @@ class Kind(StrEnum):
     CHOICE = "choice"  # one of the known values
     NAME = "name"  # a name; * is a wildcard
     EXACT = "exact"  # an exact name
-    REFERENCE = "reference"  # an id such as #12, or a name
+    REFERENCE = "reference"  # an id, for example #12, or a name
     WORDS = "words"  # words in order, as a phrase
     ANSWER = "answer"  # the number of a scan, and perhaps a sign with an answer: 3, 3=yes, 3>=2
 

@@ -181,7 +181,7 @@ def _collection(value: Value) -> Q:
 
 
 def _reference(text: str) -> int | None:
-    """Return the id in a reference such as `#12` or `12`, else None."""
+    """Return the id in a reference, for example `#12` or `12`; else None."""
     digits = text.removeprefix("#")
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     return min(int(digits), MAX_ID) if is_number else None
