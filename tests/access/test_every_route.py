@@ -322,7 +322,7 @@ def what_it_may_change(role: str) -> set[str]:
 
 
 REVIEWED = {
-    *("POST /queues/999999/undo/", "POST /queues/999999/review/"),
+    *("POST /queues/999999/undo/", "POST /queues/999999/review/", "POST /queues/999999/quick-pass/"),
     *("POST /reviews/999999/skip/", "POST /reviews/999999/submit/"),
     *("POST /api/v1/queues/999999/claim/", "POST /api/v1/queues/999999/undo/", "POST /api/v1/reviews/999999/renew/"),
     *("POST /api/v1/reviews/999999/skip/", "POST /api/v1/reviews/999999/submit/"),
@@ -330,7 +330,13 @@ REVIEWED = {
 
 
 def test_viewers_change_nothing_and_annotators_only_review():
-    personal = {"POST /sign-in/", "POST /sign-in/no-such-thing/", "POST /sign-out/", "POST /theme/"}
+    personal = {
+        "POST /sign-in/",
+        "POST /sign-in/no-such-thing/",
+        "POST /sign-out/",
+        "POST /theme/",
+        "POST /first-steps/hide/",
+    }
     # How a table looks to them, filters under a name, and the way from marked rows to their comparison.
     views = {
         *("POST /rollouts/columns/", "POST /rollouts/views/", "POST /rollouts/views/999999/delete/"),
@@ -349,6 +355,7 @@ def test_annotators_read_nothing_but_their_own_work():
             "/",
             "/find/",
             "/queues/",
+            "/queues/999999/quick-pass/",
             "/queues/999999/review/",
             "/reviews/",
             "/reviews/999999/text/no-such-thing/999999/",

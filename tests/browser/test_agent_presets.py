@@ -66,7 +66,7 @@ def start_collection(page: Page, site: Site, name: str) -> int:
     page.get_by_role("button", name="Start collection").click()
     page.wait_for_url(re.compile(r"/collections/\d+/$"))
     expect(page.locator("#collection-progress .chip").first).to_contain_text("completed")
-    expect(page.locator("#collection-results")).to_contain_text("1 rewarded of 1 rollouts")
+    expect(page.locator("#collection-results")).to_contain_text("1 of 1 rollouts")
     return int(page.url.rstrip("/").rpartition("/")[2])
 
 

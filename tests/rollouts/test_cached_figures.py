@@ -181,11 +181,11 @@ def test_pages_show_earlier_figures_while_measuring(collection):
     assert "worker is computing" in client.get(f"/models/{collection.policy_model.slug}/").text
     while measure_wanted():
         pass
-    assert "1 rewarded of 1 rollouts" in client.get(page).text
+    assert "1 of 1 rollouts" in client.get(page).text
     add(collection, 0.0)
     old = client.get(page).text
     assert old.count("being updated") == 2
     assert 'data-settled="false" data-fresh="false"' in old
     assert 'data-live="/ws/' in old
     figures = {"HX-Request": "true", "HX-Target": "collection-figures"}
-    assert "1 rewarded of 1 rollouts" in client.get(page, headers=figures).text
+    assert "1 of 1 rollouts" in client.get(page, headers=figures).text

@@ -53,7 +53,7 @@ def test_a_built_in_environment_that_is_no_row_yet_becomes_one():
     for _ in range(2):
         call_command("generate_tasks", "code_exec", count=3, dataset="code")
     (environment,) = Environment.objects.filter(slug="code_exec")
-    assert (environment.name, environment.adapter, environment.builtin) == ("Code exec", "builtin", "code_exec")
+    assert (environment.name, environment.adapter, environment.builtin) == ("Code execution", "builtin", "code_exec")
 
 
 def test_what_cannot_be_is_said(tmp_path):

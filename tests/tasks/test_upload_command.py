@@ -65,9 +65,9 @@ def test_missing_and_invalid_options_are_explained(tmp_path):
     assert upload(str(path), "--dataset", "sums")[0] == f"exit 1: {path} cannot be read: No such file or directory"
     path.write_bytes(GOOD)
     fresh = upload(str(path), "--dataset", "sums")[0]
-    assert (fresh.startswith("exit 1: "), "no dataset sums" in fresh, "--environment" in fresh) == (True, True, True)
+    assert (fresh.startswith("exit 1: "), "dataset sums" in fresh, "--environment" in fresh) == (True, True, True)
     unknown = upload(str(path), "--dataset", "sums", "--environment", "nowhere")[0]
-    assert (unknown.startswith("exit 1: "), "no environment nowhere" in unknown, "adding" in unknown) == (True,) * 3
+    assert (unknown.startswith("exit 1: "), "environment nowhere" in unknown, "adding" in unknown) == (True,) * 3
     upload(str(path), "--dataset", "sums", "--environment", "adding")
     other = upload(str(path), "--dataset", "sums", "--environment", "nowhere")[0]
     assert (other.startswith("exit 1: "), "environment adding, not nowhere" in other) == (True, True)

@@ -10,6 +10,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
+from apps.gym.redaction.shortening import cut
 from apps.rollouts.models import (
     Collection,
     CollectionDeletion,
@@ -40,7 +41,7 @@ def queue_trace_deletion(*, collection: Collection, user: User | None = None) ->
             total = rollouts_with_traces(locked).count()
             deletion = CollectionDeletion.objects.create(
                 collection=locked,
-                name=f"traces of {locked.label}"[:220],
+                name=cut(f"traces of {locked.label}", 220),
                 total=total,
                 traces_only=True,
                 created_by=user,

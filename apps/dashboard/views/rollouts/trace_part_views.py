@@ -138,7 +138,7 @@ def rollout_image(request: PageRequest, pk: int, seq: int, part: str) -> HttpRes
 def stored_image(request: PageRequest, sha256: str) -> HttpResponse:
     """Return a stored image. Annotators learn its hash only from their items."""
     image = get_object_or_404(StoredImage, sha256=sha256)
-    name = f"{sha256[:12]}.{ENDINGS[image.kind]}"
+    name = f"{sha256}.{ENDINGS[image.kind]}"
     answer = _inert(HttpResponse(bytes(image.content), content_type=image.kind), name, saved=False)
     answer["Cache-Control"] = "private, max-age=31536000, immutable"
     return answer
