@@ -23,7 +23,7 @@ def test_a_collection_is_followed_without_a_socket(site, tab):
     tab.goto(f"{site.base}/collections/{collection['id']}/")
     tab.evaluate("window.kept = true")
     expect(state(tab)).to_contain_text("completed")
-    expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts")
+    expect(tab.locator("#collection-results")).to_contain_text("3 of 3 rollouts")
     expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(1)).to_have_text("3")
     expect(tab.locator("#facets")).not_to_contain_text("queued")
     assert tab.evaluate("window.kept") is True
@@ -46,7 +46,7 @@ def test_pages_recover_when_the_server_was_started_again(chromium: Browser, tmp_
         with serving(tmp_path, "--seats", "2", "--port", str(site.served.port), **given):
             expect(state(page)).to_contain_text("completed")
             expect(page.locator("#collection-progress")).to_contain_text("4 of 4 rollouts")
-            expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts")
+            expect(page.locator("#collection-results")).to_contain_text("4 of 4 rollouts")
             expect(page.locator("#rollouts")).not_to_contain_text("queued")
             expect(page.locator("#unreachable")).to_have_count(0)
             expect(trace.locator("#rollout-facts .chip").first).to_contain_text("completed")

@@ -164,7 +164,7 @@ def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, roll
     tab.get_by_role("link", name="Errors only").click()
     expect(tab.locator("#e6")).to_be_hidden()
     expect(tab.locator("#e4")).to_be_visible()
-    tab.get_by_role("link", name="all", exact=True).click()
+    tab.get_by_role("link", name="All", exact=True).click()
     expect(tab.locator("#e6")).to_be_visible()
     # Keys are text where somebody types.
     tab.keyboard.press("/")
@@ -254,9 +254,9 @@ def test_the_numbers_of_a_token_are_told_on_focus(site, own_host, rollouts):
     tab.goto(address(site, rollouts["tokens"], "tokens/?call=2"))
     expect(tab.locator("tr[aria-current]")).to_contain_text("the reply was tokenised differently")
     tab.locator(".tokens .token").first.focus()
-    expect(tab.locator("#token-told")).to_have_text("token 3: id 9, read, not trained on")
+    expect(tab.locator("#token-told")).to_have_text("token 3: ID 9, read, not trained on")
     tab.keyboard.press("ArrowRight")
-    expect(tab.locator("#token-told")).to_have_text("token 4: id 5, logprob -0.5000, 61 %, trained on")
+    expect(tab.locator("#token-told")).to_have_text("token 4: ID 5, logprob -0.5000, 61 %, trained on")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

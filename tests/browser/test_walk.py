@@ -173,7 +173,7 @@ def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
     page.wait_for_url(re.compile(r"/collections/\d+/$"))
     page.evaluate("window.kept = true")
     expect(page.locator("#collection-progress .chip").first).to_contain_text("completed")
-    expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts")
+    expect(page.locator("#collection-results")).to_contain_text("4 of 4 rollouts")
     assert page.evaluate("window.kept") is True
     return page.url
 
