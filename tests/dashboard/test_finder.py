@@ -110,5 +110,5 @@ def test_tabs_show_only_permitted_settings(viewer_pages: Client, admin_pages: Cl
         return re.findall(r">([^<>]+)</a>", nav[0])
 
     assert tabs(viewer_pages) == ["All settings", "Your account"]
-    assert len(tabs(admin_pages)) == 8
+    assert len(tabs(admin_pages)) == 9
     assert not user_may(User.objects.get(username="vera"), Permission.ACCOUNTS)
