@@ -20,12 +20,12 @@ class RetentionRule:
         str,
         Option(
             "Delete",
-            "Traces are all model calls and tool results. Without them, rollouts, rewards and figures stay",
+            "All model calls and tool results. Rollouts, rewards and metrics stay",
             names={TRACES: "Only traces", COLLECTIONS: "Whole collections"},
         ),
     ] = TRACES
     older_than_days: Annotated[
-        int, Option("Older than days", "Days since the collection finished", low=0, high=36_500, example=90)
+        int, Option("Older than (days)", "Days since the collection finished", low=0, high=36_500, example=90)
     ] = 90
     archived: Annotated[
         str,
@@ -39,7 +39,7 @@ class RetentionRule:
     )
     min_megabytes: Annotated[
         float | None,
-        Option("At least megabytes", "Size of the traces of a collection", low=0, high=1e9, none="any size"),
+        Option("Minimum size (MB)", "Size of the traces of a collection", low=0, high=1e9, none="any size"),
     ] = None
     ignore_exports: Annotated[bool, Option("Even if exports use them", "Only for traces")] = False
     ignore_pair_sets: Annotated[bool, Option("Even if pair sets use them", "Only for traces")] = False
