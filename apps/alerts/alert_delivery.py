@@ -21,7 +21,7 @@ from apps.alerts.alert_messages import email_message, slack_body, webhook_body
 from apps.alerts.event_outbox import GIVE_UP_AFTER
 from apps.alerts.models import Delivery, Event, Subscription
 from apps.alerts.webhook_signatures import sign
-from apps.gym.calls.outbound import Outbound, OutboundFailed
+from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundRedirectRefused
 from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.errors import PolicyError
 from apps.gym.request_refusals import Refusal
@@ -116,6 +116,9 @@ async def _send(delivery: Delivery, outbound: Outbound) -> Outcome:
                 await asyncio.to_thread(email_message(letter.event, letter.address).send)
                 return Outcome()
             return await _post(letter, outbound)
+    except OutboundRedirectRefused as error:
+        # The address is allowed, and may answer without a redirect later.
+        return Outcome(error=_hide_path(str(error), letter))
     except OutboundRefused as error:
         return Outcome(error=_hide_path(str(error), letter), is_final=True)
     except (OutboundFailed, OSError, ValueError) as error:

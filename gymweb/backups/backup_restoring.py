@@ -73,8 +73,8 @@ def explain_secret_key(manifest: Manifest) -> str:
             return ""
         return "GYMWEB_SECRET_KEY differs from the backup. Set it to the content of the backup's file secret_key."
     return (
-        "The secret key differs from the backup, so stored API keys of models are unreadable and all users are signed "
-        "out. Set GYMWEB_SECRET_KEY to the old key, or enter the API keys again."
+        "The secret key differs from the backup, so stored API keys and alert addresses are unreadable, and all users "
+        "are signed out. Set GYMWEB_SECRET_KEY to the old key, or enter them again."
     )
 
 

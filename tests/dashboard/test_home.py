@@ -72,6 +72,7 @@ def test_sample_data_is_one_click_from_an_empty_overview(pages: Client):
     collection = Collection.objects.get()
     assert reply["Location"] == f"/collections/{collection.pk}/"
     assert (collection.total, collection.policy_model.slug, collection.dataset.slug) == (320, "scripted", SLUG)
+    assert pages.post("/sample-data/")["Location"] == reply["Location"]
     assert signed_in("viewer").post("/sample-data/").status_code == 403
 
 

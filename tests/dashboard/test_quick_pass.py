@@ -123,6 +123,8 @@ def test_reviews_of_others_rankings_and_closed_queues_are_refused(ann: User):
     fields = answers(start(browser(ann), queue), {0: {"choice": "a"}})
     client.post(address(queue), fields)
     assert Review.objects.submitted().count() == 0
+    for text in ("abc", "-1", "9" * 30):
+        assert client.post(address(queue), {"review": text}).status_code == 302
     assert client.get(address(make_queue(pairs=1, size=3))).status_code == 404
     Queue.objects.filter(pk=queue.pk).update(closed_at=timezone.now())
     assert browser(ann).post(address(queue))["Location"] == f"/queues/{queue.pk}/review/"

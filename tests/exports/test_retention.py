@@ -232,7 +232,7 @@ def test_the_command_takes_collections_and_names_what_is_kept():
     call_command("retention", "--collection", str(used.pk), "--collection", str(free.pk), stdout=output)
     kept, deleted, total = output.getvalue().splitlines()
     assert kept.startswith("kept") and used.label in kept and "exports: 1" in kept
-    assert deleted.startswith("deleted") and free.label in deleted
+    assert deleted.startswith("delete") and free.label in deleted
     assert re.search(r"3 rollouts: 18 events, [\d,]+ bytes", total)
     with pytest.raises(CommandError, match="collection 999999"):
         call_command("retention", "--collection", "999999")

@@ -154,3 +154,13 @@ def test_a_suite_that_cannot_be_shown_is_refused(sums, given):
     with pytest.raises(MatrixRefused) as refused:
         build_matrix(MatrixSpec(**given))
     assert refused.value.argument == "suite"
+
+
+def test_a_suite_without_datasets_has_no_columns_and_takes_no_dataset(sums, models):
+    collect(sums, models[0], [1.0] * 6)
+    save_suite(suite=Suite(slug="empty", name="Empty", datasets=[make_dataset(slug="gone")]), user=None)
+    Dataset.objects.get(slug="gone").delete()
+    matrix = build_matrix(MatrixSpec(suite="empty"))
+    assert (matrix.columns, matrix.rows) == ([], [])
+    with pytest.raises(MatrixRefused, match="own datasets"):
+        build_matrix(MatrixSpec(suite="empty", dataset="sums"))

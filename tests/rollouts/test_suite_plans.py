@@ -59,3 +59,10 @@ def test_a_plan_with_the_same_key_returns_the_same_collections(suite, options):
     with pytest.raises(PlanConflict):
         plan_suite(suite=suite, options={**options, "seed": 8}, user=user, idempotency_key="k")
     assert Collection.objects.count() == 2
+
+
+def test_a_suite_without_datasets_is_refused(suite, options):
+    for dataset in suite.datasets:
+        dataset.delete()
+    with pytest.raises(NothingToCollect, match="Letters"):
+        plan_suite(suite=Suite.objects.get(), options=options)

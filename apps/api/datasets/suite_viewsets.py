@@ -55,7 +55,13 @@ class SuiteViewSet(SlugViewSet):
     def save(self, row: Suite, api_key: str | None) -> Suite:
         return save_suite(suite=row, user=self.user)
 
-    @operation(request=SuitePlanSerializer, responses={201: CollectionSerializer(many=True)}, parameters=[PLAN_KEY])
+    @operation(
+        request=SuitePlanSerializer,
+        responses={201: CollectionSerializer(many=True)},
+        parameters=[PLAN_KEY],
+        pagination_class=None,
+        filter_backends=[],
+    )
     def collect(self, request: Request, slug: str) -> Response:
         """Plan a collection for the latest version of each dataset, all with these settings.
 

@@ -102,7 +102,7 @@ def count_work(queue: Queue, user: User) -> dict[str, Any]:
         "place": mine["done"] + 1,
         "total": total,
         "pace": pace,
-        "time_left": pace and pace * (total - mine["done"]),
+        "time_left": pace and pace * left,
     }
 
 

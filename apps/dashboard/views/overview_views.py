@@ -46,8 +46,8 @@ def home(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.COLLECT)
 def load_sample(request: PageRequest) -> HttpResponse:
-    """Plan the sample collection and show it."""
-    collection = plan_sample(request.user)
+    """Show the sample collection, after planning it on first use."""
+    collection = plan_sample(request.user, idempotency_key="sample data")
     return redirect("dashboard:collection_detail", collection.pk)
 
 

@@ -114,7 +114,9 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
         raise MatrixRefused(f"Unknown suite “{spec.suite}”.", "suite")
     if suite and spec.columns != "dataset":
         raise MatrixRefused("The columns of a suite are its datasets. Leave out the suite, or show datasets.", "suite")
-    slugs = [each.slug for each in suite.datasets] if suite else []
+    if suite and spec.dataset:
+        raise MatrixRefused("A suite has its own datasets. Leave out the suite or the dataset.", "dataset")
+    slugs = [each.slug for each in suite.datasets] if suite else None
     if spec.dataset and not Dataset.objects.filter(slug=spec.dataset).exists():
         raise MatrixRefused(f"Unknown dataset “{spec.dataset}”.", "dataset")
     with consistent_reads():
@@ -142,10 +144,10 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
         )
 
 
-def _choose_collections(spec: MatrixSpec, slugs: Sequence[str]) -> _Chosen:
-    """Choose among the collections of the datasets `slugs`, or of all datasets."""
+def _choose_collections(spec: MatrixSpec, slugs: Sequence[str] | None) -> _Chosen:
+    """Choose among the collections of the datasets `slugs`; None: of all datasets."""
     finished = Collection.objects.listed().filter(rewarded__gt=0, finished_at__isnull=False)
-    if slugs:
+    if slugs is not None:
         finished = finished.filter(dataset__slug__in=slugs)
     if spec.dataset:
         finished = finished.filter(dataset__slug=spec.dataset)
@@ -176,9 +178,10 @@ def _read_versions(collections: CollectionQuerySet) -> dict[int, set[str]]:
 
 
 def _read_datasets(
-    spec: MatrixSpec, chosen: _Chosen, names: Sequence[str], slugs: Sequence[str]
+    spec: MatrixSpec, chosen: _Chosen, names: Sequence[str], slugs: Sequence[str] | None
 ) -> tuple[list[str], dict[str, list[MatrixCell]]]:
-    columns = list(slugs) or sorted({slug for name in names for slug in chosen.latest[name]})
+    found = sorted({slug for name in names for slug in chosen.latest[name]})
+    columns = found if slugs is None else list(slugs)
     base = chosen.latest.get(spec.baseline, {})
     return columns, {
         name: [_of_dataset(spec, chosen.latest[name].get(column), base.get(column)) for column in columns]

@@ -24,8 +24,10 @@ CALCULATOR_PROMPT = (
 )
 
 
-def plan_sample(user: User) -> Collection:
+def plan_sample(user: User, *, idempotency_key: str | None = None) -> Collection:
     """Plan the sample collection, which workers then run. Tasks and model are created on first use.
+
+    With a key that was used before, return the earlier collection.
 
     Raise the refusals of planning.
     """
@@ -33,7 +35,7 @@ def plan_sample(user: User) -> Collection:
     dataset = load_tasks(SLUG, "Demo arithmetic", about, make_arithmetic_rows(), user)
     model = register_scripted_model(mistake_rate=0.4)
     name = "Demo: arithmetic with a scripted model"
-    return plan_default(dataset, model, user, repeats=REPEATS, name=name)
+    return plan_default(dataset, model, user, repeats=REPEATS, name=name, idempotency_key=idempotency_key)
 
 
 def load_tasks(slug: str, name: str, description: str, content: bytes, user: User) -> Dataset:
@@ -52,11 +54,20 @@ def load_tasks(slug: str, name: str, description: str, content: bytes, user: Use
     return dataset
 
 
-def plan_default(dataset: Dataset, policy_model: PolicyModel, user: User, *, repeats: int, name: str) -> Collection:
-    """Plan a collection with the default agent."""
-    agent = Agent.objects.get(slug="default")
+def plan_default(
+    dataset: Dataset,
+    policy_model: PolicyModel,
+    user: User,
+    *,
+    repeats: int,
+    name: str,
+    agent: Agent | None = None,
+    idempotency_key: str | None = None,
+) -> Collection:
+    """Plan a collection with the agent, or with the default agent."""
+    agent = agent or Agent.objects.get(slug="default")
     plan = Plan(dataset=dataset, agent=agent, policy_model=policy_model, repeats=repeats, seed=7, name=name)
-    return plan_collection(plan, user=user)
+    return plan_collection(plan, user=user, idempotency_key=idempotency_key)
 
 
 def make_arithmetic_rows(count: int = TASKS) -> bytes:

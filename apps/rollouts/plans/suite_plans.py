@@ -25,9 +25,11 @@ def plan_suite(
 ) -> list[Collection]:
     """Return the planned collections, in the order of the datasets. Each uses the latest version of its dataset.
 
-    Either all are planned or none. A repeated plan with the same key returns the same collections. Raises the errors
-    of `plan_collection` with the dataset in the message.
+    Either all are planned or none. A repeated plan with the same key returns the same collections. Raises
+    NothingToCollect for a suite without datasets, and the errors of `plan_collection` with the dataset in the message.
     """
+    if not suite.datasets:
+        raise NothingToCollect(f"The suite {suite.name} has no datasets. Add some.")
     with transaction.atomic():
         return [_plan(suite, dataset, options, user, idempotency_key) for dataset in suite.datasets]
 

@@ -1,6 +1,6 @@
 """`manage.py backup`: write a backup of the database and the files while GymWeb runs."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,6 @@ class Command(BaseCommand):
 
 
 def _read_count(text: str) -> int:
-    if (count := int(text)) < 1:
-        raise ValueError(text)
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError("give a whole number of at least 1")
+    return int(text)

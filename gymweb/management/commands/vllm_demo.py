@@ -14,6 +14,8 @@ from django.core.management.base import CommandError
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.models import User
+from apps.agents.agent_changes import save_agent
+from apps.agents.models import Agent
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
 from apps.pairs.pair_sets import PairOrder, build_pairs
@@ -94,7 +96,7 @@ class Command(Demo):
         try:
             server.wait_until_healthy(f"http://{LOOPBACK}:{port}/health", seconds=self.wait, stopping=Event())
             title = f"vLLM demo: the {name} checkpoint"
-            collection = plan_default(dataset, model, person, repeats=REPEATS, name=title)
+            collection = plan_default(dataset, model, person, repeats=REPEATS, name=title, agent=find_agent())
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
             # If the server died, rollouts and this command would wait behind its open breaker.
             collection = collect_with_bar(collection, watch=server.check_alive)
@@ -104,6 +106,13 @@ class Command(Demo):
         finally:
             server.stop()
         return collection
+
+
+def find_agent() -> Agent:
+    """Return the agent of the demo. Its calls have no grammar, so that exports for RL keep their tokens."""
+    known = Agent.objects.filter(slug=SLUG).first()
+    agent = Agent(slug=SLUG, name="Tiny policy", strict_tools=Agent.StrictTools.NEVER)
+    return known or save_agent(agent=agent, user=None)
 
 
 def summarize(collection: Collection) -> dict[str, Any]:

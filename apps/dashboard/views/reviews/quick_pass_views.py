@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import carry_out
-from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.work_items import count_work, read_answers, read_fields
 from apps.dashboard.views.reviews.work_views import find_queue
@@ -67,7 +67,7 @@ def queue_quick_pass(request: PageRequest, pk: int) -> HttpResponse:
 def _submit(request: PageRequest, queue: Queue) -> tuple[dict[int, _Refused], int]:
     """Submit the answered items. Return refused answers by review, and the number of submitted reviews."""
     mine = Review.objects.filter(reviewer=request.user, queue=queue, is_adjudication=False)
-    named = [number for number in request.POST.getlist("review") if number.isascii() and number.isdigit()][:ITEMS]
+    named = [number for text in request.POST.getlist("review")[:ITEMS] if (number := read_number(text)) is not None]
     given = {review: _fields_of(request.POST, review.pk) for review in mine.filter(pk__in=named)}
     answers = {review: read_posted_answer(fields, queue.criteria, 0) for review, fields in given.items()}
     answered = {review: answer for review, answer in answers.items() if _is_answered(answer)}

@@ -41,7 +41,7 @@ class Command(BaseCommand):
             self.stdout.write(f"kept     {_describe(each)}, in use ({uses})")
         if not run:
             for each in plan.deleted:
-                self.stdout.write(f"deleted  {_describe(each)}")
+                self.stdout.write(f"delete   {_describe(each)}")
             self.stdout.write(_total("Would delete", plan.rollouts, plan.events, plan.bytes))
             return
         done = self._carry_out([deletion.pk for deletion in deletions])

@@ -99,10 +99,10 @@ class _Columns:
 
     @property
     def images(self) -> str:
-        """Return the column with the images of the prompt, or an empty text."""
+        """Return the column with the images of the prompt, or an empty text. Rows with other values are rejected."""
         name = self.first(IMAGE_NAMES)
         filled = [row[name] for row in self.rows if is_filled(row.get(name))]
-        return name if filled and all(map(looks_like_images, filled)) else ""
+        return name if any(map(looks_like_images, filled)) else ""
 
     @property
     def marks(self) -> dict[str, Any]:
