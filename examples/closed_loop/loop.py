@@ -33,6 +33,8 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
+from apps.agents.agent_changes import save_agent  # noqa: E402
+from apps.agents.models import Agent  # noqa: E402
 from apps.gym.metrics.paired_comparison import Interval  # noqa: E402
 from apps.rollouts.metrics.collection_comparison import contrast_collections  # noqa: E402
 from apps.rollouts.models import Collection  # noqa: E402
@@ -41,6 +43,7 @@ from scripts.tiny_policy.tasks import draw_rows  # noqa: E402
 
 DATASET = "closed-loop"
 MODEL = "closed-loop"
+AGENT = "closed-loop"
 BASE = ROOT / "examples" / "tiny_policy" / "half"
 SAMPLING = {"temperature": 1.0, "max_output_tokens": 64}
 TRAIN, HELD_OUT = "train", "held_out"
@@ -85,6 +88,7 @@ class Loop:
         seeds: list[int] = self.options.seeds
         manage("migrate", "--verbosity", 0)
         self.load_tasks()
+        self.add_agent()
         with self.serving(BASE, "base"):
             trained_on = {seed: self.collect(TRAIN, seed, "base") for seed in seeds}
             before = {seed: self.collect(HELD_OUT, seed, "base") for seed in seeds}
@@ -112,10 +116,17 @@ class Loop:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         manage("upload_tasks", path, "--dataset", DATASET, "--environment", "calculator")
 
+    def add_agent(self) -> None:
+        """Add the agent. Its calls have no grammar, so that their tokens can be trained on."""
+        if not Agent.objects.filter(slug=AGENT).exists():
+            agent = Agent(slug=AGENT, name="Closed loop", strict_tools=Agent.StrictTools.NEVER)
+            save_agent(agent=agent, user=None)
+
     def collect(self, split: str, seed: int, version: str) -> int:
         """Collect rollouts, and return the id of the collection."""
         said = manage(
-            *("collect", "--dataset", DATASET, "--model", MODEL, "--split", split, "--repeats", self.options.repeats),
+            *("collect", "--dataset", DATASET, "--agent", AGENT, "--model", MODEL, "--split", split),
+            *("--repeats", self.options.repeats),
             *("--seed", seed, "--sampling", json.dumps(SAMPLING), "--seats", 32),
             *("--name", f"Closed loop: {version} on {split}, seed {seed}", "--json"),
         )

@@ -160,7 +160,8 @@ def trace_of(plan: Plan) -> list[TraceUnion]:
             thoughts = [thought(turn["reasoning"])] if turn["reasoning"] else []
             words = [said(turn["text"])] if turn["text"] else []
             calls = [call(one["arguments"], one["id"], one["name"]) for one in turn["calls"]]
-            events.append(ModelCall(seen=0, items=[*thoughts, *words, *calls], model="policy-1"))
+            sampling = {"temperature": 0.7}
+            events.append(ModelCall(seen=0, items=[*thoughts, *words, *calls], model="policy-1", sampling=sampling))
         elif turn["role"] == "tool":
             events.append(ToolResult(call_id=turn["call"], name=turn["name"], output=turn["text"]))
         else:
