@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from apps.rollouts.models import Rollout, TraceImage
-from apps.tasks.stored_images import Images, store_images, take_images
+from apps.tasks.stored_images import IMAGE_MARK, Images, store_images, take_images
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
 """(rollout id, attempt, seq, kind, payload, packed tokens)"""
@@ -11,6 +11,8 @@ EventRow = tuple[int, int, int, str, str, bytes | None]
 
 def take_event_images(events: Sequence[EventRow]) -> tuple[Sequence[EventRow], dict[int, Images]]:
     """Return the events with references in place of images, and the images by rollout id."""
+    if not [row for row in events if IMAGE_MARK in row[4]]:
+        return events, {}
     found: dict[int, Images] = {}
     taken: list[EventRow] = []
     for rollout_id, attempt, seq, kind, payload, tokens in events:

@@ -22,6 +22,8 @@ _FIELD = r'(?P<field>"(?:image_url|url)"\s*:\s*")'
 _ADDED = re.compile(rf'{_FIELD}(?P<url>{DATA_URL.pattern})"')
 _REFERENCE = re.compile(rf'{_FIELD}{SCHEME}(?P<sha256>[0-9a-f]{{64}})"')
 _DELETED_AT_ONCE = 100
+IMAGE_MARK = '"data:image/'
+"""Occurs in every JSON text with an image."""
 
 Images = dict[str, ImageFile]
 """Images by their SHA-256 in hexadecimal."""
@@ -30,7 +32,7 @@ Images = dict[str, ImageFile]
 def take_images(text: str) -> tuple[str, Images]:
     """Return JSON text with references in place of its images, and the images. Other data URLs are not changed."""
     found: Images = {}
-    if '"data:image/' not in text:
+    if IMAGE_MARK not in text:
         return text, found
 
     def refer(match: re.Match[str]) -> str:

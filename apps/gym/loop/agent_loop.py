@@ -143,6 +143,8 @@ class Attempt(SessionDriver):
         self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
         self._ids = b""  # packed ids of the last call with tokens
+        self._has_responded = False
+        self._allows_strict = harness.allows_strict
         self._ending: StopReason | None = None  # set when the environment ends the attempt
 
     def _note(self, event: TraceUnion) -> None:
@@ -211,7 +213,7 @@ class Attempt(SessionDriver):
                 tools=self.tools,
                 sampling=sampling,
                 session=self.name,
-                strict=self.harness.allows_strict,
+                strict=self._allows_strict,
             )
         )
         return ModelCall(
@@ -246,9 +248,9 @@ class Attempt(SessionDriver):
         for call in calls:
             yield call
         if observations is None:
-            has_answered = calls or any(isinstance(event, EnvironmentTurn) for event in self.trace)
-            self._ending = "environment_done" if has_answered else "answered"
+            self._ending = "environment_done" if calls or self._has_responded else "answered"
         else:
+            self._has_responded = True
             duration = self.elapsed() - began
             yield EnvironmentTurn(items=observations, by_user=bool(calls), at=began, duration=duration)
 

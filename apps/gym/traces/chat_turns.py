@@ -58,20 +58,23 @@ def _other_messages(items: Iterable[Item]) -> list[Message]:
         kind = item_type(item)
         if kind == "function_call_output":
             call_id = item.get("call_id", "")
-            content, images = _split_images(_content(item.get("output", ""), _chat_part))
+            content: Any = item.get("output", "")
+            images: list[Any] = []
+            if not isinstance(content, str):
+                content, images = _split_images(_content(content, _chat_part))
             messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
             if images:
                 shown += [{"type": "text", "text": f"Images of the result of {call_id}:"}, *images]
             continue
         if kind != "message":
             raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").permanent()
-        messages += [*_shown_message(shown), _plain_message(item)]
-        shown = []
-    return messages + _shown_message(shown)
-
-
-def _shown_message(parts: list[Any]) -> list[Message]:
-    return [{"role": "user", "content": parts}] if parts else []
+        if shown:
+            messages.append({"role": "user", "content": shown})
+            shown = []
+        messages.append(_plain_message(item))
+    if shown:
+        messages.append({"role": "user", "content": shown})
+    return messages
 
 
 def _split_images(content: Any) -> tuple[Any, list[Any]]:

@@ -66,9 +66,10 @@ def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
 
 def is_by_model(item: Item) -> bool:
     """Return True if a model wrote the item: reasoning, text or call."""
-    if item.get("role") == "assistant":
-        return item_type(item) in {"message", "reasoning", "function_call"}
-    return item.get("type") in ("reasoning", "function_call")
+    kind = item.get("type")
+    if kind in ("reasoning", "function_call"):
+        return True
+    return item.get("role") == "assistant" and (kind == "message" or not isinstance(kind, str))
 
 
 def join_parts(texts: Iterable[str], *, by_model: bool) -> str:

@@ -24,14 +24,24 @@ _FREE_CHOICES = (None, "auto", "none")
 
 def has_grammar(body: dict[str, Any]) -> bool:
     """Return True for strict tools, a forced tool choice, a response format or guided decoding, on any wire."""
-    tools = body.get("tools")
-    if isinstance(tools, list) and tools and (any(map(_is_strict, tools)) or _is_forced(body.get("tool_choice"))):
+    # Called for each model call: most bodies have none of these fields.
+    if "tools" in body and _has_strict_tools(body["tools"], body.get("tool_choice")):
         return True
-    text = body.get("text")
-    formats = (body.get("response_format"), text.get("format") if isinstance(text, dict) else None)
-    if any(isinstance(form, dict) and form.get("type") not in (None, "text") for form in formats):
+    if "response_format" in body and _is_format(body["response_format"]):
         return True
-    return any(body.get(field) for field in _GRAMMAR_FIELDS)
+    if "text" in body and isinstance(body["text"], dict) and _is_format(body["text"].get("format")):
+        return True
+    return not _GRAMMAR_FIELDS.isdisjoint(body) and any(body.get(field) for field in _GRAMMAR_FIELDS)
+
+
+def _has_strict_tools(tools: Any, choice: Any) -> bool:
+    if not isinstance(tools, list) or not tools:
+        return False
+    return any(map(_is_strict, tools)) or (choice is not None and _is_forced(choice))
+
+
+def _is_format(form: Any) -> bool:
+    return isinstance(form, dict) and form.get("type") not in (None, "text")
 
 
 def _is_strict(tool: Any) -> bool:

@@ -73,33 +73,34 @@ class RolloutStats:
         self.last_reply: list[Item] = []
 
     def add(self, event: TraceUnion) -> None:
-        if isinstance(event, ModelCall):
-            self.turns += 1
-            self.model_time += event.duration
-            if event.lineage <= 1:  # not a subagent
-                self.last_reply = event.items
-            self.model_version = self.model_version or event.version
-            self.input_tokens += event.usage.get("input_tokens", 0)
-            self.output_tokens += event.usage.get("output_tokens", 0)
-            self.cached_tokens += event.usage.get("cached_tokens", 0)
-            self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
-            self.calls_without_usage += lacks_usage(event)
-        elif isinstance(event, ToolResult):
-            self.tool_calls += 1
-            self.tool_errors += bool(event.error)
-            self.tool_time += event.duration
-            self._count_tool(event)
-        elif isinstance(event, Verification):
-            self.verification = event
-        elif isinstance(event, AgentEnd):
-            self.last_reply = [message("assistant", event.answer)] if event.answer else self.last_reply
-        elif isinstance(event, JudgeCall):
-            self.judge_calls += 1
-            self.judge_input_tokens += event.usage.get("input_tokens", 0)
-            self.judge_output_tokens += event.usage.get("output_tokens", 0)
-            self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
-            self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
-            self.calls_without_usage += lacks_usage(event)
+        match event:
+            case ModelCall():
+                self.turns += 1
+                self.model_time += event.duration
+                if event.lineage <= 1:  # not a subagent
+                    self.last_reply = event.items
+                self.model_version = self.model_version or event.version
+                self.input_tokens += event.usage.get("input_tokens", 0)
+                self.output_tokens += event.usage.get("output_tokens", 0)
+                self.cached_tokens += event.usage.get("cached_tokens", 0)
+                self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
+                self.calls_without_usage += lacks_usage(event)
+            case ToolResult():
+                self.tool_calls += 1
+                self.tool_errors += bool(event.error)
+                self.tool_time += event.duration
+                self._count_tool(event)
+            case Verification():
+                self.verification = event
+            case AgentEnd():
+                self.last_reply = [message("assistant", event.answer)] if event.answer else self.last_reply
+            case JudgeCall():
+                self.judge_calls += 1
+                self.judge_input_tokens += event.usage.get("input_tokens", 0)
+                self.judge_output_tokens += event.usage.get("output_tokens", 0)
+                self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
+                self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
+                self.calls_without_usage += lacks_usage(event)
 
     def _count_tool(self, event: ToolResult) -> None:
         name = cut(_storable(event.name), MAX_TOOL_NAME)

@@ -44,21 +44,22 @@ class Meters:
         self.count("tries", kind, slug, outcome)
 
     def count_event(self, event: TraceUnion) -> None:
-        if isinstance(event, ModelCall):
-            self._phases["model_call"].add(event.duration)
-            if event.retries:
-                self.count("retries", by=event.retries)
-        elif isinstance(event, ToolResult):
-            self._phases["tool_call"].add(event.duration)
-            self.count("tool_calls", event.error or "ok")
-        elif isinstance(event, JudgeCall):
-            self._phases["judge_call"].add(event.duration)
-            self.count("judge_tokens", "input", by=event.usage.get("input_tokens", 0))
-            self.count("judge_tokens", "output", by=event.usage.get("output_tokens", 0))
-            if event.retries:
-                self.count("retries", by=event.retries)
-        elif isinstance(event, Verification):
-            self._phases["verification"].add(event.duration)
+        match event:
+            case ModelCall():
+                self._phases["model_call"].add(event.duration)
+                if event.retries:
+                    self.count("retries", by=event.retries)
+            case ToolResult():
+                self._phases["tool_call"].add(event.duration)
+                self.count("tool_calls", event.error or "ok")
+            case JudgeCall():
+                self._phases["judge_call"].add(event.duration)
+                self.count("judge_tokens", "input", by=event.usage.get("input_tokens", 0))
+                self.count("judge_tokens", "output", by=event.usage.get("output_tokens", 0))
+                if event.retries:
+                    self.count("retries", by=event.retries)
+            case Verification():
+                self._phases["verification"].add(event.duration)
 
     def count_end(self, status: str, error_kind: str, duration: float, input_tokens: int, output_tokens: int) -> None:
         self._phases["rollout"].add(duration)
