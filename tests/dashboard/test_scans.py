@@ -152,10 +152,13 @@ def test_a_reviewer_of_a_blind_queue_sees_no_answer_of_a_scan():
     client = Client()
     client.force_login(user)
     review = claim(queue, user)
-    for path in (f"/queues/{queue.pk}/work/", f"/queues/{queue.pk}/"):
-        page = client.get(path, follow=True)
+    shown = {"review": f"/reviews/{review.pk}/submit/", "quick-pass": f'id="item-{review.pk}"'}
+    for name, item in shown.items():
+        page = client.get(f"/queues/{queue.pk}/{name}/")
+        assert item in page.text
         assert "The scan" not in page.text
         assert "scan:" not in page.text
+    assert client.get(f"/queues/{queue.pk}/").status_code == 403
     assert review.rollout_id == rollout
     for path in ("/scans/", f"/scans/{scan.pk}/", f"/rollouts/?scan={scan.pk}", f"/api/v1/scans/{scan.pk}/answers/"):
         assert client.get(path).status_code == 403

@@ -283,7 +283,7 @@ def _facts(rollouts: list[Rollout]) -> list[Outcome]:
 
 
 def _given(outcomes: list[Outcome]) -> list[Outcome]:
-    """Return the outcomes without those that no rollout has."""
+    """Return the outcomes that at least one rollout has."""
     return [each for each in outcomes if any(value not in (None, 0, 0.0) for value in each.values)]
 
 

@@ -29,7 +29,7 @@ class GalleryEntry:
 
 @allow(GET=Permission.READ)
 def environment_gallery(request: PageRequest) -> HttpResponse:
-    """Show every built-in and custom environment, those that generate tasks first."""
+    """Show all built-in and custom environments. Environments that generate tasks come first."""
     registered: dict[str, list[str]] = {}
     rows = Environment.objects.filter(adapter=Adapter.BUILTIN).order_by("slug").values_list("builtin", "slug")
     for builtin, slug in rows:

@@ -20,7 +20,7 @@ WAIT_SECONDS = 0.5
 
 
 class Command(BaseCommand):
-    help = "Delete old traces or collections. Without --run, show what would be deleted and what is kept."
+    help = "Delete old traces or collections. Without --run, list the collections to delete and to keep."
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_arguments(parser, RetentionRule, names=NAMES)

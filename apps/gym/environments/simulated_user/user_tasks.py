@@ -130,7 +130,8 @@ def read_task(row: TaskRow, *, has_judge: bool) -> UserTask:
 def user_conversation(task: UserTask, row: TaskRow) -> list[Item]:
     """Return the conversation of the user model before its first reply: its scenario, and the prompt's messages.
 
-    The user reads the agent's messages as those of its user, and the other way round.
+    The roles are swapped: messages of the agent have the role user, and messages of the user have the role
+    assistant.
     """
     swapped: dict[object, Literal["assistant", "user"]] = {"user": "assistant", "assistant": "user"}
     opening = [item for item in input_items(row) if item_type(item) == "message" and item.get("role") in swapped]

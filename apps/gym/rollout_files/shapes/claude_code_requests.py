@@ -26,7 +26,7 @@ class RecordedRequest(NamedTuple):
 
 
 class RecordedRequests:
-    """The requests of a session. `take` all lines, then `find` those of replies."""
+    """The requests of a session. Call `take` for every line, then `find` for the request of a reply."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, dict[str, Line]] = {kind: {} for kind in _KEYS}

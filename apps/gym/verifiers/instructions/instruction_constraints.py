@@ -28,7 +28,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     """Share of instructions that the last message follows.
 
     `score`: with `all`, 1.0 if it follows all of them, otherwise 0.0; with `fraction`, followed ÷ all. An empty reply
-    follows none. Ids and arguments are those of IFEval; a row has them as `instruction_id_list` and `kwargs`, at the
+    follows none. IFEval defines the ids and arguments. A row has them as `instruction_id_list` and `kwargs`, at the
     top level or in `verifier_metadata`, as in NeMo Gym's instruction_following.
 
     Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
