@@ -66,11 +66,11 @@ def read_image(content: bytes) -> ImageFile:
 
 def find_kind(content: bytes) -> str:
     """Return the media type that the first bytes show, or an empty text."""
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+    if content[:8] == b"\x89PNG\r\n\x1a\n":
         return "image/png"
-    if content.startswith(b"\xff\xd8\xff"):
+    if content[:3] == b"\xff\xd8\xff":
         return "image/jpeg"
-    if content.startswith((b"GIF87a", b"GIF89a")):
+    if content[:6] in (b"GIF87a", b"GIF89a"):
         return "image/gif"
     return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else ""
 

@@ -5,6 +5,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+import orjson
+
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.image_data import data_url, find_kind
@@ -95,7 +97,10 @@ class HttpSession(CallerSession):
         """Return any JSON value, as NeMo Gym's agents send it: the server answers 422 to values that are no object."""
         if self._mcp is not None or not isinstance(given, str) or not given.strip():
             return super().read_arguments(given)
-        return load_arguments(given)
+        try:
+            return orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return load_arguments(given)  # also accepts NaN
 
     async def call_tool(self, name: str, arguments: Any) -> ToolOutput:
         if self._mcp is not None:

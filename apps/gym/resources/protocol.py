@@ -44,7 +44,7 @@ def shown_output(parts: list[dict[str, Any]], error: str = "") -> ToolOutput:
 
 def read_parts(text: str) -> list[dict[str, Any]]:
     """Return the parts in a tool's JSON text if it is a list of texts and images, else an empty list."""
-    given = read_json(text) if text.startswith("[") and '"input_image"' in text else None
+    given = read_json(text) if text[:1] == "[" and '"input_image"' in text else None
     if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
         return []
     fields = {"input_text": "text", "input_image": "image_url"}
