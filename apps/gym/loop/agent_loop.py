@@ -73,8 +73,10 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps. With `strict_tools` "never", no grammar constrains tool calls. With `retry_empty_replies`, the model
-    may reply without text and calls until `max_steps`, as in NeMo Gym; otherwise twice in a row.
+    steps. With `strict_tools` "never", no grammar constrains tool calls.
+
+    An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
+    `retry_empty_replies`, only `max_steps` does, as in NeMo Gym.
     """
 
     system_prompt: str = ""
@@ -241,7 +243,7 @@ class Attempt(SessionDriver):
         return pack_tokens(reply.tokens, before=before)
 
     async def _respond(self, session: Session, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Yield the calls of a simulated user, and the environment's turn unless it is done."""
+        """Pass a reply to the environment. Yield the calls of a simulated user, then the environment's turn, if any."""
         began = self._asked_at = self.elapsed()
         observations = await session.respond(reply.items)
         calls = self.take_judge_calls()

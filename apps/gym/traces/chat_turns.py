@@ -18,7 +18,7 @@ Reasoning = Literal["field", "text", "dropped"]
 """Location of reasoning in a chat message: in `reasoning_content`, between `<think>` tags, or nowhere."""
 
 IMAGES_FOLLOW = "The result has only images. They follow."
-"""The text of a result of only images, which another message has."""
+"""Placeholder text of a tool result that has only images. A user message after it contains the images."""
 
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
@@ -48,7 +48,7 @@ def chat_messages(
 
 
 def _other_messages(items: Iterable[Item]) -> list[Message]:
-    """Return messages of others than the model.
+    """Convert items that the model did not write to messages.
 
     Many servers accept only text in the results of tools, so their images follow in a message of the user.
     """

@@ -1,4 +1,6 @@
-"""Read the order of a trace: calls with their parents, and each path as a linear trace. No other module does.
+"""Read a trace as a graph of calls, and each path of it as a linear trace.
+
+Other modules must not interpret the order of calls themselves.
 
 A trace of the built-in loop is linear: each call answers the whole conversation so far. Calls captured from an external
 agent form a graph. Every path from a root to a call becomes a linear trace, as the built-in loop would have written it.
@@ -27,7 +29,7 @@ from apps.gym.traces.graph_tokens import GraphTokens
 from apps.gym.traces.items import Item, Tool, function_calls, item_type
 
 Numbered = tuple[int, TraceUnion]
-"""The number of a stored event, and the event. An event made from a request has the number of its call."""
+"""(seq, event). An event derived from the request of a call has the seq of that call."""
 
 _NO_PLACE: dict[str, Any] = {
     "call": 0,
@@ -42,7 +44,7 @@ _NO_PLACE: dict[str, Any] = {
     "served": True,
     "ambiguous": False,
 }
-"""The fields of a call in a linear trace."""
+"""Defaults of the graph fields, which a call in a linear trace does not set."""
 
 
 class Lineage(NamedTuple):
@@ -89,7 +91,7 @@ class TraceGraph:
 
     @cached_property
     def kept(self) -> frozenset[int]:
-        """Return the calls without superseded retries and replies that the client did not receive.
+        """Return the calls that count: no superseded retries, and no calls whose reply the client did not receive.
 
         A call that another call extends was received. Of several calls with equal requests, the extended ones
         are kept, else the last one that was served.
@@ -125,8 +127,8 @@ class TraceGraph:
     def main_leaf(self) -> int:
         """Return the call that the agent's `finish` names, else the last kept leaf of its first lineage; 0 for none.
 
-        A first lineage of a single call gives way to a later one that is also marked `first`: the client asked for a
-        title before it began.
+        A client may request a title before it begins. So a `first` lineage with one call is skipped if another `first`
+        lineage follows.
         """
         ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
         if ends and ends[-1] in self.calls:
@@ -239,7 +241,7 @@ class _Line:
         self.events.append((seq, event))
 
     def _cut(self, kept: int) -> None:
-        """Drop the items after the first `kept`. A reply loses its last items, and without items the whole call."""
+        """Drop the items after the first `kept`. A reply that becomes empty is removed."""
         while self._size > kept and self.events:
             seq, event = self.events.pop()
             items = event.new_items()
@@ -251,7 +253,7 @@ class _Line:
                 self._with_tokens.pop()
 
     def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
-        """Yield the items that a request adds: results of tools, and turns of the environment with all others."""
+        """Yield the added items of a request as events: tool results, and environment turns for other items."""
         for is_result, run in groupby(items, lambda item: result_text(item) is not None):
             if not is_result:
                 yield seq, EnvironmentTurn(items=list(run), at=began)
@@ -260,7 +262,7 @@ class _Line:
                 yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)
 
     def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:
-        """Return the recorded result with the output that the model saw, else one made from the request."""
+        """Return the recorded tool result with the output from the request. Without a record, create one."""
         found = self._recorded.get(call_id, [])
         equal = [one for one in found if isinstance(one[1], ToolResult) and one[1].output == output]
         if equal or len(found) == 1:

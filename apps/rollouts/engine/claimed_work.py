@@ -50,12 +50,12 @@ def fetch_work(
 ) -> Fetched:
     """Store the breaker reports, then claim rollouts for the free seats.
 
-    With `only`, claim rollouts of this collection. Without it, claim rollouts that workers run themselves: the others
-    wait until an agent asks for one.
+    With `only`, claim rollouts of this collection. Without it, skip collections of external agents: those agents
+    request their rollouts one at a time.
 
     Task rows are parsed once per batch and shared by repeats. `started` are the collections known to have started; new
-    ones are added. Raise DiskFull if no new rollouts may start; the reserve on disk then still holds the results of
-    running ones.
+    ones are added. Raise DiskFull if the disk is almost full. The remaining space is reserved for the results of
+    running rollouts.
     """
     check_space(Place.DATABASE)
     running = read_running()

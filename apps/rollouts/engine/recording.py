@@ -136,18 +136,18 @@ def record_batch(
     events: Sequence[EventRow],
     ends: Sequence[End],
     now: datetime,
-    again: bool = False,
+    may_be_stored: bool = False,
     images: Mapping[int, Images] | None = None,
 ) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
     An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
-    no such check, because each claim has a new attempt number. `again` allows that the batch is already stored: the
-    response to the first try may have been lost. `images` maps a rollout id to the images of its events.
+    no such check, because each claim has a new attempt number. Set `may_be_stored` on a retry: events that are already
+    stored are skipped. `images` maps a rollout id to the images of its events.
     """
     with transaction.atomic():
         store_event_images(images or {})
-        _insert_events(events, again)
+        _insert_events(events, may_be_stored)
         tasks = _write_ends(ends, now) if ends else {}
         ended = [end for end in ends if (end.id, end.attempt) in tasks]
         mark_attempts_unindexed([(end.id, end.attempt) for end in ended if end.status != "queued"])
@@ -155,13 +155,13 @@ def record_batch(
         return _count_ends(ended) if ended else set()
 
 
-def _insert_events(events: Sequence[EventRow], again: bool) -> None:
+def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
     if not events:
         return
     payloads = pack([event[4] for event in events])
     stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql" and not again:
+        if connection.vendor == "postgresql" and not may_be_stored:
             # Binary format: in text format, tokens would be hexadecimal and twice as long.
             copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
             # Django does not wrap driver errors of COPY, but only Django errors are retried.
@@ -175,7 +175,7 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
         for rows in _statements(stored):
             places = ", ".join([_EVENT_PLACES] * len(rows))
             insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
-            if again:
+            if may_be_stored:
                 insert += " ON CONFLICT DO NOTHING"
             cursor.execute(insert, list(chain.from_iterable(rows)))
 

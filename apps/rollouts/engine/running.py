@@ -148,7 +148,7 @@ class Listener(Protocol):
 
 
 Drive = Callable[[Callable[[], float]], AttemptDriver]
-"""Returns the driver of an attempt, given its clock (see SessionDriver)."""
+"""Creates the driver of an attempt. The argument returns the elapsed seconds (see SessionDriver)."""
 
 
 async def run_rollout(

@@ -18,7 +18,7 @@ from apps.rollouts.models import Collection
 class Share(NamedTuple):
     """This worker's share of a global limit. The shares of all live workers add up to the limit.
 
-    Used only for judge calls, which other workers cannot count in the database.
+    Used only for judge calls: they are not in the database, so workers cannot count those of other workers.
     """
 
     rank: int
@@ -178,7 +178,7 @@ class InUse:
     def claim_breaker_tests(self, open_breakers: dict[Endpoint, OpenBreaker], claimed: Iterable[int]) -> None:
         """Claim the due breaker tests for the claimed collections, so that no other worker tests these endpoints.
 
-        Call it only after a successful claim: a test without a rollout would delay the next one.
+        Call it only after a successful claim. Otherwise no rollout tests the endpoint, and the next test is later.
         """
         for endpoint, collections in self._due_tests.items():
             if not collections.isdisjoint(claimed):

@@ -175,7 +175,7 @@ class RolloutWorker(ChannelsWorker):
         return len(fetched.work)
 
     async def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "HostedAttempt | None":
-        """Return the attempt of a command or an agent server; None for the built-in agent."""
+        """Prepare the attempt of a command agent or an agent server. Return None for the built-in agent."""
         stored = partial(self._outbox.wait_until_stored, claim)
         # Imported here, because most installations have no other agents.
         if setting.command is not None:
@@ -345,7 +345,7 @@ class RolloutWorker(ChannelsWorker):
         if not trouble and self._memory.is_full and not self._outbox.is_full:
             trouble = "The memory budget for replies is used up. No rollouts start. Increase GYMWEB_WORKER_MEMORY_MB."
         if not trouble and self._is_behind():
-            trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. New ones wait."
+            trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. No rollouts start."
         refuses = self._settings.refusals()
         if not trouble and refuses:
             number, why = next(iter(refuses.items()))

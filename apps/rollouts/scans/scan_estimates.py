@@ -90,5 +90,5 @@ def read_events(rollout: Rollout) -> dict[int, str]:
     """Return the text of each event on the main path of the latest attempt, by number."""
     graph, redactor = rollout.graph(), fresh_redactor()
     events = read_transcript(graph.numbered_line(graph.main_leaf))
-    # Patterns may be newer than the trace.
+    # Redact again: patterns may have been added since the trace was stored.
     return {number: redactor.redact_text(text.replace("\0", "\ufffd"))[0] for number, text in events.items()}
