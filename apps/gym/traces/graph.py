@@ -31,7 +31,7 @@ from apps.gym.traces.items import Item, Tool, function_calls, item_type
 Numbered = tuple[int, TraceUnion]
 """(seq, event). An event derived from the request of a call has the seq of that call."""
 
-_NO_PLACE: dict[str, Any] = {
+_NO_GRAPH_FIELDS: dict[str, Any] = {
     "call": 0,
     "parent": 0,
     "kept": 0,
@@ -90,28 +90,28 @@ class TraceGraph:
         return found[::-1]
 
     @cached_property
-    def kept(self) -> frozenset[int]:
+    def effective_calls(self) -> frozenset[int]:
         """Return the calls that count: no superseded retries, and no calls whose reply the client did not receive.
 
         A call that another call extends was received. Of several calls with equal requests, the extended ones
-        are kept, else the last one that was served.
+        count, else the last one that was served.
         """
         extended = {self.parent(call) for call in self.calls}
         unserved = {call for event in self.events if isinstance(event, AgentEnd) for call in event.unserved}
         groups: dict[int, list[int]] = defaultdict(list)
         for call, event in self.calls.items():
             groups[event.retry_of or call].append(call)
-        kept: set[int] = set()
+        counted: set[int] = set()
         for calls in groups.values():
             served = [call for call in calls if self.calls[call].served and call not in unserved]
-            kept.update([call for call in calls if call in extended] or served[-1:])
-        return frozenset(kept)
+            counted.update([call for call in calls if call in extended] or served[-1:])
+        return frozenset(counted)
 
     @cached_property
     def leaves(self) -> list[int]:
-        """Return the kept calls that no kept call extends, in order."""
-        extended = {self.parent(call) for call in self.kept}
-        return sorted(self.kept - extended)
+        """Return the effective calls that no effective call extends, in order."""
+        extended = {self.parent(call) for call in self.effective_calls}
+        return sorted(self.effective_calls - extended)
 
     @cached_property
     def lineages(self) -> list[Lineage]:
@@ -125,7 +125,7 @@ class TraceGraph:
 
     @cached_property
     def main_leaf(self) -> int:
-        """Return the call that the agent's `finish` names, else the last kept leaf of its first lineage; 0 for none.
+        """Return the call that the agent's `finish` names, else the last leaf of its first lineage; 0 for none.
 
         A client may request a title before it begins. So a `first` lineage with one call is skipped if another `first`
         lineage follows.
@@ -136,7 +136,7 @@ class TraceGraph:
         if not self.leaves:
             return 0
         firsts = [one for one in self.lineages if one.root_reason == "first"] or self.lineages[:1]
-        first = next((one for one in firsts if len(self.kept.intersection(one.calls)) > 1), firsts[-1])
+        first = next((one for one in firsts if len(self.effective_calls.intersection(one.calls)) > 1), firsts[-1])
         leaves = [leaf for leaf in self.leaves if (self.calls[leaf].lineage or 1) == first.number]
         through = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
         return (leaves or through or self.leaves)[-1]
@@ -161,8 +161,12 @@ class TraceGraph:
         if self.is_line:
             return stored
         opened = [(seq, self._opened(event, leaf)) for seq, event in stored if isinstance(event, SessionOpened)]
-        told = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
-        return [*opened, *self._told(leaf), *(one for one in stored if not isinstance(one[1], told))]
+        conversation_types = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
+        return [
+            *opened,
+            *self._conversation(leaf),
+            *(one for one in stored if not isinstance(one[1], conversation_types)),
+        ]
 
     def calls_on(self, leaf: int) -> list[int]:
         """Return the numbers of the calls in the line of a call, in order."""
@@ -171,7 +175,7 @@ class TraceGraph:
 
     def request(self, call: int) -> list[Item]:
         """Return the items that a call answers."""
-        items = [item for _, event in self._told(call) for item in event.new_items()]
+        items = [item for _, event in self._conversation(call) for item in event.new_items()]
         own = len(self.calls[call].items)
         return items[: len(items) - own]
 
@@ -187,13 +191,13 @@ class TraceGraph:
         tools = self.tools(leaf) if leaf else event.tools
         return event if tools == event.tools else replace(event, tools=tools)
 
-    def _told(self, leaf: int) -> list[Numbered]:
+    def _conversation(self, leaf: int) -> list[Numbered]:
         """Return the prompt, replies and answers on the path to a call."""
         if self.is_line:
-            told = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
+            conversation_types = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
             end = self.seq_of.get(leaf, -1)
             stored = zip(self.seqs, self.events, strict=True)
-            return [(seq, event) for seq, event in stored if isinstance(event, told) and seq <= end]
+            return [(seq, event) for seq, event in stored if isinstance(event, conversation_types) and seq <= end]
         line = _Line(self._recorded, self._tokens)
         for number in self.path(leaf) if leaf else ():
             line.add(number, self.seq_of[number], self.calls[number], is_root=not self.parent(number))
@@ -232,7 +236,7 @@ class _Line:
         if call.tokens is not None:
             packed = self._tokens.in_line(number, self._with_tokens[-1])
             self._with_tokens.append(number)
-        self._append(seq, replace(call, **_NO_PLACE, tokens=packed))
+        self._append(seq, replace(call, **_NO_GRAPH_FIELDS, tokens=packed))
 
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()

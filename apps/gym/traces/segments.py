@@ -201,7 +201,7 @@ def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tu
     return found
 
 
-def count_spoken(events: Iterable[TraceUnion]) -> tuple[int, int]:
+def count_captured_replies(events: Iterable[TraceUnion]) -> tuple[int, int]:
     """Return the number of calls with output, and how many of them have captured tokens."""
     spoken = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
     return len(spoken), sum(spoken)
