@@ -98,7 +98,7 @@ _COLUMNS = {
     "flagged": "boolean",
 }
 """Rollout columns set by an end, from its fields of the same names, with their PostgreSQL types."""
-_FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
+_KEY_COLUMNS = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
 _END = """
     UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
         finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
@@ -108,8 +108,8 @@ _END = """
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
-_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
-_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
+_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_KEY_COLUMNS, *_COLUMNS))
+_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMNS}.items())
 # Only these constant names are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")

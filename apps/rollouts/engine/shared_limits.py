@@ -58,9 +58,9 @@ class InUse:
         self.running = len(running)
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
         self.alone = any(claim.lost > 1 for claim, _ in running)
-        self.attempting = Counter(setting.policy_model_id for _, setting in running)
+        self.rollouts_by_model = Counter(setting.policy_model_id for _, setting in running)
         self._judge_calls = judge_calls or Counter()
-        self.models = self.attempting + self._judge_calls
+        self.models = self.rollouts_by_model + self._judge_calls
         self.environments = Counter(setting.environment_id for _, setting in running)
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_shares: dict[int, int] = {}

@@ -34,7 +34,7 @@ class Throttles:
     """The gates of one process. Used on its event loop; only `gate` is thread-safe."""
 
     def __init__(self) -> None:
-        self._holder = secrets.token_hex(8)
+        self._process_id = secrets.token_hex(8)
         self._gates: dict[Endpoint, Gate] = {}
         self._limited: frozenset[Endpoint] = frozenset()
         self._quotas: dict[Endpoint, str] = {}
@@ -57,7 +57,7 @@ class Throttles:
         for endpoint in self._limited & self._gates.keys():
             self._gates[endpoint].limit()
 
-    def exhausted(self, endpoint: Endpoint, message: str) -> None:
+    def report_exhausted_quota(self, endpoint: Endpoint, message: str) -> None:
         """Pause collections that use an endpoint with an exhausted quota."""
         is_first = endpoint not in self._quotas
         self._quotas[endpoint] = message
@@ -87,7 +87,7 @@ class Throttles:
         """Exchange reports for grants while the endpoint is limited."""
         while gate.limited:
             report = gate.report()
-            grant = await self._retry(exchange, endpoint, self._holder, report, gate.message)
+            grant = await self._retry(exchange, endpoint, self._process_id, report, gate.message)
             gate.apply(grant)
             if gate.limited:
                 await gate.wait_for_activity(grant.report_in)

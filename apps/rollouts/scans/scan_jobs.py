@@ -39,7 +39,7 @@ IN_FLIGHT = 64
 WAIT_SECONDS = 1.0
 MAX_TRIES = 3
 """Number of tries after which a failure of the judge is stored as the error of the rollout."""
-GIVEN_UP = 20
+MAX_CONSECUTIVE_FAILURES = 20
 """Consecutive failed calls after which the scan pauses."""
 MAX_MESSAGE = 2_000
 
@@ -187,8 +187,8 @@ class _Turn:
                 Scan.objects.filter(pk=self._scan.pk).update(retry_at=retry_at, message=message)
                 return False
             self._failures = self._failures + 1 if isinstance(error, GymError) and error.transient else 0
-            if self._failures >= GIVEN_UP:
-                _pause(self._scan, f"The judge failed {GIVEN_UP} times in a row: {error}")
+            if self._failures >= MAX_CONSECUTIVE_FAILURES:
+                _pause(self._scan, f"The judge failed {MAX_CONSECUTIVE_FAILURES} times in a row: {error}")
                 return False
         return True
 
