@@ -1,7 +1,7 @@
 """Send pending deliveries in the background, and replay them.
 
 A worker claims a delivery by a conditional update that also counts the attempt. If the worker dies, the claim expires
-and another one sends the same event id again. Only the latest claim may store a result.
+and another worker sends the same event id again. Only the latest claim may store a result.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     is_final: bool = False
 
 
-class _Letter(NamedTuple):
+class _DecryptedDelivery(NamedTuple):
     """A delivery with its decrypted address and secret."""
 
     event: Event
@@ -107,47 +107,47 @@ async def _send_all(claimed: Sequence[Delivery]) -> list[Outcome]:
 
 async def _send(delivery: Delivery, outbound: Outbound) -> Outcome:
     try:
-        letter = _open(delivery.event, delivery.subscription)
+        decrypted = _open(delivery.event, delivery.subscription)
     except PolicyError:
         return Outcome(error="GYMWEB_SECRET_KEY has changed. Enter address and secret again.", is_final=True)
     try:
         async with asyncio.timeout(SEND_SECONDS):
-            if letter.channel == Subscription.Channel.EMAIL:
-                await asyncio.to_thread(email_message(letter.event, letter.address).send)
+            if decrypted.channel == Subscription.Channel.EMAIL:
+                await asyncio.to_thread(email_message(decrypted.event, decrypted.address).send)
                 return Outcome()
-            return await _post(letter, outbound)
+            return await _post(decrypted, outbound)
     except OutboundRedirectRefused as error:
         # The address is allowed, and may answer without a redirect later.
-        return Outcome(error=_hide_path(str(error), letter))
+        return Outcome(error=_hide_path(str(error), decrypted))
     except OutboundRefused as error:
-        return Outcome(error=_hide_path(str(error), letter), is_final=True)
+        return Outcome(error=_hide_path(str(error), decrypted), is_final=True)
     except (OutboundFailed, OSError, ValueError) as error:
-        return Outcome(error=_hide_path(str(error), letter) or f"No reply within {SEND_SECONDS:g} s.")
+        return Outcome(error=_hide_path(str(error), decrypted) or f"No reply within {SEND_SECONDS:g} s.")
 
 
-def _open(event: Event, subscription: Subscription) -> _Letter:
+def _open(event: Event, subscription: Subscription) -> _DecryptedDelivery:
     secret = decrypt_secret(subscription.secret_encrypted) if subscription.secret_encrypted else ""
-    return _Letter(event, subscription.channel, decrypt_secret(subscription.address_encrypted), secret)
+    return _DecryptedDelivery(event, subscription.channel, decrypt_secret(subscription.address_encrypted), secret)
 
 
-async def _post(letter: _Letter, outbound: Outbound) -> Outcome:
+async def _post(decrypted: _DecryptedDelivery, outbound: Outbound) -> Outcome:
     headers = {"Content-Type": "application/json"}
-    if letter.channel == Subscription.Channel.WEBHOOK:
-        body = webhook_body(letter.event)
-        headers |= sign(secret=letter.secret, event_id=str(letter.event.id), body=body, now=timezone.now())
+    if decrypted.channel == Subscription.Channel.WEBHOOK:
+        body = webhook_body(decrypted.event)
+        headers |= sign(secret=decrypted.secret, event_id=str(decrypted.event.id), body=body, now=timezone.now())
     else:
-        body = slack_body(letter.event)
+        body = slack_body(decrypted.event)
     reply = await outbound.request(
-        "POST", letter.address, body=body, headers=headers, timeout=SEND_SECONDS, max_bytes=MAX_REPLY_BYTES
+        "POST", decrypted.address, body=body, headers=headers, timeout=SEND_SECONDS, max_bytes=MAX_REPLY_BYTES
     )
     if 200 <= reply.status < 300:
         return Outcome(reply.status)
     return Outcome(reply.status, f"The receiver returned {reply.status}.", is_final=reply.status == HTTP_GONE)
 
 
-def _hide_path(message: str, letter: _Letter) -> str:
+def _hide_path(message: str, decrypted: _DecryptedDelivery) -> str:
     """Remove the path of the address, which may be a token."""
-    path = URL(letter.address).raw_path if letter.channel != Subscription.Channel.EMAIL else ""
+    path = URL(decrypted.address).raw_path if decrypted.channel != Subscription.Channel.EMAIL else ""
     return message.replace(path, "/…") if len(path) > 1 else message
 
 
@@ -165,6 +165,9 @@ def _store(delivery: Delivery, outcome: Outcome) -> None:
 
 
 def _wait(delivery: Delivery, now: datetime) -> timedelta:
-    """Return the time until the next attempt: about as long as the attempts have failed so far."""
+    """Return the time until the next attempt: about the time since the delivery was recorded or replayed.
+
+    So the waits double.
+    """
     failing = now - (delivery.retry_until - GIVE_UP_AFTER)
     return min(max(failing, FIRST_WAIT), LONGEST_WAIT) * random.uniform(0.8, 1.2)

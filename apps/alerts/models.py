@@ -93,7 +93,7 @@ class Subscription(Dated):
 
 
 class Event(Dated):
-    """Something that happened. Its id is the `webhook-id` of all its deliveries and retries."""
+    """An event to send as an alert. Its id is the `webhook-id` of all its deliveries and retries."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=32, choices=EventKind.choices)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from apps.rollouts.models import Rollout, TraceImage
-from apps.tasks.stored_images import IMAGE_MARK, Images, store_images, take_images
+from apps.tasks.stored_images import IMAGE_MARK, Images, replace_images, store_images
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
 """(rollout id, attempt, seq, kind, payload, packed tokens)"""
@@ -16,7 +16,7 @@ def take_event_images(events: Sequence[EventRow]) -> tuple[Sequence[EventRow], d
     found: dict[int, Images] = {}
     taken: list[EventRow] = []
     for rollout_id, attempt, seq, kind, payload, tokens in events:
-        text, images = take_images(payload)
+        text, images = replace_images(payload)
         taken.append((rollout_id, attempt, seq, kind, text, tokens))
         if images:
             found.setdefault(rollout_id, {}).update(images)

@@ -18,7 +18,7 @@ from apps.gym.tasks.file_rows import RowRefused, read_row
 from apps.gym.tasks.files.file_limits import BadRow, Limits, Readable
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts, tell_of_unmapped
+from apps.gym.tasks.mappings.leftovers import Leftovers, warn_about_attempts, warn_about_unmapped
 from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import ParsedTask, parse_changed, parse_line
 from apps.gym.traces.items import TaskRow
@@ -120,7 +120,7 @@ class FileTasks:
     @property
     def remarks(self) -> str:
         """Return warnings about suspected credentials and about columns that detection ignored, or an empty text."""
-        left_out = self._leftovers.told if self._leftovers else self._attempts
+        left_out = self._leftovers.warning if self._leftovers else self._attempts
         return " ".join(filter(None, [self._suspected.told, left_out, self._unmapped]))
 
     def __iter__(self) -> Iterator[FileTask | None]:
@@ -154,7 +154,7 @@ class FileTasks:
             return None
         if task is not read:
             self._counts["credentials"] += 1
-        # White space around a row is stored, but does not make another task of it.
+        # Rows that differ only in surrounding white space are the same task.
         row_hash = hash_text(task.row_json.strip().encode())
         return FileTask(number, task, row_hash, key_of(read.external_id, row_hash))
 
@@ -187,7 +187,7 @@ class FileTasks:
         owned(self._upload).update(**found)
         self._is_mapped = mapping is not None
         if mapping is None:
-            self._attempts = tell_of_attempts(parsed)
+            self._attempts = warn_about_attempts(parsed)
             return parse_line
         if mapping == suggested:
             # Columns were not mapped by a user: report which ones the detection ignored.
@@ -195,14 +195,14 @@ class FileTasks:
         if self._upload.check_only:
             sampled = Leftovers(mapping)
             for row in parsed:
-                sampled.look(row)
-            besides = sampled.names if self._leftovers else ()
-            self._unmapped = self._redactor.redact_text(tell_of_unmapped(mapping, parsed, besides=besides))[0]
+                sampled.add(row)
+            exclude = sampled.names if self._leftovers else ()
+            self._unmapped = self._redactor.redact_text(warn_about_unmapped(mapping, parsed, exclude=exclude))[0]
         return partial(parse_changed, change=partial(self._change, mapping))
 
     def _change(self, mapping: Mapping, row: TaskRow) -> TaskRow:
         if self._leftovers:
-            self._leftovers.look(row)
+            self._leftovers.add(row)
         return apply_mapping(mapping, row)
 
 
@@ -237,8 +237,8 @@ def check_images(line: bytes) -> None:
 def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:
     """Raise RowRefused if no attempt at this task could be verified.
 
-    Its own verifier may be invalid, or a field that its verifier needs may be unusable. A task that lacks such a field
-    is counted and loaded.
+    Reject a task with an invalid verifier, or with an invalid value in a field that the verifier needs. A task without
+    that field is accepted.
     """
     if task.row.get(ROW_FIELD) is not None:
         for pointer, problem in find_problems(task.row[ROW_FIELD]):

@@ -26,9 +26,9 @@ class NoTaskGenerator(LookupError):
 
 
 def find_generator(slug: str) -> tuple[str, Kit]:
-    """Return the name of an in-process environment and its kit. `slug` is also the slug of a registered environment.
+    """Return the name of an in-process environment and its kit.
 
-    Raise NoTaskGenerator.
+    `slug` may be that name, or the slug of an environment registered for it. Raise NoTaskGenerator.
     """
     found = Environment.objects.filter(slug=slug, adapter=Adapter.BUILTIN).values_list("builtin", flat=True).first()
     name = found or slug
@@ -64,11 +64,11 @@ def ensure_environment(slug: str, *, user: User | None = None) -> Environment:
     known = Environment.objects.filter(slug=slug).first()
     if known:
         return known
-    environment = Environment(slug=slug, name=name_environment(slug), adapter=Adapter.BUILTIN, builtin=slug)
+    environment = Environment(slug=slug, name=environment_title(slug), adapter=Adapter.BUILTIN, builtin=slug)
     return save_environment(environment=environment, user=user)
 
 
-def name_environment(name: str) -> str:
+def environment_title(name: str) -> str:
     """Return the display name of an in-process environment."""
     return _TITLES.get(name) or name.replace("_", " ").capitalize()
 

@@ -50,7 +50,7 @@ class Suite(Named):
 
     @property
     def datasets(self) -> list[Dataset]:
-        """Return the datasets in order. apps.tasks.suite_changes stores a list that was set."""
+        """Return the datasets in order. Setting them does not save; apps.tasks.suite_changes does."""
         if self._given is None and self.pk:
             return [entry.dataset for entry in self.entries.all()]
         return self._given or []
@@ -160,7 +160,7 @@ class Task(models.Model):
         DatasetVersion,
         on_delete=models.CASCADE,
         related_name="tasks",
-        db_index=False,  # `task_page` begins with it
+        db_index=False,  # covered by the index `task_page`
     )
     index = models.PositiveIntegerField(help_text="Position in the version, from 0")
     external_id = models.CharField(max_length=200, blank=True, help_text="Id in the row, if any")

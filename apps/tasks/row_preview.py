@@ -13,7 +13,7 @@ from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import BadRow, FileRefused
 from apps.gym.tasks.files.row_source import open_rows
 from apps.gym.tasks.mappings.column_mapping import Mapping, read_mapping, write_mapping
-from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts, tell_of_unmapped
+from apps.gym.tasks.mappings.leftovers import Leftovers, warn_about_attempts, warn_about_unmapped
 from apps.gym.tasks.mappings.shapes import find_shape
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import dump_json
@@ -98,12 +98,12 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
 def _notes(mapping: Mapping | None, rows: list[dict[str, Any]], *, is_found: bool) -> list[str]:
     """Return warnings about columns. A detected mapping may have missed parts of the prompt or an answer."""
     if mapping is None:
-        return [told] if is_found and (told := tell_of_attempts(rows)) else []
+        return [told] if is_found and (told := warn_about_attempts(rows)) else []
     leftovers = Leftovers(mapping)
     for row in rows if is_found else ():
-        leftovers.look(row)
-    unmapped = fresh_redactor().redact_text(tell_of_unmapped(mapping, rows, besides=leftovers.names))[0]
-    return [clean_line(told, 2000) for told in (leftovers.told, unmapped) if told]
+        leftovers.add(row)
+    unmapped = fresh_redactor().redact_text(warn_about_unmapped(mapping, rows, exclude=leftovers.names))[0]
+    return [clean_line(told, 2000) for told in (leftovers.warning, unmapped) if told]
 
 
 def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:

@@ -19,7 +19,7 @@ from apps.tasks.models import DatasetVersion, StoredImage, Task, VersionImage
 
 # Only in fields of images: the same text elsewhere, for example in a reply of a model, is not changed.
 _FIELD = r'(?P<field>"(?:image_url|url)"\s*:\s*")'
-_ADDED = re.compile(rf'{_FIELD}(?P<url>{DATA_URL.pattern})"')
+_DATA_URL_FIELD = re.compile(rf'{_FIELD}(?P<url>{DATA_URL.pattern})"')
 _REFERENCE = re.compile(rf'{_FIELD}{SCHEME}(?P<sha256>[0-9a-f]{{64}})"')
 _DELETED_AT_ONCE = 100
 IMAGE_MARK = '"data:image/'
@@ -29,7 +29,7 @@ Images = dict[str, ImageFile]
 """Images by their SHA-256 in hexadecimal."""
 
 
-def take_images(text: str) -> tuple[str, Images]:
+def replace_images(text: str) -> tuple[str, Images]:
     """Return JSON text with references in place of its images, and the images. Other data URLs are not changed."""
     found: Images = {}
     if IMAGE_MARK not in text:
@@ -46,7 +46,7 @@ def take_images(text: str) -> tuple[str, Images]:
         found[sha256] = image
         return f'{match["field"]}{SCHEME}{sha256}"'
 
-    return _ADDED.sub(refer, text), found
+    return _DATA_URL_FIELD.sub(refer, text), found
 
 
 def find_references(text: str) -> set[str]:
@@ -110,7 +110,7 @@ def _lock(wanted: Iterable[str]) -> dict[str, int]:
 
 
 def refer_to_images(version: DatasetVersion, images: Images) -> None:
-    """Store the images of tasks that a version gets in the same transaction."""
+    """Store images, and let the version refer to them. Call this in the transaction that adds the tasks."""
     rows = [VersionImage(version=version, image_id=pk) for pk in store_images(images).values()]
     VersionImage.objects.bulk_create(rows, ignore_conflicts=True)
 

@@ -19,7 +19,7 @@ from apps.tasks.file_tasks import FileTask, FileTasks, fields_needed
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejected_rows import Rejects
 from apps.tasks.row_matching import Base, BaseTask, Marks, SeenKeys, carry_marks
-from apps.tasks.stored_images import Images, copy_references, refer_to_images, take_images
+from apps.tasks.stored_images import Images, copy_references, refer_to_images, replace_images
 from apps.tasks.task_splits import choose_split
 from apps.tasks.unchanged_rows import copy_rest, measure_rows
 from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
@@ -197,7 +197,7 @@ class Loader:
             check_growth(coming)
             images: Images = {}
             for task in tasks:
-                task.row_json, found = take_images(task.row_json)
+                task.row_json, found = replace_images(task.row_json)
                 images |= found
             with transaction.atomic():
                 if images:

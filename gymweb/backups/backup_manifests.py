@@ -136,7 +136,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync_folders(root: Path) -> None:
-    """Write the names of all files in this folder tree to disk."""
+    """Sync this folder and all folders below it to disk, so that their files are durable."""
     for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
         sync_folder(folder)
 

@@ -43,8 +43,8 @@ def verify_backup(folder: Path) -> tuple[Path, Manifest]:
 def restore_backup(folder: Path, *, replace: bool = False) -> tuple[Path, Manifest]:
     """Restore the backup, or the newest one in the folder, then migrate it to this version. Return the backup.
 
-    Nothing changes before all checks have passed. `replace` allows to overwrite an installation with data. Raise
-    BackupError and DiskFull.
+    Nothing changes before all checks have passed. With `replace`, an installation that has data is overwritten.
+    Raise BackupError and DiskFull.
     """
     backup, manifest = verify_backup(folder)
     _check_version(manifest)

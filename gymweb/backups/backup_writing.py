@@ -38,7 +38,7 @@ from gymweb.backups.referenced_files import FileReference, find_references
 
 PART = ".part"
 _MAX_COPIES = 5
-"""Copies of the database until no file was created and deleted while the database was copied."""
+"""Maximum number of copies of the database. Another one is made if a file that it refers to was deleted meanwhile."""
 
 
 def write_backup(
@@ -47,7 +47,8 @@ def write_backup(
     """Write a new backup into the folder. Return its path and manifest.
 
     Unchanged files are hard links to the newest backup, unless `full`. With `keep`, older backups are deleted
-    afterwards. An interrupted backup has a hidden name and no manifest. Raise BackupError, DiskFull and OSError.
+    afterwards. A killed backup keeps a hidden name; the next backup deletes it. Raise BackupError, DiskFull and
+    OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(folder):
@@ -94,7 +95,7 @@ def _write(part: Path, created_at: str, previous: Path | None, with_secret_key: 
         referenced = copy_database(part / DATABASE_FILES[vendor], find_references)
         copier.copy_all(referenced)
         before, missing = missing, copier.find_missing(referenced)
-        # A file that is missing twice was not deleted just now.
+        # Files that were already missing in the previous round are really missing.
         if missing <= before:
             break
     else:

@@ -133,7 +133,7 @@ def _restore_postgres(copy: Path) -> None:
         prefixes = ("django_", *{f"{model._meta.app_label}_" for model in apps.get_models()})
         tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
         if tables:
-            # pg_restore drops only tables of the backup. Tables of a newer version would refer to them.
+            # pg_restore drops only tables of the backup, which fails if foreign keys of newer tables refer to them.
             cursor.execute(f"DROP TABLE {', '.join(map(connection.ops.quote_name, tables))} CASCADE")
     connection.close()
     options = ("--clean", "--if-exists", "--no-owner", "--no-privileges", "--no-comments", "--single-transaction")

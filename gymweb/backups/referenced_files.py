@@ -27,7 +27,10 @@ class FileReference(NamedTuple):
 
 
 def find_references(query: Query) -> list[FileReference]:
-    """Return the files of all rows. Exports that a command wrote to other folders are not included."""
+    """Return all files that rows of uploads and exports refer to.
+
+    Exports that a command wrote to other folders are not included.
+    """
     return [*_find_uploads(query), *_find_exports(query)]
 
 

@@ -187,7 +187,7 @@ def test_a_finish_waits_for_calls_and_names_unserved_ones():
                 AgentEnd,
                 Verification,
             ]
-            assert TraceGraph(site.events).kept == {received.number}
+            assert TraceGraph(site.events).effective_calls == {received.number}
 
     run(work)
 

@@ -160,10 +160,10 @@ def test_superseded_and_unserved_replies_are_not_leaves():
     recorder.call([SYSTEM, TASK], [said("a")])
     recorder.call([SYSTEM, TASK, said("a"), TASK], [said("b")], served=False)
     graph = TraceGraph(recorder.events)
-    assert (graph.kept, graph.leaves, graph.main_leaf) == ({2}, [2], 2)
+    assert (graph.effective_calls, graph.leaves, graph.main_leaf) == ({2}, [2], 2)
     recorder.call([SYSTEM, TASK, said("lost"), TASK], [said("c")])
     graph = TraceGraph(recorder.events)
-    assert (graph.kept, graph.leaves) == ({1, 2, 4}, [2, 4])
+    assert (graph.effective_calls, graph.leaves) == ({1, 2, 4}, [2, 4])
 
 
 def test_a_missing_parent_does_not_stop_the_reader():
@@ -245,7 +245,7 @@ def test_random_graphs_reproduce_every_path_and_train_each_token_once(plan, most
         last = [event for event in restore_tokens(line) if isinstance(event, ModelCall)][-1]
         assert last.items[-1]["prompt_token_ids"] == all_ids(requests[call])
     trained = [one.call for found in join_graph(graph) for one in found.sampled]
-    assert sorted(trained) == sorted(graph.kept)
+    assert sorted(trained) == sorted(graph.effective_calls)
     for found in join_graph(graph):
         sampled = [place for one in found.sampled for place in range(one.start, one.end)]
         assert [place for place, kept in enumerate(found.segment.mask) if kept] == sampled

@@ -248,7 +248,7 @@ def test_a_name_that_rebinds_to_loopback_is_refused_on_its_next_connection():
         outbound = Outbound(policy, resolve=Names(rebind_example=["127.0.0.1", "127.0.0.2"]))
         url = f"http://rebind.example:{port}/"
         first = await outbound.request("GET", url, timeout=DEADLINE)
-        outbound._client._found.clear()
+        outbound._client._dns_cache.clear()
         with pytest.raises(OutboundRefused):
             await outbound.request("GET", url, timeout=DEADLINE)
         await outbound.close()

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.wires.tool_names import bare_call_names, bare_name
+from apps.gym.wires.tool_names import strip_call_prefixes, strip_tool_prefix
 
 KNOWN = {"get_weather", "weather", "email__reply", "look.up"}
 
@@ -25,10 +25,10 @@ KNOWN = {"get_weather", "weather", "email__reply", "look.up"}
     ],
 )
 def test_a_name_is_taken_as_its_environment_knows_it(given, bare):
-    assert bare_name(given, KNOWN) == bare
+    assert strip_tool_prefix(given, KNOWN) == bare
 
 
 def test_only_calls_are_renamed_and_only_where_their_name_differs():
     call = {"type": "function_call", "call_id": "c", "name": "mcp__lab__weather", "arguments": "{}"}
     others = [{"type": "message", "name": "mcp__lab__weather"}, {"type": "function_call", "name": None}]
-    assert bare_call_names([call, *others], KNOWN) == [{**call, "name": "weather"}, *others]
+    assert strip_call_prefixes([call, *others], KNOWN) == [{**call, "name": "weather"}, *others]

@@ -12,7 +12,14 @@ from django.utils import timezone
 from apps.accounts.models import Role
 from apps.reviews.agreement.queue_agreement import read_progress
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.item_leases import CannotReview, LeaseLost, claim_item, find_held, renew_lease, skip_item
+from apps.reviews.queues.item_leases import (
+    CannotReview,
+    LeaseLost,
+    claim_item,
+    find_open_review,
+    renew_lease,
+    skip_item,
+)
 from apps.reviews.queues.queue_changes import close_queue
 from apps.reviews.queues.queue_items import fill_from_sets
 from apps.reviews.queues.side_order import MOST_APART
@@ -117,7 +124,7 @@ def test_a_reviewer_gets_the_next_item_if_a_rollout_is_deleted():
         say(held, "b", note="so")
     held.refresh_from_db()
     assert (held.status, held.draft) == ("open", {"choice": "b", "note": "so"})
-    assert find_held(queue, ann) is None
+    assert find_open_review(queue, ann) is None
     assert claim(queue, ann).item_id != held.item_id
     held.refresh_from_db()
     assert (held.status, "has been deleted" in held.skip_reason, held.slot) == ("skipped", True, None)

@@ -38,7 +38,7 @@ def connect(collection):
 def test_workers_claim_its_rollouts_and_run_the_command_as_planned():
     collection = plan()
     Agent.objects.filter(pk=collection.agent_id).update(command_settings={"command": ["changed later"]})
-    assert [one.has_own_loop for one in read_running()] == [True]
+    assert [one.runs_in_worker for one in read_running()] == [True]
     assert connect(collection).command == CommandSpec(**COMMAND)
 
 

@@ -356,7 +356,7 @@ def test_a_batch_that_is_sent_again_after_it_was_stored_changes_nothing():
     events = [(claim.rollout_id, claim.attempt, seq, "prompt", "{}", None) for claim in claims for seq in (0, 1)]
     batch = {"events": events, "ends": ends(claims[:4], 1.0), "now": timezone.now()}
     assert record_batch(**batch) == {collection.pk}
-    assert record_batch(**batch, again=True) == set()
+    assert record_batch(**batch, may_be_stored=True) == set()
     collection.refresh_from_db()
     assert (collection.completed, collection.reward_sum, TraceEvent.objects.count()) == (4, 4.0, len(events))
 

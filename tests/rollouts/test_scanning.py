@@ -15,7 +15,7 @@ from apps.rollouts.models import Rollout, Scan, ScanAnswer
 from apps.rollouts.scans import scan_jobs
 from apps.rollouts.scans.scan_controls import CannotScan, cancel_scan, create_scan, resume_scan, start_scan
 from apps.rollouts.scans.scan_estimates import ANSWER_TOKENS, ScanRefused, estimate_scan
-from apps.rollouts.scans.scan_jobs import GIVEN_UP, continue_scan, continue_scans
+from apps.rollouts.scans.scan_jobs import MAX_CONSECUTIVE_FAILURES, continue_scan, continue_scans
 from apps.rollouts.scans.scan_spec import ScanSpec
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
@@ -245,7 +245,7 @@ def test_a_judge_that_fails_pauses_the_scan_and_no_rollout_gets_an_answer():
     with served(lambda transcript: yes(transcript) if healthy.is_set() else 500, concurrency=4) as (_, judge):
         scan = finish(started(judge_model=judge, budget=100.0))
         assert (scan.state, scan.done) == (State.PAUSED, 0)
-        assert f"failed {GIVEN_UP} times in a row" in scan.message
+        assert f"failed {MAX_CONSECUTIVE_FAILURES} times in a row" in scan.message
         assert not scan.answers.exclude(lease=None).exists()
         healthy.set()
         scan = finish(resume_scan(scan=scan))

@@ -12,7 +12,7 @@ import pytest
 from apps.tasks.dataset_changes import create_dataset
 from apps.tasks.dataset_deletion import delete_next, queue_deletion
 from apps.tasks.models import DatasetVersion, StoredImage, Upload, VersionImage
-from apps.tasks.stored_images import delete_unused_images, full_row, take_images, with_images
+from apps.tasks.stored_images import delete_unused_images, full_row, replace_images, with_images
 from apps.tasks.unchanged_rows import read_rows
 from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_jobs import upload_file
@@ -146,7 +146,7 @@ ENDS_WITH_BITS_THAT_DECODING_LOSES = png_url(shade=1).removesuffix("g==") + "h==
     ],
 )
 def test_texts_that_could_not_be_restored_stay(text):
-    assert take_images(text) == (text, {})
+    assert replace_images(text) == (text, {})
 
 
 def test_credentials_are_never_found_inside_of_an_image(dataset):

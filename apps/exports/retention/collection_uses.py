@@ -1,4 +1,4 @@
-"""Count the objects that use rollouts of collections: exports, pair sets, queues, reviews."""
+"""Count the objects that use rollouts of collections: exports, pair sets, queues, reviews, open reverifications."""
 
 from collections import Counter
 from collections.abc import Iterable

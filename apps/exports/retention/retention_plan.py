@@ -1,4 +1,4 @@
-"""Apply a retention rule. The plan of a dry run and of a run is the same."""
+"""Apply a retention rule. A dry run returns the plan that a run applies."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,9 +32,10 @@ class RetentionRefused(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class MatchingCollection:
-    """A collection that matches the rule. `uses` counts the objects that protect it; without any, it is deleted.
+    """A collection that matches the rule.
 
-    `rollouts` is the number of rollouts that are deleted, or that lose their traces.
+    `uses` counts the objects that protect it. If it is empty, the collection or its traces are deleted. `rollouts` is
+    the number of rollouts that are deleted, or that lose their traces.
     """
 
     collection: Collection
@@ -87,7 +88,7 @@ def apply_retention(rule: RetentionRule, *, user: User | None = None) -> list[Co
     queue = queue_trace_deletion if rule.what == TRACES else queue_collection_deletion
     deletions = []
     for each in plan.deleted:
-        # The collection has changed since the plan.
+        # Skip a collection that changed after the plan was made.
         with suppress(CannotSteer, StillInUse, AlreadyBeingDeleted), transaction.atomic():
             locked = Collection.objects.select_for_update().get(pk=each.collection.pk)
             if not find_uses([locked.pk])[locked.pk].keys() - ignored:

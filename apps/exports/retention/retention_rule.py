@@ -13,7 +13,8 @@ TRACES, COLLECTIONS = "traces", "collections"
 class RetentionRule:
     """Selects finished collections that match all conditions.
 
-    Collections that exports, pair sets, queues or reviews use are kept, unless an option names this use.
+    Collections that exports, pair sets, queues, reviews or open reverifications use are kept. The `ignore_` options
+    exclude the first four uses from this check.
     """
 
     what: Annotated[

@@ -10,7 +10,7 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_q
 from apps.rollouts.trace_sizes import measure_traces
 
 MAX_SECONDS = 5.0
-"""For the tables, and again for the collections."""
+"""Time limit for measuring the tables. Measuring the collections has the same limit again."""
 MOST_COLLECTIONS = 20
 _TABLES = {
     "sqlite": "SELECT m.tbl_name, SUM(s.pgsize) FROM dbstat s JOIN sqlite_schema m ON m.name = s.name"

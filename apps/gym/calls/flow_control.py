@@ -26,14 +26,14 @@ BATCH_SECONDS = 0.02
 SPACING = 0.8
 """Minimum gap between two calls of one worker, as a fraction of the interval at the current rate."""
 LONGEST_DELAY = 0.2
-"""Maximum seconds by which a start may be late, or the interval at the current rate if that is longer.
+"""Starts that are later than this, in seconds, are dropped and requested again.
 
-Later starts are dropped and requested again.
+If the interval between calls is longer, it applies instead.
 """
-TOLERANCE = 0.005
-_REMEMBERED = 2_000
+TIMER_TOLERANCE_SECONDS = 0.005
+_MAX_REMEMBERED_CALLS = 2_000
 _CLAIM_AHEAD_SECONDS = 5.0
-_LEAST_CLAIM = 2
+_MIN_CLAIM = 2
 
 
 class EndpointPaused(Exception):
@@ -52,7 +52,7 @@ class Gate:
         self.message = ""
         self._on_limited = on_limited
         self._in_flight = 0
-        self._sent: deque[float] = deque(maxlen=_REMEMBERED)
+        self._sent: deque[float] = deque(maxlen=_MAX_REMEMBERED_CALLS)
         self._accepted = 0
         self._throttled: list[float] = []
         self._retry_after: float | None = None
@@ -77,8 +77,8 @@ class Gate:
     ) -> OutboundReply:
         """Send a call, and repeat it until its reply is not throttled. Return that reply.
 
-        `read_message` extracts the message of a throttle reply. A call with `patience` waits for its turns at most so
-        many seconds altogether. Raise EndpointPaused and the errors of `send`.
+        `read_message` extracts the message of a throttle reply. `patience` is the maximum total wait in
+        seconds, over all repeats. Raise EndpointPaused and the errors of `send`.
         """
         waited = 0.0
         while True:
@@ -105,10 +105,10 @@ class Gate:
 
     @property
     def claimable(self) -> int:
-        """Return how many rollouts to claim for this endpoint, from the calls that it is expected to accept soon."""
+        """Return how many more rollouts to claim, from an estimate of the calls that the endpoint will accept soon."""
         if self._paused_until > time.monotonic():
             return 0
-        return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _LEAST_CLAIM - len(self._waiting))
+        return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _MIN_CLAIM - len(self._waiting))
 
     def limit(self) -> None:
         """Start limiting calls, after this or another process was throttled."""
@@ -203,7 +203,7 @@ class Gate:
         # A busy event loop runs several late timers at once, and a burst of calls would be throttled.
         now = time.monotonic()
         early = self._started_at + SPACING * self._interval - now
-        if early > TOLERANCE:
+        if early > TIMER_TOLERANCE_SECONDS:
             self._starts[number] = asyncio.get_running_loop().call_later(early, self._start, number, due)
             return
         del self._starts[number]

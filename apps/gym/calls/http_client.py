@@ -20,8 +20,8 @@ from apps.gym.redaction.shortening import cut
 
 DNS_TTL = 10.0
 """Seconds for which the addresses of a name are cached."""
-_NAMES = 2048
-_SECOND_ADDRESS = 0.25
+_MAX_CACHED_NAMES = 2048
+_HAPPY_EYEBALLS_DELAY = 0.25
 """Seconds until the next address of a name is tried in parallel (RFC 8305)."""
 
 
@@ -40,7 +40,7 @@ class HttpClient:
         self._resolve = resolve
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
-        self._found: dict[tuple[str, int], tuple[float, asyncio.Future[list[str]]]] = {}
+        self._dns_cache: dict[tuple[str, int], tuple[float, asyncio.Future[list[str]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -72,7 +72,7 @@ class HttpClient:
             self._sweeping.cancel()
         for connection in self._open.copy():
             connection.abort()
-        for _, found in self._found.values():
+        for _, found in self._dns_cache.values():
             found.cancel()
         await asyncio.sleep(0)  # connections close in the next iteration of the loop
 
@@ -112,10 +112,12 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds) as limit:
-                infos = [_address_info(one, origin.port) for one in await self._find(origin.host, origin.port)]
+                infos = [
+                    _address_info(one, origin.port) for one in await self._resolve_cached(origin.host, origin.port)
+                ]
                 if not infos:
                     raise OSError(f"The name {origin.host} has no address.")
-                delay = _SECOND_ADDRESS if len(infos) > 1 else None
+                delay = _HAPPY_EYEBALLS_DELAY if len(infos) > 1 else None
                 opened = await start_connection(infos, happy_eyeballs_delay=delay)
                 tls = self._tls_context() if origin.scheme == "https" else None
                 _, connection = await loop.create_connection(
@@ -131,17 +133,17 @@ class HttpClient:
         self._open.add(connection)
         return connection
 
-    async def _find(self, host: str, port: int) -> list[str]:
+    async def _resolve_cached(self, host: str, port: int) -> list[str]:
         if as_address(host) is not None:
             return [host]
         now = asyncio.get_running_loop().time()
-        until, task = self._found.get((host, port), (0.0, None))
+        until, task = self._dns_cache.get((host, port), (0.0, None))
         if task is None or now > until or (task.done() and (task.cancelled() or task.exception())):
-            if len(self._found) >= _NAMES:
-                self._found.clear()
+            if len(self._dns_cache) >= _MAX_CACHED_NAMES:
+                self._dns_cache.clear()
             task = asyncio.ensure_future(self._resolve(host, port))
             task.add_done_callback(_read_error)
-            self._found[host, port] = now + DNS_TTL, task
+            self._dns_cache[host, port] = now + DNS_TTL, task
         # Shielded, because other connections may wait for the same lookup.
         return await asyncio.shield(task)
 
@@ -186,7 +188,7 @@ async def unpack(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[b
 
 @lru_cache(2048)
 def _describe(method: str, url: URL) -> tuple[Origin, bytes]:
-    """Return the origin of a URL, and the start of its requests, which never changes."""
+    """Return the origin of a URL, and the request line and Host header for it."""
     assert url.raw_host is not None and url.port is not None
     origin = Origin(url.scheme, url.raw_host, url.port)
     return origin, f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n".encode()

@@ -62,7 +62,7 @@ class Reply:
         self._listener = reply_listener.get()
 
     def is_small(self, *, most: int) -> bool:
-        """Return True if the whole body has been received uncompressed and has at most SMALL and `most` bytes."""
+        """Return True if the whole body has been received uncompressed and has at most min(SMALL, `most`) bytes."""
         return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, most)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._unread = 0
+        self._head_bytes = 0
         self._began = self._ends_with_connection = self._is_reading_paused = self._is_writing_paused = False
         self._is_sent, self._streams = True, False
         self._idle_since = 0.0
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         """
         reply = self._reply = Reply(self)
         self._began = self._ends_with_connection = False
-        self._streams, self._unread = streams, 0
+        self._streams, self._head_bytes = streams, 0
         try:
             if body is None or len(body) <= MIB:
                 self._transport.write(head + body if body else head)
@@ -184,13 +184,13 @@ class Connection(asyncio.Protocol):
             # Data without a request.
             self._transport.abort()
             return
-        self._unread += len(data)
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(OSError(f"The reply is not HTTP/1.1: {error}"))
             return
-        if self._unread > MAX_HEAD and self._reply is not None:
+        if self._head_bytes > MAX_HEAD and self._reply is not None:
             self._fail(OSError(f"The headers of the reply are larger than {MAX_HEAD:,} bytes."))
 
     def pause_writing(self) -> None:
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         if 100 <= status < 200:
             reply.headers.clear()
             return
-        self._began, self._unread = True, 0
+        self._began, self._head_bytes = True, 0
         reply.status = status
         length = reply.headers.get("Content-Length", "").strip()
         reply.length = int(length) if length.isdigit() else None
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         assert self._reply is not None
-        self._unread = 0
+        self._head_bytes = 0
         if self._reply.add(body):
             self._pause_reading()
         self._wake()
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
 
 
 def plain_error(error: Exception | None, otherwise: str = "") -> OSError:
-    """Return an OSError with the message of the system, without addresses."""
+    """Return an OSError with the message of the system, which contains no IP addresses."""
     if isinstance(error, ssl.SSLError):
         return OSError(f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
     if isinstance(error, OSError) and error.errno and error.errno > 0:

@@ -32,7 +32,7 @@ from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.traces.parents import ParentFinder
 from apps.gym.wires.chat_deltas import OnDelta
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
-from apps.gym.wires.tool_names import bare_name, bare_response
+from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
 
 LEASE_SECONDS = 120.0
 """Seconds without a call or a command after which the agent counts as lost."""
@@ -131,7 +131,7 @@ class CapturedAttempt(SessionDriver):
             yield verification_event(self._reward, stop_reason, at=self.elapsed(), duration=0.0)
             return
         names = frozenset(str(tool.get("name", "")) for tool in self.tools)
-        response = bare_response(TraceGraph(self.trace).main, self.row, names, stop_reason)
+        response = assemble_unprefixed_response(TraceGraph(self.trace).main, self.row, names, stop_reason)
         async for verdict in self._verify(session, response, stop_reason):
             yield verdict
 
@@ -253,8 +253,8 @@ class CapturedAttempt(SessionDriver):
         """Call a tool of the environment. Raises CallRefused and the errors of the environment."""
         self._check_open()
         known = frozenset(str(tool.get("name", "")) for tool in self.tools)
-        call_id = self._pending.take(name, arguments, known, bare_name)
-        return await outcome(self._start(self._call_tool(bare_name(name, known), call_id, arguments)))
+        call_id = self._pending.take(name, arguments, known, strip_tool_prefix)
+        return await outcome(self._start(self._call_tool(strip_tool_prefix(name, known), call_id, arguments)))
 
     def mark_served(self, call: Call, *, is_whole: bool) -> None:
         """Note whether the client received the whole reply of a call."""

@@ -17,7 +17,7 @@ from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attemp
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
 from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.segments import Sampled, Segment, count_spoken
+from apps.gym.traces.segments import Sampled, Segment, count_captured_replies
 
 EPSILON = 1e-4
 
@@ -63,7 +63,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         "repeat": attempt.repeat,
         **group_figures(reward, attempt.group or alone),
         **attempt_columns(attempt),
-        **dict(zip(("calls", "captured_calls"), count_spoken(attempt.events), strict=True)),
+        **dict(zip(("calls", "captured_calls"), count_captured_replies(attempt.events), strict=True)),
     }
     versions = [event.version for event in attempt.events if isinstance(event, ModelCall)]
     for number, (segment, sampled) in enumerate(segments or [(None, [])]):

@@ -30,7 +30,7 @@ from apps.gym.exporters.training_conversations import (
     task_columns,
 )
 from apps.gym.traces.messages import Dropped
-from apps.gym.traces.segments import count_spoken
+from apps.gym.traces.segments import count_captured_replies
 
 CHAT = {
     "reasoning": ("field", "inline", "dropped"),
@@ -86,7 +86,7 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     segments = join_attempt(attempt, options)
     if not segments:
         raise Dropped("tokens_not_captured")
-    spoken, captured = count_spoken(attempt.events)
+    spoken, captured = count_captured_replies(attempt.events)
     if captured < spoken:
         raise Dropped("tokens_partly_captured")
     trained = [(segment, sampled) for segment, sampled in segments if any(segment.mask)]

@@ -34,7 +34,7 @@ from apps.gym.traces.items import (
 )
 from apps.gym.traces.tokens import pack_tokens
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
-from apps.gym.wires.tool_names import bare_name, bare_response
+from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
 
 StopReason = Literal[
     "answered",
@@ -73,8 +73,10 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps. With `strict_tools` "never", no grammar constrains tool calls. With `retry_empty_replies`, the model
-    may reply without text and calls until `max_steps`, as in NeMo Gym; otherwise twice in a row.
+    steps. With `strict_tools` "never", no grammar constrains tool calls.
+
+    An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
+    `retry_empty_replies`, only `max_steps` does, as in NeMo Gym.
     """
 
     system_prompt: str = ""
@@ -151,7 +153,7 @@ class Attempt(SessionDriver):
         self.trace.append(event)
         self.conversation.extend(event.new_items())
 
-    def _open(self, session: Session) -> list[Item]:
+    def _initial_items(self, session: Session) -> list[Item]:
         """Return the prompt and the environment's first messages. Raises EnvironmentFault if both are empty."""
         if not input_items(self.row) and not session.opening:
             problem = f"The task has no prompt, and {self.server.name} sends none. Add a prompt to the task."
@@ -165,7 +167,7 @@ class Attempt(SessionDriver):
         stepped = session if isinstance(session, SteppedSession) else None
         opened = self.elapsed()
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
-        yield Prompt(items=self._open(session), at=self.elapsed())
+        yield Prompt(items=self._initial_items(session), at=self.elapsed())
         stop_reason: StopReason | None = None
         steps = empty = tokens = 0
         while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
@@ -193,7 +195,7 @@ class Attempt(SessionDriver):
                 stop_reason = self._ending
             if stop_reason is None and steps >= self.harness.max_steps:
                 stop_reason = "max_steps"
-        response = bare_response(self.trace, self.row, self._tool_names, stop_reason)
+        response = assemble_unprefixed_response(self.trace, self.row, self._tool_names, stop_reason)
         async for verdict in self._verify(session, response, stop_reason):
             yield verdict
 
@@ -241,7 +243,7 @@ class Attempt(SessionDriver):
         return pack_tokens(reply.tokens, before=before)
 
     async def _respond(self, session: Session, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Yield the calls of a simulated user, and the environment's turn unless it is done."""
+        """Pass a reply to the environment. Yield the calls of a simulated user, then the environment's turn, if any."""
         began = self._asked_at = self.elapsed()
         observations = await session.respond(reply.items)
         calls = self.take_judge_calls()
@@ -257,7 +259,7 @@ class Attempt(SessionDriver):
     async def _step(self, session: SteppedSession, reply: ModelCall) -> AsyncIterator[TraceUnion]:
         """Yield the environment's answer to one reply: outputs of its calls in order, then observations."""
         began = self.elapsed()
-        step = await session.step(bare_response([self.trace[0], reply], self.row, self._tool_names))
+        step = await session.step(assemble_unprefixed_response([self.trace[0], reply], self.row, self._tool_names))
         duration = self.elapsed() - began
         for call in function_calls(reply.items):
             name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
@@ -289,7 +291,7 @@ class Attempt(SessionDriver):
         except ValueError as problem:
             answer = failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
         else:
-            answer = await session.call_tool(bare_name(name, self._tool_names), arguments)
+            answer = await session.call_tool(strip_tool_prefix(name, self._tool_names), arguments)
         return ToolResult(
             call_id=call_id,
             name=name,

@@ -1,4 +1,4 @@
-"""What makes the events of one attempt: our own agent loop, or an agent that runs elsewhere.
+"""Drivers yield the events of one attempt, from the built-in agent loop or an external agent.
 
 A driver yields events in order and stores nothing. Its consumer stores them, and enforces the time limit of the
 attempt.
@@ -25,7 +25,8 @@ class AttemptDriver(Protocol):
     def take_judge_calls(self) -> list[JudgeCall]:
         """Return the judge calls that were not reported yet.
 
-        Consumers of `events()` call this when they stop early, to count the cost of judge calls without a verdict.
+        Consumers of `events()` call this when they stop early, so that the cost of an unfinished verification is
+        counted.
         """
         ...
 
@@ -45,7 +46,8 @@ class SessionDriver(ABC):
         self._prompt = prompt
         self._session: Session | None = None
         self._judge_calls_taken = 0
-        self._asked_at = 0.0  # when the session was last asked for something that may call a model
+        # Start of the last `respond` or `verify`. The times of judge calls are relative to it.
+        self._asked_at = 0.0
 
     async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""

@@ -14,7 +14,7 @@ from apps.gym.resources.protocol import (
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
 from apps.gym.traces.messages import offered_tools
-from apps.gym.wires.tool_names import bare_name, bare_response
+from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ async def verify_again(
                 names = frozenset(str(tool.get("name", "")) for tool in offered_tools(events, row))
                 if replay:
                     await _replay(session, events, row, names)
-                reward = await session.verify(bare_response(events, row, names, stop_reason))
+                reward = await session.verify(assemble_unprefixed_response(events, row, names, stop_reason))
             finally:
                 await session.close()
     except TimeoutError:
@@ -92,11 +92,11 @@ async def _replay(session: Session, events: list[TraceUnion], row: TaskRow, name
             continue
         calls = function_calls(event.items)
         if isinstance(session, SteppedSession):
-            if (await session.step(bare_response([events[0], event], row, names))).done:
+            if (await session.step(assemble_unprefixed_response([events[0], event], row, names))).done:
                 return
         elif not calls and not has_user:
             await session.respond(event.items)
         for call in () if isinstance(session, SteppedSession) else calls:
             arguments = call_arguments(call)
             if str(call.get("call_id", "")) in made and arguments is not None:
-                await session.call_tool(bare_name(str(call.get("name", "")), names), arguments)
+                await session.call_tool(strip_tool_prefix(str(call.get("name", "")), names), arguments)

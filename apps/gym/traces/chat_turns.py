@@ -18,7 +18,7 @@ Reasoning = Literal["field", "text", "dropped"]
 """Location of reasoning in a chat message: in `reasoning_content`, between `<think>` tags, or nowhere."""
 
 IMAGES_FOLLOW = "The result has only images. They follow."
-"""The text of a result of only images, which another message has."""
+"""Placeholder text of a tool result that has only images. A user message after it contains the images."""
 
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
@@ -48,7 +48,7 @@ def chat_messages(
 
 
 def _other_messages(items: Iterable[Item]) -> list[Message]:
-    """Return messages of others than the model.
+    """Convert items that the model did not write to messages.
 
     Many servers accept only text in the results of tools, so their images follow in a message of the user.
     """
@@ -192,7 +192,7 @@ def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -
 
 def assistant_items(message: Message, name: object, *, reasoning: Reasoning = "field") -> list[Item]:
     """Return the items of one turn: its reasoning, text and calls. `name` is part of their ids."""
-    thought, content = _thought_of(message, reasoning)
+    thought, content = _split_reasoning(message, reasoning)
     items: list[Item] = []
     if thought:
         summary = [{"type": "summary_text", "text": thought}]
@@ -226,16 +226,16 @@ def call_item(name: object, number: int, *, call_id: str | None, tool: str, argu
     }
 
 
-def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
+def _split_reasoning(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     """Return the thought and the rest of the content."""
     content = message.get("content")
     for given in (message.get("reasoning_content"), message.get("reasoning"), message.get("reasoning_details")):
-        if said := _told_thought(given):
-            return said, content
+        if text := _reasoning_text(given):
+            return text, content
     if isinstance(content, list):
         thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]
-        if said := _told_thought(thinking):
-            return said, content
+        if text := _reasoning_text(thinking):
+            return text, content
     if reasoning != "text":
         return "", content
     if isinstance(content, str):
@@ -248,14 +248,14 @@ def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     return "", content
 
 
-def _told_thought(given: Any) -> str:
+def _reasoning_text(given: Any) -> str:
     """Return the text of a thought given as a text, an object, or a list of these."""
     if isinstance(given, str):
         return given
     if isinstance(given, list):
-        return join_parts(map(_told_thought, given), by_model=True)
+        return join_parts(map(_reasoning_text, given), by_model=True)
     if isinstance(given, dict):
-        return next(filter(None, (_told_thought(given.get(key)) for key in _THOUGHT_KEYS)), "")
+        return next(filter(None, (_reasoning_text(given.get(key)) for key in _THOUGHT_KEYS)), "")
     return ""
 
 

@@ -58,9 +58,10 @@ class ModelCall(Event, tag="model_call"):
     Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0. Calls are
     numbered from 1 in order of arrival. The request is the first `kept` items of the parent's conversation (request and
     reply), then `items_in`. `tools_in` lists the offered tools if they changed since the parent (for a root, since the
-    session opened). `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
+    session opened). `lineage` numbers the conversation that the call continues. `root_reason` says why a root has no
+    parent. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
     call with the same request. `served` is False if the client did not receive the whole reply. `ambiguous` is True if
-    several calls could be the parent. `wire` names the client's API. `notes` lists fields that translating the request
+    several calls could be the parent. `wire` names the client's API. `notes` lists request fields that the translation
     dropped.
     """
 
@@ -126,8 +127,9 @@ class EnvironmentTurn(Event, tag="environment_turn"):
 
 
 class Verification(Event, tag="verification"):
-    """The verdict of the verifier. `reward` is any finite float; None only if verification is `none`.
+    """The verdict of the verifier.
 
+    `reward` is any finite float. It is None only if the environment does not verify (verification `none`).
     `reverification` numbers the reverifications of an attempt from 1; 0 is the first verification.
     """
 
@@ -142,8 +144,9 @@ class Verification(Event, tag="verification"):
 class JudgeCall(Event, tag="judge_call"):
     """One question to a judge model and its answer; not part of the conversation.
 
-    With the role `user`, the model plays the user: `prompt` has its instructions, the agent's message or the results
-    of its own tools, and `items` its calls or its message, which the next environment turn repeats.
+    With the role `user`, a model simulates the user. `prompt` has the simulator's instructions, the agent's message or
+    the results of the simulator's tools. `items` is its reply. The next environment turn repeats a reply that is a
+    message.
 
     `tries` numbers the calls for one question, from 1. The first `prompt` is the question; a later call continues the
     conversation, so its `prompt` has only the added text. `verdict` is parsed from `items`; if that failed, `problem`
@@ -171,7 +174,7 @@ class AgentEnd(Event, tag="agent_end"):
 
     `call` is the captured call whose reply is the answer, 0 if the agent names none. `fail` sets `kind` and `message`.
     `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` lists the calls whose
-    whole reply the client did not receive.
+    reply did not reach the client completely.
     """
 
     command: Literal["finish", "fail"]

@@ -1,4 +1,6 @@
-"""Read the order of a trace: calls with their parents, and each path as a linear trace. No other module does.
+"""Read a trace as a graph of calls, and each path of it as a linear trace.
+
+Other modules must not interpret the order of calls themselves.
 
 A trace of the built-in loop is linear: each call answers the whole conversation so far. Calls captured from an external
 agent form a graph. Every path from a root to a call becomes a linear trace, as the built-in loop would have written it.
@@ -27,9 +29,9 @@ from apps.gym.traces.graph_tokens import GraphTokens
 from apps.gym.traces.items import Item, Tool, function_calls, item_type
 
 Numbered = tuple[int, TraceUnion]
-"""The number of a stored event, and the event. An event made from a request has the number of its call."""
+"""(seq, event). An event derived from the request of a call has the seq of that call."""
 
-_NO_PLACE: dict[str, Any] = {
+_NO_GRAPH_FIELDS: dict[str, Any] = {
     "call": 0,
     "parent": 0,
     "kept": 0,
@@ -42,7 +44,7 @@ _NO_PLACE: dict[str, Any] = {
     "served": True,
     "ambiguous": False,
 }
-"""The fields of a call in a linear trace."""
+"""Defaults of the graph fields, which a call in a linear trace does not set."""
 
 
 class Lineage(NamedTuple):
@@ -88,28 +90,28 @@ class TraceGraph:
         return found[::-1]
 
     @cached_property
-    def kept(self) -> frozenset[int]:
-        """Return the calls without superseded retries and replies that the client did not receive.
+    def effective_calls(self) -> frozenset[int]:
+        """Return the calls that count: no superseded retries, and no calls whose reply the client did not receive.
 
         A call that another call extends was received. Of several calls with equal requests, the extended ones
-        are kept, else the last one that was served.
+        count, else the last one that was served.
         """
         extended = {self.parent(call) for call in self.calls}
         unserved = {call for event in self.events if isinstance(event, AgentEnd) for call in event.unserved}
         groups: dict[int, list[int]] = defaultdict(list)
         for call, event in self.calls.items():
             groups[event.retry_of or call].append(call)
-        kept: set[int] = set()
+        counted: set[int] = set()
         for calls in groups.values():
             served = [call for call in calls if self.calls[call].served and call not in unserved]
-            kept.update([call for call in calls if call in extended] or served[-1:])
-        return frozenset(kept)
+            counted.update([call for call in calls if call in extended] or served[-1:])
+        return frozenset(counted)
 
     @cached_property
     def leaves(self) -> list[int]:
-        """Return the kept calls that no kept call extends, in order."""
-        extended = {self.parent(call) for call in self.kept}
-        return sorted(self.kept - extended)
+        """Return the effective calls that no effective call extends, in order."""
+        extended = {self.parent(call) for call in self.effective_calls}
+        return sorted(self.effective_calls - extended)
 
     @cached_property
     def lineages(self) -> list[Lineage]:
@@ -123,10 +125,10 @@ class TraceGraph:
 
     @cached_property
     def main_leaf(self) -> int:
-        """Return the call that the agent's `finish` names, else the last kept leaf of its first lineage; 0 for none.
+        """Return the call that the agent's `finish` names, else the last leaf of its first lineage; 0 for none.
 
-        A first lineage of a single call gives way to a later one that is also marked `first`: the client asked for a
-        title before it began.
+        A client may request a title before it begins. So a `first` lineage with one call is skipped if another `first`
+        lineage follows.
         """
         ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
         if ends and ends[-1] in self.calls:
@@ -134,7 +136,7 @@ class TraceGraph:
         if not self.leaves:
             return 0
         firsts = [one for one in self.lineages if one.root_reason == "first"] or self.lineages[:1]
-        first = next((one for one in firsts if len(self.kept.intersection(one.calls)) > 1), firsts[-1])
+        first = next((one for one in firsts if len(self.effective_calls.intersection(one.calls)) > 1), firsts[-1])
         leaves = [leaf for leaf in self.leaves if (self.calls[leaf].lineage or 1) == first.number]
         through = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
         return (leaves or through or self.leaves)[-1]
@@ -159,8 +161,12 @@ class TraceGraph:
         if self.is_line:
             return stored
         opened = [(seq, self._opened(event, leaf)) for seq, event in stored if isinstance(event, SessionOpened)]
-        told = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
-        return [*opened, *self._told(leaf), *(one for one in stored if not isinstance(one[1], told))]
+        conversation_types = (SessionOpened, Prompt, ModelCall, ToolResult, EnvironmentTurn)
+        return [
+            *opened,
+            *self._conversation(leaf),
+            *(one for one in stored if not isinstance(one[1], conversation_types)),
+        ]
 
     def calls_on(self, leaf: int) -> list[int]:
         """Return the numbers of the calls in the line of a call, in order."""
@@ -169,7 +175,7 @@ class TraceGraph:
 
     def request(self, call: int) -> list[Item]:
         """Return the items that a call answers."""
-        items = [item for _, event in self._told(call) for item in event.new_items()]
+        items = [item for _, event in self._conversation(call) for item in event.new_items()]
         own = len(self.calls[call].items)
         return items[: len(items) - own]
 
@@ -185,13 +191,13 @@ class TraceGraph:
         tools = self.tools(leaf) if leaf else event.tools
         return event if tools == event.tools else replace(event, tools=tools)
 
-    def _told(self, leaf: int) -> list[Numbered]:
+    def _conversation(self, leaf: int) -> list[Numbered]:
         """Return the prompt, replies and answers on the path to a call."""
         if self.is_line:
-            told = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
+            conversation_types = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
             end = self.seq_of.get(leaf, -1)
             stored = zip(self.seqs, self.events, strict=True)
-            return [(seq, event) for seq, event in stored if isinstance(event, told) and seq <= end]
+            return [(seq, event) for seq, event in stored if isinstance(event, conversation_types) and seq <= end]
         line = _Line(self._recorded, self._tokens)
         for number in self.path(leaf) if leaf else ():
             line.add(number, self.seq_of[number], self.calls[number], is_root=not self.parent(number))
@@ -230,7 +236,7 @@ class _Line:
         if call.tokens is not None:
             packed = self._tokens.in_line(number, self._with_tokens[-1])
             self._with_tokens.append(number)
-        self._append(seq, replace(call, **_NO_PLACE, tokens=packed))
+        self._append(seq, replace(call, **_NO_GRAPH_FIELDS, tokens=packed))
 
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()
@@ -239,7 +245,7 @@ class _Line:
         self.events.append((seq, event))
 
     def _cut(self, kept: int) -> None:
-        """Drop the items after the first `kept`. A reply loses its last items, and without items the whole call."""
+        """Drop the items after the first `kept`. A reply that becomes empty is removed."""
         while self._size > kept and self.events:
             seq, event = self.events.pop()
             items = event.new_items()
@@ -251,7 +257,7 @@ class _Line:
                 self._with_tokens.pop()
 
     def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
-        """Yield the items that a request adds: results of tools, and turns of the environment with all others."""
+        """Yield the added items of a request as events: tool results, and environment turns for other items."""
         for is_result, run in groupby(items, lambda item: result_text(item) is not None):
             if not is_result:
                 yield seq, EnvironmentTurn(items=list(run), at=began)
@@ -260,7 +266,7 @@ class _Line:
                 yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)
 
     def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:
-        """Return the recorded result with the output that the model saw, else one made from the request."""
+        """Return the recorded tool result with the output from the request. Without a record, create one."""
         found = self._recorded.get(call_id, [])
         equal = [one for one in found if isinstance(one[1], ToolResult) and one[1].output == output]
         if equal or len(found) == 1:

@@ -62,7 +62,7 @@ def check_graph(graph: TraceGraph) -> TokenFigures:
         return check_prefixes(stored_tokens(graph.events))
     tokens = GraphTokens(graph.calls, graph.parent)
     shapes = {call: read_shape(event.tokens) for call, event in graph.calls.items() if event.tokens is not None}
-    captured = [call for call in shapes if call in graph.kept]
+    captured = [call for call in shapes if call in graph.effective_calls]
     bases = {call: tokens.base(call) for call in captured}
     exact = [call for call in captured if bases[call] in shapes and shapes[call].shared >= shapes[bases[call]].total]
     breaks = [
@@ -72,7 +72,7 @@ def check_graph(graph: TraceGraph) -> TokenFigures:
     ]
     continued = {bases[call] for call in exact}
     return TokenFigures(
-        calls=len(graph.kept),
+        calls=len(graph.effective_calls),
         captured=len(captured),
         exact=len(exact),
         segments=len([call for call in captured if call not in continued]),

@@ -145,7 +145,7 @@ def flat_tool(tool: Any) -> Any:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and Infinity, which Python's JSON parser accepts."""
+    """Raise ValueError for NaN and Infinity. Pass it as `parse_constant` of `json.loads`, which accepts them."""
     raise ValueError(f"{name} is not JSON")
 
 

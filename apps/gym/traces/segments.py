@@ -10,10 +10,11 @@ never dropped, moved or replaced to make sequences fit.
 Two cases are not breaks. A call without captured tokens is skipped: its text is in the next prompt, which is not
 trained on. A call without generated tokens adds nothing.
 
-A break is `within` the reply of the previous call, within its prompt, or `again`. Within the reply, the template
-rendered it to different ids (re-tokenisation), or an end-of-turn token is missing. Within the prompt, the template
-rewrote history, for example dropped earlier reasoning. `again` means that the prompt equals that of the previous call,
-for example after an empty reply: nothing was re-tokenised, and the first sample is a separate segment.
+`Break.within` says where the prompt first differs: in the reply of the previous call, in its prompt, or nowhere
+(`again`). Within the reply, the template rendered it to different ids (re-tokenisation), or an end-of-turn token is
+missing. Within the prompt, the template rewrote history, for example dropped earlier reasoning. `again` means that the
+prompt equals that of the previous call, for example after an empty reply: nothing was re-tokenised. The two replies
+become separate segments.
 """
 
 from array import array
@@ -29,9 +30,8 @@ from apps.gym.traces.tokens import TokenShape, read_shape, unpack_next
 class Break(msgspec.Struct, frozen=True, kw_only=True):
     """The prompt of call `call` does not continue captured call `after`.
 
-    Both count model calls from 1.
-
-    The prompt repeats `agreed` of the `seen` ids up to the end of `after`, before the first difference.
+    Both count model calls from 1. `seen` is the number of ids of call `after`, prompt and reply. The prompt of `call`
+    begins with the first `agreed` of them.
     """
 
     call: int
@@ -42,7 +42,10 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the prefix check. `exact` calls continue the captured call before them; tokens are summed."""
+    """The result of the prefix check.
+
+    `exact` counts calls that continue the previous captured call. `generated` is the total number of generated tokens.
+    """
 
     calls: int
     captured: int
@@ -198,7 +201,7 @@ def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tu
     return found
 
 
-def count_spoken(events: Iterable[TraceUnion]) -> tuple[int, int]:
+def count_captured_replies(events: Iterable[TraceUnion]) -> tuple[int, int]:
     """Return the number of calls with output, and how many of them have captured tokens."""
     spoken = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
     return len(spoken), sum(spoken)

@@ -16,7 +16,10 @@ def hide_secrets(message: str, secrets: Iterable[str]) -> str:
 
 
 class SecretFilter:
-    """Hides secrets in a text that arrives in pieces. An end that may begin a secret is held back."""
+    """Hides secrets in a text that arrives in pieces.
+
+    Text at the end that may be the start of a secret is withheld until the next piece.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
@@ -36,7 +39,7 @@ class SecretFilter:
 
 
 def _find_begun(text: str, secret: str) -> int:
-    """Return where the text ends with the beginning of the secret, or the length of the text."""
+    """Return the index at which an incomplete secret starts at the end of the text, or the length of the text."""
     start = text.find(secret[0], max(len(text) - len(secret) + 1, 0))
     while start >= 0 and not secret.startswith(text[start:]):
         start = text.find(secret[0], start + 1)

@@ -75,11 +75,12 @@ class PolicyReplyTooLarge(PolicyError):
 class HttpPolicy:
     """One endpoint over one wire.
 
-    Retries 408, 5xx, transport errors, timeouts and malformed replies, within limits.
+    Retries 408, 425, 5xx, transport errors, timeouts and malformed replies, within limits.
 
-    With a `gate`, throttled calls wait and do not count as tries; without one they are retried like others. Messages
-    never quote `secrets`. Every reply has the version of `weights` at the time of its request. If the dialect asks for
-    tokens, replies have token IDs and logprobs, over Chat Completions only: the Responses API has no field for the ids.
+    With a `gate`, throttled calls wait and do not count as tries; without one they are retried like others. Error
+    messages never contain `secrets`. Every reply has the version of `weights` at the time of its request. If the
+    dialect asks for tokens, replies have token IDs and logprobs, over Chat Completions only: the Responses API has no
+    field for the ids.
     """
 
     def __init__(
@@ -161,21 +162,21 @@ class HttpPolicy:
         try:
             send = functools.partial(self._send, packed, ask.session, tries)
             gate = self._gate
-            got = await (gate.send(send, self._tell_throttled, patience=ask.patience) if gate else send())
+            got = await (gate.send(send, self._report_throttled, patience=ask.patience) if gate else send())
         except EndpointPaused as paused:
             error = self._error(f"The policy model is throttled: {paused}")
             raise error.refused("rate_limit", retry_after=paused.retry_after) from None
         except OutboundTimedOut as error:
-            self._observe("timed_out", self._said(str(error)))
-            raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
+            self._observe("timed_out", self._safe_message(str(error)))
+            raise TryAgain(TimedOut(self._safe_message(f"The policy model did not answer in time: {error}"))) from error
         except OutboundTooLarge as error:
-            self._observe("failed", self._said(str(error)))
-            told = (
+            self._observe("failed", self._safe_message(str(error)))
+            message = (
                 f"The policy model's reply is too large. {error} Give the model or the agent a lower max_output_tokens."
             )
-            raise PolicyReplyTooLarge(self._said(told)).permanent() from error
+            raise PolicyReplyTooLarge(self._safe_message(message)).permanent() from error
         except OutboundFailed as error:
-            self._observe("unreachable", self._said(str(error)))
+            self._observe("unreachable", self._safe_message(str(error)))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
             refused = self._error(str(error)).permanent()
@@ -191,7 +192,7 @@ class HttpPolicy:
             if _says_context_length(str(error), ""):
                 self._observe("ok")
                 return Reply(items=[], finish_reason="context_length")
-            failure = type(error)(self._said(str(error)))
+            failure = type(error)(self._safe_message(str(error)))
             self._observe("malformed", str(failure))
             raise TryAgain(failure) from None
         except ReplyFailed as error:
@@ -208,18 +209,18 @@ class HttpPolicy:
         """Return the reply without GymWeb's secrets, which an endpoint may repeat. Replies are shown and exported."""
         reply = self._read(self._joined(got))
         try:
-            told = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
-            said = msgspec.json.encode(told)
+            fields = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
+            encoded = msgspec.json.encode(fields)
         except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
         # Searched as bytes: decoding a large reply to text would use as much memory again.
-        if any(secret in said for secret in self._written_secrets):
-            clean = hide_secrets(said.decode(), [secret.decode() for secret in self._written_secrets])
+        if any(secret in encoded for secret in self._written_secrets):
+            clean = hide_secrets(encoded.decode(), [secret.decode() for secret in self._written_secrets])
             reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
         return reply
 
     def _joined(self, got: OutboundReply) -> bytes:
-        """Return the body, joined if the endpoint streams it because `extra_body` asks for that."""
+        """Return the body. A streamed body is joined into one reply."""
         join = _JOINS.get(self._wire)
         is_stream = got.headers.get("Content-Type", "").startswith(EVENT_STREAM)
         return join(got.body) if join and is_stream else got.body
@@ -243,17 +244,17 @@ class HttpPolicy:
             raise TryAgain(error, after=after)
         raise error.permanent()
 
-    def _tell_throttled(self, got: OutboundReply) -> str:
-        said, _ = explain_refusal(got.body)
-        message = self._said(f"{got.status}: {said or 'no message'}")
+    def _report_throttled(self, got: OutboundReply) -> str:
+        text, _ = explain_refusal(got.body)
+        message = self._safe_message(f"{got.status}: {text or 'no message'}")
         self._observe("throttled", message)
         return message
 
     def _error(self, message: str) -> GymError:
         """Return an error without the API key: endpoints quote requests, and messages are stored and shown."""
-        return PolicyError(self._said(message))
+        return PolicyError(self._safe_message(message))
 
-    def _said(self, message: str) -> str:
+    def _safe_message(self, message: str) -> str:
         return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
 
 

@@ -12,7 +12,7 @@ _SEPARATORS = ("__", ".", ":", "/")
 _MCP = re.compile(r"mcp__[^_](?:[^_]|_(?!_))*__(?=.)")
 
 
-def bare_name(name: str, known: Collection[str]) -> str:
+def strip_tool_prefix(name: str, known: Collection[str]) -> str:
     """Return `get_weather` for `mcp__weather__get_weather`, `functions.get_weather` or `weather/get_weather`.
 
     A known name is unchanged. If the name ends with known names, the longest is used. Otherwise only the
@@ -26,7 +26,7 @@ def bare_name(name: str, known: Collection[str]) -> str:
     return _MCP.sub("", name, count=1) if name.startswith("mcp__") else name
 
 
-def bare_call_names(items: list[Item], known: Collection[str]) -> list[Item]:
+def strip_call_prefixes(items: list[Item], known: Collection[str]) -> list[Item]:
     """Return the items, with the names of function calls as the environment knows them."""
     return [_bare(item, known) if item.get("type") == "function_call" else item for item in items]
 
@@ -35,13 +35,13 @@ def _bare(call: Item, known: Collection[str]) -> Item:
     name: Any = call.get("name")
     if not isinstance(name, str):
         return call
-    bare = bare_name(name, known)
+    bare = strip_tool_prefix(name, known)
     return call if bare == name else {**call, "name": bare}
 
 
-def bare_response(
+def assemble_unprefixed_response(
     events: list[TraceUnion], row: TaskRow, known: Collection[str], stop_reason: str = ""
 ) -> dict[str, Any]:
     """Return the response for an environment or verifier, with the tool names of the task."""
     response = assemble_response(events, row, stop_reason=stop_reason)
-    return {**response, "output": bare_call_names(response["output"], known)}
+    return {**response, "output": strip_call_prefixes(response["output"], known)}

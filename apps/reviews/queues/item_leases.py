@@ -34,7 +34,7 @@ _ORDERS = {
 
 
 class CannotReview(Refusal, status=409, code="cannot-review"):
-    """Raised if the queue is closed or for other reviewers, or if the review has ended."""
+    """Raised if the queue is closed, if the user is not one of its reviewers, or if the review has ended."""
 
 
 class LeaseLost(CannotReview, code="lease-lost"):
@@ -48,9 +48,9 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         check_may_review(locked, user)
         mine = Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False)
         end_broken(mine)
-        held = find_held(locked, user)
+        held = find_open_review(locked, user)
         if held is not None:
-            return hold(locked, held)
+            return lease_review(locked, held)
         _release_expired(locked)
         lapsed = _resume_lapsed(locked, mine)
         return (
@@ -70,14 +70,14 @@ def claim_items(*, queue: Queue, user: User, number: int) -> None:
         locked = lock_queue(queue)
         check_may_review(locked, user)
         end_broken(Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False))
-        held = [hold(locked, review) for review in find_open(locked, user)[:number]]
+        held = [lease_review(locked, review) for review in find_open(locked, user)[:number]]
         _release_expired(locked)
         for _ in range(number - len(held)):
             if _next(locked, user) is None:
                 break
 
 
-def find_held(queue: Queue, user: User, pk: int | None = None) -> Review | None:
+def find_open_review(queue: Queue, user: User, pk: int | None = None) -> Review | None:
     """Return the user's open review in the queue, or the one with the key `pk`.
 
     None if a rollout of its item was deleted.
@@ -105,8 +105,8 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
             locked.draft = draft
             locked.save(update_fields=["draft"])
         refusal = find_review_problem(queue, user)
-        if not refusal and (locked.is_open or take_slot(locked, beyond=False)):
-            return hold(queue, locked)
+        if not refusal and (locked.is_open or take_slot(locked, may_exceed_overlap=False)):
+            return lease_review(queue, locked)
     if refusal:
         raise CannotReview(f"{refusal} {DRAFT_KEPT}")
     raise LeaseLost("Your reservation expired and another reviewer has the item. You can still submit your review.")
@@ -155,9 +155,10 @@ def lock_review(review: Review, user: User) -> tuple[Queue, Review]:
 
 
 def reserve_slot_for_answer(queue: Queue, review: Review, user: User) -> str:
-    """Reserve a slot for the answer of a locked review, in excess of the overlap if none is free.
+    """Reserve a slot for the answer of a locked review.
 
-    Return why the review can no longer be answered, or an empty string.
+    If all slots are taken, add one beyond the queue's overlap (reviews per item). Return why the review can no longer
+    be answered, or an empty string.
     """
     if refusal := find_review_problem(queue, user):
         return refusal
@@ -166,12 +167,12 @@ def reserve_slot_for_answer(queue: Queue, review: Review, user: User) -> str:
     if is_broken(review):
         return BROKEN
     if review.slot is None:
-        take_slot(review, beyond=True)
+        take_slot(review, may_exceed_overlap=True)
     return ""
 
 
 def check_may_review(queue: Queue, user: User) -> None:
-    """Raise CannotReview if the queue is closed or for other reviewers."""
+    """Raise CannotReview if the queue is closed, or if the user is not one of its reviewers."""
     if refusal := find_review_problem(queue, user):
         raise CannotReview(refusal)
 
@@ -184,19 +185,21 @@ def find_review_problem(queue: Queue, user: User) -> str:
     return "" if is_named and user_may(user, Permission.REVIEW) else "This queue is for other reviewers."
 
 
-def take_slot(review: Review, *, beyond: bool) -> bool:
-    """Assign a free slot of the item to the review. With `beyond`, add a slot if none is free.
+def take_slot(review: Review, *, may_exceed_overlap: bool) -> bool:
+    """Assign a free slot of the item to the review. Return False if no slot is free.
 
-    Return False without one.
+    With `may_exceed_overlap`, add a slot if none is free.
     """
     if review.repeat_of_id is not None or review.is_adjudication:
         return True
     assert review.queue is not None and review.item_id is not None
     taken = set(
-        _holding(Review.objects.filter(item=review.item_id)).exclude(pk=review.pk).values_list("slot", flat=True)
+        _occupying_slots(Review.objects.filter(item=review.item_id))
+        .exclude(pk=review.pk)
+        .values_list("slot", flat=True)
     )
     free = next(number for number in range(len(taken) + 1) if number not in taken)
-    if free >= review.queue.overlap and not beyond:
+    if free >= review.queue.overlap and not may_exceed_overlap:
         return False
     review.slot = free
     return True
@@ -213,12 +216,12 @@ def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
     )
 
 
-def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
+def _occupying_slots(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Return reviews that occupy a slot of their item."""
     return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
 
 
-def hold(queue: Queue, review: Review) -> Review:
+def lease_review(queue: Queue, review: Review) -> Review:
     """Save the review as open, with a new lease."""
     review.status = Review.Status.OPEN
     review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
@@ -242,13 +245,13 @@ def _release_expired(queue: Queue) -> None:
 def _resume_lapsed(queue: Queue, mine: QuerySet[Review]) -> Review | None:
     """Lease a lapsed review of this user again, if its item still has a free slot."""
     for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
-        if take_slot(review, beyond=False):
-            return hold(queue, review)
+        if take_slot(review, may_exceed_overlap=False):
+            return lease_review(queue, review)
     return None
 
 
 def _next(queue: Queue, user: User) -> Review | None:
-    free = find_free(user, _holding(Review.objects.all())).filter(queue=queue)
+    free = find_free(user, _occupying_slots(Review.objects.all())).filter(queue=queue)
     items = list(free.order_by(*_ORDERS[Queue.Order(queue.order)])[: REPEAT_AFTER + 1 if queue.repeat_share else 1])
     if not items:
         return None
@@ -261,8 +264,8 @@ def _next(queue: Queue, user: User) -> Review | None:
     review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, arrangement=shown)
     review.rollout_id = shown[0] if queue.kind == Queue.Kind.RUBRIC else None
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and shown != rollouts
-    take_slot(review, beyond=True)
-    return hold(queue, review)
+    take_slot(review, may_exceed_overlap=True)
+    return lease_review(queue, review)
 
 
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
@@ -276,4 +279,4 @@ def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0)
     review = Review(queue=queue, item_id=due.item_id, reviewer=user, rubric_id=queue.rubric_id, repeat_of=due)
     review.arrangement, review.rollout_id = shown, due.rollout_id
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and not due.is_swapped
-    return hold(queue, review)
+    return lease_review(queue, review)

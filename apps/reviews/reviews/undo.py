@@ -12,7 +12,7 @@ from apps.reviews.queues.item_leases import (
     CannotReview,
     check_may_review,
     find_review_problem,
-    hold,
+    lease_review,
     lock_queue,
     take_slot,
 )
@@ -53,7 +53,7 @@ def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
     said = review.answers
     review.draft = {**said, "note": review.note}
     review.submitted_at, review.seconds = None, None
-    hold(queue, review)
+    lease_review(queue, review)
     store_verdicts(review, [])
     recount(review)
     record(user=user, action="review.undo", target=f"review {review.pk}", queue=queue.pk, before=said)
@@ -96,8 +96,8 @@ def _reopen_skipped(queue: Queue, last: Review, user: User) -> None:
     why = last.skip_reason
     last.queue = queue
     last.status, last.skipped_at, last.skip_reason = Review.Status.LAPSED, None, ""
-    if take_slot(last, beyond=False):
-        hold(queue, last)
+    if take_slot(last, may_exceed_overlap=False):
+        lease_review(queue, last)
     else:
         last.save()
     record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, skipped=why)

@@ -50,18 +50,18 @@ def fetch_work(
 ) -> Fetched:
     """Store the breaker reports, then claim rollouts for the free seats.
 
-    With `only`, claim rollouts of this collection. Without it, claim rollouts that workers run themselves: the others
-    wait until an agent asks for one.
+    With `only`, claim rollouts of this collection. Without it, skip collections of external agents: those agents
+    request their rollouts one at a time.
 
     Task rows are parsed once per batch and shared by repeats. `started` are the collections known to have started; new
-    ones are added. Raise DiskFull if no new rollouts may start; the reserve on disk then still holds the results of
-    running ones.
+    ones are added. Raise DiskFull if the disk is almost full. The remaining space is reserved for the results of
+    running rollouts.
     """
     check_space(Place.DATABASE)
     running = read_running()
     claimable = [one for one in running if one.is_claimable_by(in_use.group)]
-    has_external = any(not one.has_own_loop for one in claimable)
-    claimable = [one for one in claimable if (one.has_own_loop if only is None else one.pk == only)]
+    has_external = any(not one.runs_in_worker for one in claimable)
+    claimable = [one for one in claimable if (one.runs_in_worker if only is None else one.pk == only)]
     if not (in_use.running or reports or claimable or reservations.exceed(in_use.collections)):
         return Fetched([], has_external)
     settings: dict[int, Setting] = {}
@@ -134,7 +134,7 @@ _UPDATES = """
     UNION ALL SELECT 'draining', id, '' FROM rollouts_worker WHERE id = %s AND state = 'draining'
     UNION ALL SELECT 'kept', id, '' FROM rollouts_collection WHERE {in_collections} AND state <> 'cancelled'
     UNION ALL SELECT 'overdue', id, '' FROM rollouts_collection WHERE state = 'running' AND {is_overdue}
-    UNION ALL SELECT 'shut', {endpoint} FROM rollouts_breaker WHERE state <> 'closed'
+    UNION ALL SELECT 'open_breaker', {endpoint} FROM rollouts_breaker WHERE state <> 'closed'
     UNION ALL SELECT 'throttled', {endpoint} FROM rollouts_throttle WHERE limited_until > {now}
     ORDER BY 1, 2
 """
@@ -168,7 +168,7 @@ def read_updates(
         cancelled=running.keys() - dict(found["kept"]).keys(),
         paused=pause_overdue() if found["overdue"] else [],
         live=found["live"],
-        open_breakers=[Endpoint(kind, pk) for pk, kind in found["shut"]],
+        open_breakers=[Endpoint(kind, pk) for pk, kind in found["open_breaker"]],
         throttled=[Endpoint(kind, pk) for pk, kind in found["throttled"]],
         is_draining=bool(found["draining"]),
     )

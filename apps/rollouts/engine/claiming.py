@@ -19,7 +19,10 @@ MAX_SUSPECTS = 64
 
 
 class Claim(NamedTuple):
-    """A claimed rollout. Writes for it succeed only while `lease` and `attempt` still match the row (fencing)."""
+    """A claimed rollout. Writes for it succeed only while `lease` and `attempt` still match the row (fencing).
+
+    `lost` is the number of workers that died while running it.
+    """
 
     lease: int
     rollout_id: int
@@ -37,8 +40,10 @@ class Slots(NamedTuple):
 
     `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
     died. `alone`: the worker runs a quarantined rollout and must claim no more. `yields`: the worker should finish its
-    rollouts to make room for a quarantined one. `group` is its worker group. Only reservations use `max_in_flight`, the
-    maximum number of rollouts in flight by collection id, and `judge_calls`, this worker's judge calls by model id.
+    rollouts to make room for a quarantined one. `group` is its worker group.
+
+    `max_in_flight` limits rollouts in flight by collection id. `judge_calls` counts this worker's judge calls by model
+    id. Only reservations read these two.
     """
 
     seats: int
@@ -82,15 +87,15 @@ def claim_rollouts(
     `running` are the running collections; by default they are read here. `can_run(collection id)` tells whether this
     worker can run a collection; it is called only for collections with free slots.
 
-    A rollout whose worker crashed may be the cause. After one crash, a worker runs at most MAX_SUSPECTS such rollouts
-    at a time. After two crashes, a rollout runs alone on its worker.
+    A rollout may crash its worker. After one crash, a worker runs at most MAX_SUSPECTS such rollouts at a time. After
+    two crashes, a rollout runs alone on its worker.
     """
     if slots.seats <= 0 or slots.alone:
         return []
     running = read_running() if running is None else running
     candidates = [one for one in running if one.is_claimable_by(slots.group)]
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
-    # Only with a free slot, so that no worker drains for a rollout that cannot start.
+    # Ignore collections without a free slot: no worker should drain for a rollout that cannot start.
     quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]
     if quarantined and not slots.running:
         for candidate in quarantined:

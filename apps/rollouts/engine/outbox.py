@@ -44,7 +44,7 @@ class NotStored(Exception):
 
 
 class _Waiter(NamedTuple):
-    """A caller that waits until `events` events are stored in total, which include those of its attempt."""
+    """A caller that waits until the outbox has stored `events` events since it started."""
 
     events: int
     attempt: Attempt
@@ -199,7 +199,7 @@ class Outbox:
         batch = _Batch(events, ends, self._redactions)
         for failures in count():
             try:
-                changed = await self._in_database(batch.store, again=failures > 0)
+                changed = await self._in_database(batch.store, may_be_stored=failures > 0)
             except (OperationalError, InterfaceError) as problem:
                 note_error(problem)
                 self.trouble = f"Storing results failed and is retried: {problem}"
@@ -255,14 +255,16 @@ class _Batch:
         self._images: dict[int, Images] = {}
         self._is_clean = False
 
-    def store(self, *, again: bool) -> set[int]:
+    def store(self, *, may_be_stored: bool) -> set[int]:
         if not self._is_clean:
             events, self._images = take_event_images(self._events)
             self._events, self._ends, self.redactions = clean_batch(
                 events, self._ends, current_redactor(), self.redactions
             )
             self._is_clean = True
-        return record_batch(events=self._events, ends=self._ends, now=timezone.now(), again=again, images=self._images)
+        return record_batch(
+            events=self._events, ends=self._ends, now=timezone.now(), may_be_stored=may_be_stored, images=self._images
+        )
 
 
 def _size(row: EventRow) -> int:

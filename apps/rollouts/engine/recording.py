@@ -98,7 +98,7 @@ _COLUMNS = {
     "flagged": "boolean",
 }
 """Rollout columns set by an end, from its fields of the same names, with their PostgreSQL types."""
-_FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
+_KEY_COLUMNS = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
 _END = """
     UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
         finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
@@ -108,8 +108,8 @@ _END = """
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
-_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
-_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
+_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_KEY_COLUMNS, *_COLUMNS))
+_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMNS}.items())
 # Only these constant names are formatted into the SQL, never values.
 _SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
@@ -136,18 +136,18 @@ def record_batch(
     events: Sequence[EventRow],
     ends: Sequence[End],
     now: datetime,
-    again: bool = False,
+    may_be_stored: bool = False,
     images: Mapping[int, Images] | None = None,
 ) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
     An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
-    no such check, because each claim has a new attempt number. `again` allows that the batch is already stored: the
-    response to the first try may have been lost. `images` maps a rollout id to the images of its events.
+    no such check, because each claim has a new attempt number. Set `may_be_stored` on a retry: events that are already
+    stored are skipped. `images` maps a rollout id to the images of its events.
     """
     with transaction.atomic():
         store_event_images(images or {})
-        _insert_events(events, again)
+        _insert_events(events, may_be_stored)
         tasks = _write_ends(ends, now) if ends else {}
         ended = [end for end in ends if (end.id, end.attempt) in tasks]
         mark_attempts_unindexed([(end.id, end.attempt) for end in ended if end.status != "queued"])
@@ -155,13 +155,13 @@ def record_batch(
         return _count_ends(ended) if ended else set()
 
 
-def _insert_events(events: Sequence[EventRow], again: bool) -> None:
+def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
     if not events:
         return
     payloads = pack([event[4] for event in events])
     stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql" and not again:
+        if connection.vendor == "postgresql" and not may_be_stored:
             # Binary format: in text format, tokens would be hexadecimal and twice as long.
             copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
             # Django does not wrap driver errors of COPY, but only Django errors are retried.
@@ -175,7 +175,7 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
         for rows in _statements(stored):
             places = ", ".join([_EVENT_PLACES] * len(rows))
             insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
-            if again:
+            if may_be_stored:
                 insert += " ON CONFLICT DO NOTHING"
             cursor.execute(insert, list(chain.from_iterable(rows)))
 

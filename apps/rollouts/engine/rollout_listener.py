@@ -66,7 +66,7 @@ class RolloutListener:
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
         self._breakers.observe(endpoint, outcome, message)
         if outcome == "quota":
-            self._throttles.exhausted(endpoint, message)
+            self._throttles.report_exhausted_quota(endpoint, message)
         self._meters.count_try(endpoint.kind, slug, outcome)
 
 

@@ -147,16 +147,16 @@ class Listener(Protocol):
         ...
 
 
-Drive = Callable[[Callable[[], float]], AttemptDriver]
-"""Returns the driver of an attempt, given its clock (see SessionDriver)."""
+DriverFactory = Callable[[Callable[[], float]], AttemptDriver]
+"""Creates the driver of an attempt. The argument returns the elapsed seconds (see SessionDriver)."""
 
 
 async def run_rollout(
-    *, claim: Claim, row: TaskRow, setting: Setting, listener: Listener, drive: Drive | None = None
+    *, claim: Claim, row: TaskRow, setting: Setting, listener: Listener, make_driver: DriverFactory | None = None
 ) -> End:
     """Run an attempt, report its events to the listener and return its end. Raises only CancelledError.
 
-    Without `drive`, the built-in agent runs.
+    Without `make_driver`, the built-in agent runs.
     """
     began = time.perf_counter()
     tally, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
@@ -166,7 +166,7 @@ async def run_rollout(
         return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
 
     attempt: AttemptDriver
-    if drive is None:
+    if make_driver is None:
         attempt = Attempt(
             row=row,
             server=setting.server,
@@ -177,7 +177,7 @@ async def run_rollout(
             name=str(claim.rollout_id),
         )
     else:
-        attempt = drive(elapsed)
+        attempt = make_driver(elapsed)
     failure: GymError
     try:
         # Close the generator explicitly: asyncio would close it too late if the event loop ends.
@@ -203,12 +203,12 @@ async def run_rollout(
         tally.add(call)
         listener.keep(claim, call)
     listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
-    counts_for = listener.count_failure(claim, setting, failure)
+    counted_failures = listener.count_failure(claim, setting, failure)
     # The traceback and this frame reference each other and would keep the attempt in memory until the next full
     # collection.
     failure.__traceback__ = None
-    if counts_for is not None:
-        return _retry_end(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
+    if counted_failures is not None:
+        return _retry_end(claim, tally, setting, counted_failures, deferred=failure.refused_by is not None)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
@@ -255,7 +255,7 @@ def _end(claim: Claim, tally: RolloutStats, setting: Setting | None, duration: f
     )
 
 
-def _retry_end(claim: Claim, tally: RolloutStats, setting: Setting, counts_for: int, *, deferred: bool) -> End:
+def _retry_end(claim: Claim, tally: RolloutStats, setting: Setting, counted_failures: int, *, deferred: bool) -> End:
     """Return the end of an attempt that will be retried. Its usage still counts."""
     return End(
         id=claim.rollout_id,
@@ -270,7 +270,7 @@ def _retry_end(claim: Claim, tally: RolloutStats, setting: Setting, counts_for: 
         calls_without_usage=_count(tally.calls_without_usage),
         cost=tally.cost(setting),
         model_version=tally.model_version,
-        failed=counts_for,
+        failed=counted_failures,
         deferred=deferred,
     )
 

@@ -51,7 +51,7 @@ class RunningCollection(NamedTuple):
     budget: Budget
 
     @property
-    def has_own_loop(self) -> bool:
+    def runs_in_worker(self) -> bool:
         """Return True if workers run its agent. Rollouts of external agents are claimed when an agent asks for one."""
         return self.agent_kind != Agent.Kind.EXTERNAL
 

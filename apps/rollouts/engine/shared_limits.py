@@ -18,7 +18,7 @@ from apps.rollouts.models import Collection
 class Share(NamedTuple):
     """This worker's share of a global limit. The shares of all live workers add up to the limit.
 
-    Used only for judge calls, which other workers cannot count in the database.
+    Used only for judge calls: they are not in the database, so workers cannot count those of other workers.
     """
 
     rank: int
@@ -58,9 +58,9 @@ class InUse:
         self.running = len(running)
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
         self.alone = any(claim.lost > 1 for claim, _ in running)
-        self.attempting = Counter(setting.policy_model_id for _, setting in running)
+        self.rollouts_by_model = Counter(setting.policy_model_id for _, setting in running)
         self._judge_calls = judge_calls or Counter()
-        self.models = self.attempting + self._judge_calls
+        self.models = self.rollouts_by_model + self._judge_calls
         self.environments = Counter(setting.environment_id for _, setting in running)
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_shares: dict[int, int] = {}
@@ -178,7 +178,7 @@ class InUse:
     def claim_breaker_tests(self, open_breakers: dict[Endpoint, OpenBreaker], claimed: Iterable[int]) -> None:
         """Claim the due breaker tests for the claimed collections, so that no other worker tests these endpoints.
 
-        Call it only after a successful claim: a test without a rollout would delay the next one.
+        Call it only after a successful claim. Otherwise no rollout tests the endpoint, and the next test is later.
         """
         for endpoint, collections in self._due_tests.items():
             if not collections.isdisjoint(claimed):

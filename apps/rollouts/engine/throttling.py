@@ -1,7 +1,7 @@
 """Share the request rate of an endpoint between all workers, through its row in the database.
 
 Each worker has a gate per endpoint. Once the endpoint throttles, the gate reports to the row several times a second
-while calls wait, and receives permits for them. See docs/decisions/0011.
+while calls wait, and receives a grant: the start times of the next calls. See docs/decisions/0011.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ class Throttles:
     """The gates of one process. Used on its event loop; only `gate` is thread-safe."""
 
     def __init__(self) -> None:
-        self._holder = secrets.token_hex(8)
+        self._process_id = secrets.token_hex(8)
         self._gates: dict[Endpoint, Gate] = {}
         self._limited: frozenset[Endpoint] = frozenset()
         self._quotas: dict[Endpoint, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._log = RetryLog("sharing the rate of throttled endpoints")
-        # A separate connection, opened at the first throttled reply, so that permits do not wait for batches of
+        # A separate connection, opened at the first throttled reply, so that grants do not wait for batches of
         # results.
         self._database = DatabaseThread()
 
@@ -57,7 +57,7 @@ class Throttles:
         for endpoint in self._limited & self._gates.keys():
             self._gates[endpoint].limit()
 
-    def exhausted(self, endpoint: Endpoint, message: str) -> None:
+    def report_exhausted_quota(self, endpoint: Endpoint, message: str) -> None:
         """Pause collections that use an endpoint with an exhausted quota."""
         is_first = endpoint not in self._quotas
         self._quotas[endpoint] = message
@@ -84,10 +84,10 @@ class Throttles:
         task.add_done_callback(self._tasks.discard)
 
     async def _share_rate(self, endpoint: Endpoint, gate: Gate) -> None:
-        """Exchange reports for permits while the endpoint is limited."""
+        """Exchange reports for grants while the endpoint is limited."""
         while gate.limited:
             report = gate.report()
-            grant = await self._retry(exchange, endpoint, self._holder, report, gate.message)
+            grant = await self._retry(exchange, endpoint, self._process_id, report, gate.message)
             gate.apply(grant)
             if gate.limited:
                 await gate.wait_for_activity(grant.report_in)
@@ -109,7 +109,7 @@ class Throttles:
 
 
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
-    """Merge a report into the row of the endpoint and return permits, by the clock of the database."""
+    """Merge a report into the row of the endpoint and return a grant, by the clock of the database."""
     with transaction.atomic():
         Throttle.objects.get_or_create(**endpoint.key)
         throttle = Throttle.objects.select_for_update().get(**endpoint.key)

@@ -175,7 +175,7 @@ class RolloutWorker(ChannelsWorker):
         return len(fetched.work)
 
     async def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "HostedAttempt | None":
-        """Return the attempt of a command or an agent server; None for the built-in agent."""
+        """Prepare the attempt of a command agent or an agent server. Return None for the built-in agent."""
         stored = partial(self._outbox.wait_until_stored, claim)
         # Imported here, because most installations have no other agents.
         if setting.command is not None:
@@ -263,8 +263,10 @@ class RolloutWorker(ChannelsWorker):
     ) -> None:
         try:
             with self._memory.account():
-                drive = external.drive if external else None
-                end = await run_rollout(claim=claim, row=row, setting=setting, listener=self._listener, drive=drive)
+                make_driver = external.drive if external else None
+                end = await run_rollout(
+                    claim=claim, row=row, setting=setting, listener=self._listener, make_driver=make_driver
+                )
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
@@ -345,14 +347,14 @@ class RolloutWorker(ChannelsWorker):
         if not trouble and self._memory.is_full and not self._outbox.is_full:
             trouble = "The memory budget for replies is used up. No rollouts start. Increase GYMWEB_WORKER_MEMORY_MB."
         if not trouble and self._is_behind():
-            trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. New ones wait."
-        refuses = self._settings.refusals()
-        if not trouble and refuses:
-            number, why = next(iter(refuses.items()))
-            others = f" (and {len(refuses) - 1} more)" if len(refuses) > 1 else ""
+            trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. No rollouts start."
+        unrunnable = self._settings.refusals()
+        if not trouble and unrunnable:
+            number, why = next(iter(unrunnable.items()))
+            others = f" (and {len(unrunnable) - 1} more)" if len(unrunnable) > 1 else ""
             trouble = f"Cannot run collection {number}{others}: {why}"
         memory = {"used": self._memory.used, "limit": self._memory.limit, "waiting": self._memory.waiting}
-        return Vitals(self._seats.taken, backlog, trouble, refuses, {**self._meters.read(), "memory": memory})
+        return Vitals(self._seats.taken, backlog, trouble, unrunnable, {**self._meters.read(), "memory": memory})
 
     def _lease_lost(self, lease: int) -> None:
         """Cancel all rollouts and restart with a new lease, because other workers take over the rollouts."""

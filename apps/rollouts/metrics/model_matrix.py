@@ -25,7 +25,7 @@ _SEPARATOR = "@"
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixSpec:
-    """What a matrix shows."""
+    """Options of a model matrix."""
 
     rows: Annotated[
         Literal["model", "version"],
@@ -49,10 +49,11 @@ class MatrixRefused(Refusal):
 
 
 class MatrixCell(NamedTuple):
-    """One row on one column, from the collection `collection`; None: the row has no such collection or label.
+    """A cell. `collection` is the collection it is computed from, or None if the row has none for this column.
 
     `value` is the mean reward or pass@k of its `tasks`. `difference` is paired by task with the baseline and has a 95 %
-    interval; None for the baseline itself, without a collection of the baseline, and for fewer than five shared tasks.
+    interval. It is None in the row of the baseline, if the baseline has no collection, or if fewer than five tasks are
+    shared.
     """
 
     collection: int | None
@@ -66,10 +67,11 @@ NO_CELL = MatrixCell(None, None, 0, None)
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """A model or version with a cell for each column. Cost in USD and seconds are means of a finished rollout.
+    """A model or version with a cell for each column.
 
-    `trend` has the mean rewards of the collections of the row's model in the first column, oldest first. `mean` is the
-    mean of the cells of a suite, in which each dataset counts the same; None if a cell has no value.
+    `cost` (USD) and `duration` (seconds) are means per completed rollout, averaged over the collections of the row.
+    `trend` has the mean rewards of the model on the first dataset with collections, oldest first. `mean` is the mean of
+    the cells of a suite, in which each dataset counts the same; None if a cell has no value.
     """
 
     name: str
@@ -98,7 +100,7 @@ class Matrix:
 
 
 class _Chosen(NamedTuple):
-    """The latest collection of each row and dataset, and the mean rewards of all of them by row and dataset."""
+    """The latest collection by row and dataset, and the mean rewards of all collections by model and dataset."""
 
     latest: dict[str, dict[str, Collection]]
     trends: dict[tuple[str, str], list[float]]
@@ -106,7 +108,7 @@ class _Chosen(NamedTuple):
 
 
 def build_matrix(spec: MatrixSpec) -> Matrix:
-    """Read the latest finished collection of each row and dataset. Raise MatrixRefused."""
+    """Return a matrix of the latest finished collection of each row and dataset. Raise MatrixRefused."""
     if spec.columns != "dataset" and not spec.dataset:
         raise MatrixRefused("Name a dataset to see its splits or tags.", "dataset")
     suite = Suite.objects.filter(slug=spec.suite).first() if spec.suite else None
@@ -145,7 +147,7 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
 
 
 def _choose_collections(spec: MatrixSpec, slugs: Sequence[str] | None) -> _Chosen:
-    """Choose among the collections of the datasets `slugs`; None: of all datasets."""
+    """Choose the collections to show. `slugs` restricts them to these datasets; None allows all."""
     finished = Collection.objects.listed().filter(rewarded__gt=0, finished_at__isnull=False)
     if slugs is not None:
         finished = finished.filter(dataset__slug__in=slugs)

@@ -15,9 +15,10 @@ Rows = QuerySet[ScanAnswer]
 
 
 def claim_rollouts(scan: Scan, *, lease: int, limit: int) -> list[ScanAnswer] | None:
-    """Lease up to `limit` rollouts. Complete or pause the scan if none is left, or the budget is used up.
+    """Lease up to `limit` rollouts.
 
-    Return None if the scan is not running any more.
+    Complete the scan if no rollout is pending. Pause it if its budget is used up. Return None if the scan is not
+    running any more.
     """
     with transaction.atomic():
         # The lock makes workers count and claim one after the other.
@@ -60,7 +61,10 @@ def _free_calls(scan: Scan) -> int:
 
 
 def _affordable(scan: Scan, leased: int) -> int:
-    """Return how many more rollouts the budget covers at the mean cost so far. One is covered until it is used up."""
+    """Return how many more rollouts the budget covers at the mean cost so far.
+
+    Return at least 1 if budget is left and no rollout is leased.
+    """
     each = scan.cost / scan.done if scan.done else scan.estimated_cost / max(1, scan.total)
     left = scan.budget - scan.cost
     most = math.floor(left / each) - leased if each > 0 else scan.total

@@ -39,7 +39,10 @@ def create_scan(spec: ScanSpec, *, user: User | None = None) -> Scan:
 
 
 def start_scan(*, scan: Scan, user: User | None = None) -> Scan:
-    """Fix the rollouts of a scan and let workers ask the judge. Idempotent. Raise ScanRefused and CannotScan."""
+    """Store which rollouts the scan covers, and let workers ask the judge. Idempotent.
+
+    Raise ScanRefused and CannotScan.
+    """
     ids = find_rollouts(scan.filter) if scan.state == State.DRAFT else []
     with transaction.atomic():
         started = {"state": State.RUNNING, "total": len(ids), "touched_at": timezone.now()}

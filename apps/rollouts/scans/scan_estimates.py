@@ -16,7 +16,7 @@ from apps.rollouts.search.filters.query_time_limit import limit_query_time
 MAX_ROLLOUTS = 100_000
 SAMPLED = 20
 """Number of rollouts whose transcripts are measured, spread evenly over all."""
-CHARACTERS_A_TOKEN = 4
+CHARACTERS_PER_TOKEN = 4
 ANSWER_TOKENS = 200
 """Assumed tokens of an answer with its reason and citations."""
 
@@ -45,7 +45,7 @@ def estimate_scan(spec: ScanSpec) -> ScanEstimate:
     for rollout in sample.values():
         prompt = question.compose(read_events(rollout), mark="00000000", limit=spec.max_characters)
         characters += sum(len(text_of(item)) for item in prompt)
-    tokens = round(characters / CHARACTERS_A_TOKEN / len(sample) * len(ids)) if sample else 0
+    tokens = round(characters / CHARACTERS_PER_TOKEN / len(sample) * len(ids)) if sample else 0
     answers = ANSWER_TOKENS * len(ids)
     cost = spec.judge_model.prices.cost({"input_tokens": tokens, "output_tokens": answers})
     return ScanEstimate(len(ids), len(sample), tokens, answers, cost)
@@ -90,5 +90,5 @@ def read_events(rollout: Rollout) -> dict[int, str]:
     """Return the text of each event on the main path of the latest attempt, by number."""
     graph, redactor = rollout.graph(), fresh_redactor()
     events = read_transcript(graph.numbered_line(graph.main_leaf))
-    # Patterns may be newer than the trace.
+    # Redact again: patterns may have been added since the trace was stored.
     return {number: redactor.redact_text(text.replace("\0", "\ufffd"))[0] for number, text in events.items()}

@@ -38,8 +38,8 @@ IN_FLIGHT = 64
 """Maximum rollouts in the memory of a worker."""
 WAIT_SECONDS = 1.0
 MAX_TRIES = 3
-"""Claims after which a failed call of the judge is stored as the error of the rollout."""
-GIVEN_UP = 20
+"""Number of tries after which a failure of the judge is stored as the error of the rollout."""
+MAX_CONSECUTIVE_FAILURES = 20
 """Consecutive failed calls after which the scan pauses."""
 MAX_MESSAGE = 2_000
 
@@ -160,7 +160,7 @@ class _Turn:
                 raise transcript
             answer = await judgement.answer(question, transcript)
         except Exception as error:
-            # Every exception: one rollout must not end, and so repeat, the paid calls for the others.
+            # Catch everything: an error in one rollout must not cancel the paid calls for the others.
             return _Outcome(row, None, error, judgement.calls)
         return _Outcome(row, answer, None, judgement.calls)
 
@@ -187,8 +187,8 @@ class _Turn:
                 Scan.objects.filter(pk=self._scan.pk).update(retry_at=retry_at, message=message)
                 return False
             self._failures = self._failures + 1 if isinstance(error, GymError) and error.transient else 0
-            if self._failures >= GIVEN_UP:
-                _pause(self._scan, f"The judge failed {GIVEN_UP} times in a row: {error}")
+            if self._failures >= MAX_CONSECUTIVE_FAILURES:
+                _pause(self._scan, f"The judge failed {MAX_CONSECUTIVE_FAILURES} times in a row: {error}")
                 return False
         return True
 

@@ -213,11 +213,11 @@ def test_the_answer_is_the_column_that_is_called_so_whether_or_not_the_first_row
 def test_columns_named_like_a_part_of_the_prompt_or_an_answer_are_told_where_they_are_neither():
     row = {"question": "q", "choices": ["a", "b"], "answer": "a", "solution": "because", "history": [], "level": 3}
     leftovers = Leftovers(find_shape([row])[1])
-    assert leftovers.told == ""
-    leftovers.look(row)
-    assert "are not mapped: choices." in leftovers.told
-    assert "are not mapped: solution." in leftovers.told
-    assert ("level" in leftovers.told, "history" in leftovers.told) == (False, False)
+    assert leftovers.warning == ""
+    leftovers.add(row)
+    assert "are not mapped: choices." in leftovers.warning
+    assert "are not mapped: solution." in leftovers.warning
+    assert ("level" in leftovers.warning, "history" in leftovers.warning) == (False, False)
 
 
 def test_a_mapping_says_what_becomes_of_each_column():

@@ -23,7 +23,7 @@ from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.blind_items import reveal
 from apps.reviews.queues.hidden_items import find_suspended_reviews
-from apps.reviews.queues.item_leases import CannotReview, check_may_review, claim_item, find_held, skip_item
+from apps.reviews.queues.item_leases import CannotReview, check_may_review, claim_item, find_open_review, skip_item
 from apps.reviews.queues.waiting_items import count_with_others, read_waiting
 from apps.reviews.reviews.drafts import draft_as_text
 from apps.reviews.reviews.fast_reviews import find_fast_review
@@ -59,7 +59,7 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
     lapsed = find_lapsed(queue, request.user)
     wanted = read_number(request.GET.get("review", ""))
     named = next((each for each in lapsed if each.pk == wanted), None)
-    held = named or (wanted and find_held(queue, request.user, wanted)) or find_held(queue, request.user)
+    held = named or (wanted and find_open_review(queue, request.user, wanted)) or find_open_review(queue, request.user)
     if held is None:
         left = sum(each.left for each in read_waiting(request.user, [queue]))
         told = [(each, draft_as_text(each.draft)) for each in lapsed]

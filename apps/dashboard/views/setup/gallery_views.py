@@ -12,7 +12,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.environments.models import Adapter, Environment
 from apps.gym.written.registry import find_environment, list_kits, list_names
-from apps.tasks.generated_datasets import SAMPLE_TASKS, NoTaskGenerator, ensure_sample, name_environment
+from apps.tasks.generated_datasets import SAMPLE_TASKS, NoTaskGenerator, ensure_sample, environment_title
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def environment_gallery(request: PageRequest) -> HttpResponse:
     entries = [
         GalleryEntry(
             name=name,
-            title=name_environment(name),
+            title=environment_title(name),
             description=found.description,
             tools=[str(tool["name"]) for tool in found.tools],
             slugs=registered.get(name, []),

@@ -22,7 +22,7 @@ _ATTEMPTS = (
 )
 
 
-def tell_of_attempts(rows: Sequence[Row[str, Any]]) -> str:
+def warn_about_attempts(rows: Sequence[Row[str, Any]]) -> str:
     """Return a warning if most rows are rollouts, as a collection writes them, or an empty text."""
     held = sum(isinstance(row.get("response"), dict) and "reward" in row for row in rows)
     return _ATTEMPTS if 2 * held > len(rows) else ""
@@ -35,9 +35,9 @@ def unmapped_columns(mapping: Mapping, rows: Sequence[Row[str, Any]]) -> list[st
     return [name for name in names if name not in used and name not in mapping.paths]
 
 
-def tell_of_unmapped(mapping: Mapping, rows: Sequence[Row[str, Any]], *, besides: Collection[str] = ()) -> str:
-    """Return what becomes of the columns that are not mapped, without those named `besides`, or an empty text."""
-    names = [name for name in unmapped_columns(mapping, rows) if name not in besides]
+def warn_about_unmapped(mapping: Mapping, rows: Sequence[Row[str, Any]], *, exclude: Collection[str] = ()) -> str:
+    """Return what becomes of the columns that are not mapped, without those named `exclude`, or an empty text."""
+    names = [name for name in unmapped_columns(mapping, rows) if name not in exclude]
     if not names:
         return ""
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
@@ -55,7 +55,7 @@ class Leftovers:
         self._sought = {*PROMPT_LIKE, *ANSWER_LIKE} - used
         self._seen: set[str] = set()
 
-    def look(self, row: Row[str, Any]) -> None:
+    def add(self, row: Row[str, Any]) -> None:
         for name in self._sought & row.keys():
             if is_filled(row[name]):
                 self._sought.discard(name)
@@ -66,7 +66,7 @@ class Leftovers:
         return frozenset(self._seen)
 
     @property
-    def told(self) -> str:
+    def warning(self) -> str:
         """Return the warning, or an empty text."""
         parts, answers = (", ".join(one for one in like if one in self._seen) for like in (PROMPT_LIKE, ANSWER_LIKE))
         told = [f"Columns that look like prompt parts but are not mapped: {parts}."] if parts else []
