@@ -27,10 +27,10 @@ class Agent(Named):
         choices=Kind.choices,
         default=Kind.BUILTIN,
         help_text=(
-            "Built-in loop: the worker calls the model and the tools. External agent: your own program takes attempts "
-            "over the API and calls the model at a URL of GymWeb, which records the calls. Command: the worker runs "
-            "your program in a sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs "
-            "each rollout. It cannot be changed later."
+            "Built-in loop: the worker calls the model and the tools. External agent: your program claims attempts "
+            "over the API. GymWeb proxies and records its model calls. Command: the worker runs your program in a "
+            "sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs each rollout. The "
+            "kind cannot be changed later."
         ),
     )
     name = RedactedCharField(max_length=100)
@@ -43,24 +43,29 @@ class Agent(Named):
     max_steps = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text="Maximum turns, each one reply of the model. The rollout then ends with max_steps.",
+        help_text=(
+            "Maximum turns. One turn is one model reply. At the limit, the rollout ends with stop reason max_steps."
+        ),
     )
     time_limit = models.FloatField(
         default=600.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
-        help_text="Seconds, checked after each turn. The rollout is then verified.",
+        help_text="Seconds, checked after each turn. When exceeded, the rollout stops and is verified.",
     )
     token_limit = models.PositiveIntegerField(
         default=1_000_000,
         validators=[MinValueValidator(1)],
-        help_text="Input and output tokens of all calls, checked after each turn. The rollout is then verified.",
+        help_text=(
+            "Input and output tokens of all calls, checked after each turn. When exceeded, the rollout stops and is "
+            "verified."
+        ),
     )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of a turn in parallel")
     retry_empty_replies = models.BooleanField(
         default=False,
         help_text=(
-            "After a reply without text and calls, for example only reasoning, ask the model again until the maximum "
-            "turns, as NeMo Gym does. Otherwise the second such reply in a row ends the rollout."
+            "If the model replies with neither text nor calls, ask again, up to the maximum turns. If off, two such "
+            "replies in a row end the rollout."
         ),
     )
     strict_tools = models.CharField(
@@ -68,8 +73,8 @@ class Agent(Named):
         choices=StrictTools.choices,
         default=StrictTools.DECLARED,
         help_text=(
-            "As declared: tools are sent with `strict`, and servers constrain calls of strict tools by a grammar. "
-            "Never: without it, so that no grammar changes the log probabilities of captured tokens."
+            "As declared: send `strict` with the tools; servers then force valid calls. Never: leave `strict` out, so "
+            "that captured log probabilities stay unbiased."
         ),
     )
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
@@ -80,8 +85,8 @@ class Agent(Named):
         max_length=500,
         blank=True,
         help_text=(
-            "For the kind `agent_server`: its address. The model server in its configuration must have the host and "
-            "port of GymWeb."
+            "For the kind `agent_server`: its URL. In the agent server's configuration, set the model server to "
+            "GymWeb's host and port."
         ),
     )
     server_route = models.CharField(

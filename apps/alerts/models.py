@@ -60,7 +60,7 @@ class Subscription(Dated):
     min_failure_share = models.FloatField(
         default=0.2,
         validators=[MinValueValidator(0.01), MaxValueValidator(1)],
-        help_text="Share of failed rollouts, from 20 ended rollouts on",
+        help_text="Share of failed rollouts. Applies after 20 finished rollouts.",
     )
     min_reward_change = models.FloatField(
         default=0.05,

@@ -54,7 +54,7 @@ class Environment(Server):
         default=SOLVED,
         db_default=SOLVED,
         validators=[MinValueValidator(-MAX_REWARD), MaxValueValidator(MAX_REWARD)],
-        help_text="Smallest reward that solves a task, for pass@k; new collections use it",
+        help_text="A rollout with at least this reward solves its task. Existing collections keep their threshold.",
     )
     call_timeout = models.FloatField(
         default=60.0,

@@ -28,7 +28,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Option(
             "Filter",
-            "A rollout filter: reward:>0.5 -flag:truncated. Pairs match if both rollouts do; tasks, if one does.",
+            "A rollout filter: reward:>0.5 -flag:truncated. A pair matches if both rollouts match. A task matches if "
+            "any rollout matches.",
             length=MAX_LENGTH,
         ),
     ] = ""
@@ -39,13 +40,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["override", "verifier"],
         Option(
             "Rewards",
-            "Which reward filters and rows use. Pairs keep the rewards that they were built with.",
+            "Reward used by filters and written to rows. Pairs keep the rewards that they were built with.",
             names=REWARD_SOURCES,
         ),
     ] = "override"
     min_reward: Annotated[
         float | None,
-        Option("Minimum reward", "For pairs: reward of the chosen rollout. SFT formats: 0.7 by default", none="any"),
+        Option("Minimum reward", "For pairs, applies to the chosen rollout. Default for SFT formats: 0.7", none="any"),
     ] = None
     per_task: Annotated[
         int | None,

@@ -54,7 +54,7 @@ class ExportOrder:
         float,
         Option(
             "Validation share",
-            "Share of the prompts that go, with all their rollouts, into a validation file",
+            "Share of prompts for a validation file. All rollouts of a prompt go to the same file.",
             low=0.0,
             high=MAX_SHARE,
         ),

@@ -1,6 +1,9 @@
 """Labels of the reasons why tasks and rollouts give no pairs or rows."""
 
 _LABELS = {
+    "too_few_attempts": "fewer than two usable rollouts",
+    "chosen_too_weak": "best reward below the minimum chosen reward",
+    "states_differ": "environment answered differently first",
     "judged_equal": "reviewed as equal",
     "judged_both_bad": "reviewed as both bad",
     "judged_split": "reviewers disagree",

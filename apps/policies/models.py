@@ -60,7 +60,9 @@ class Server(Named):
         help_text="Seconds until connecting fails",
     )
     worker_group = models.SlugField(
-        max_length=64, blank=True, help_text="Only workers of this group use it; empty: workers without a group"
+        max_length=64,
+        blank=True,
+        help_text="Only workers in this group run its rollouts. If empty, only workers without a group do.",
     )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)

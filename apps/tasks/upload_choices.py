@@ -35,7 +35,8 @@ class Choices:
         str,
         Option(
             "Duplicate rows",
-            "Rows with the same id, or equal rows without an id. Default: keep both; when merging, reject the second.",
+            "Rows with the same id, or equal rows without an id. Default: keep both. If you merge into the latest "
+            "version, the second row is rejected.",
             names={"": "Default", **dict(Upload.OnDuplicate.choices)},
         ),
     ] = ""
@@ -43,7 +44,8 @@ class Choices:
         str,
         Option(
             "Suspected credentials",
-            "Rows with suspected credentials. Pages always mask them. Redacting changes prompts and verifier inputs.",
+            "What to do with rows that contain suspected credentials. Pages mask credentials in any case. Redacting "
+            "changes prompts and verifier inputs.",
             names=dict(Upload.OnCredential.choices),
         ),
     ] = "keep"

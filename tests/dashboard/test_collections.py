@@ -399,9 +399,9 @@ def test_the_form_chooses_tasks_and_says_what_they_would_take():
     client, address = signed_in(), reverse("dashboard:collection_create")
     page = squeezed(client.get(address, given).text)
     assert "<strong>9 rollouts</strong>" in page
-    assert "× 2 repeats, 5 of train" in page
+    assert "× 2 repeats (train: 5)" in page
     assert re.search(r"About <strong>[\d,]+ tokens</strong>, \$0\.00\d+\.", page)
-    assert "Rough estimate without earlier rollouts: the words of" in page
+    assert "Rough estimate, because there are no earlier rollouts: based on the length of" in page
     assert "<strong>5 rollouts</strong>" in client.get(address, {**given, "tags": "hard"}).text
 
 
@@ -418,7 +418,7 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
     assert (collection.tags, collection.search, collection.limit) == (["a", "b"], "What", 2)
     assert collection.prompt_template == {"user": "One.\n{prompt}"}
     page = squeezed(signed_in().get(detail(collection)).text)
-    for part in ["3 of train", "the first 2 of train, tagged a, b, with “What”", collection.snapshot_digest[:16]]:
+    for part in ["(train: 3)", "the first 2 of train, tagged a, b, with “What”", collection.snapshot_digest[:16]]:
         assert part in page
 
 

@@ -114,7 +114,7 @@ def test_the_api_lists_flagged_rollouts_and_resolves_them(collection, client):
 def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, client):
     client.force_login(make_user())
     page = client.get(f"/collections/{collection.pk}/").content.decode()
-    assert "1 rollout had credentials" in page
+    assert "The trace of 1 rollout contained credentials" in page
     flagged = Rollout.objects.get(flagged=True)
     table = {"HX-Request": "true", "HX-Target": "rollout-table"}
     listed = client.get(f"/collections/{collection.pk}/?flagged=true", headers=table).content.decode()

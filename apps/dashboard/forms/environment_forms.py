@@ -40,7 +40,8 @@ class EnvironmentForm(ServerForm):
             ("compare", "Compare the answer with the expected answer"),
             ("equal", "Check whether the answer equals the expected answer"),
         ],
-        help_text="Comparisons run in both orders. Contradictory verdicts give no reward.",
+        help_text="Each comparison runs twice, with the answers swapped. If the verdicts contradict each other, the "
+        "rollout gets no reward.",
     )
     judge_reads = forms.ChoiceField(
         label="Input",
@@ -51,8 +52,9 @@ class EnvironmentForm(ServerForm):
         kind=dict,
         label="More settings",
         help_text=(
-            'For example {"scale": {"low": 1, "high": 5}}, {"scale": {"verdicts": {"correct": 1, "wrong": 0}}}, '
-            '{"worth": {"win": 1, "tie": 0.5, "loss": 0}} or {"tries": 5}; empty: a score from 0 to 10, 3 tries.'
+            "Default: a score from 0 to 10 and 3 tries. Examples: "
+            '{"scale": {"low": 1, "high": 5}}, {"scale": {"verdicts": {"correct": 1, "wrong": 0}}}, '
+            '{"worth": {"win": 1, "tie": 0.5, "loss": 0}} or {"tries": 5}.'
         ),
     )
 
@@ -105,7 +107,10 @@ class EnvironmentForm(ServerForm):
         self.fields["judge_rubric"].help_text = _RUBRIC_HELP
         model = self.fields["judge_model"]
         model.label = "User model" if self.instance.has_simulated_user else "Judge model"
-        model.help_text = "Called up to its concurrency limit. Empty: simulated_user uses a scripted user, no LLM."
+        model.help_text = (
+            "The concurrency limit of the model applies. If empty, the built-in environment simulated_user uses a "
+            "scripted user without an LLM."
+        )
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

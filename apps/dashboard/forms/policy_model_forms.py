@@ -91,8 +91,8 @@ class PolicyModelForm(ServerForm):
     extra_headers = JSONTextField(
         kind=dict,
         rows=2,
-        help_text='Sent with every request, for example {"X-Team": "rl"}. Put secrets into the API key and insert it '
-        'here: {"X-Auth-Token": "{api_key}"}.',
+        help_text='Sent with every request, for example {"X-Team": "rl"}. Do not enter secrets here: {api_key} inserts '
+        'the API key, for example {"X-Auth-Token": "{api_key}"}.',
     )
     extra_body = JSONTextField(
         kind=dict,
@@ -158,7 +158,7 @@ class PolicyModelForm(ServerForm):
             "wire": "Token IDs need Chat Completions. OpenAI reasoning models work best with Responses. "
             "Anthropic uses Messages.",
             "api_version": "For example 2025-04-01-preview",
-            "key_is_token": "Tokens expire. The key of the resource does not.",
+            "key_is_token": "Microsoft Entra ID tokens expire. Resource keys do not.",
         }
         widgets = {
             "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),

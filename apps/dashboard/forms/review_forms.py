@@ -50,7 +50,8 @@ class QueueForm(ReviewersForm):
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. On one line, they are grouped by task. On several lines, each line is one item.",
+        help_text="Or rollout numbers. On one line, GymWeb groups them by task. On several lines, each line is "
+        "an item.",
     )
     filter = forms.CharField(
         required=False,
@@ -78,7 +79,7 @@ class QueueForm(ReviewersForm):
         labels = {
             "overlap": "Reviews per item",
             "lease_minutes": "Reservation time (minutes)",
-            "repeat_share": "Hidden repeats",
+            "repeat_share": "Share of repeated items",
             "shows_expected": "Expected answer",
             "shows_reward": "Reward",
             "shows_model": "Model",

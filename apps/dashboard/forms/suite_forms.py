@@ -20,7 +20,10 @@ _LEFT_OUT = (*ON_ONE_DATASET, "prompt_template")
 class SuiteForm(NamedForm):
     slug = slug_field("suite")
     datasets = hide_optional_label(
-        LinesField(rows=6, help_text=f"Slugs, one per line, in the order of the columns; at most {MAX_DATASETS}")
+        LinesField(
+            rows=6,
+            help_text=f"Dataset slugs, one per line. Results show the datasets in this order. Maximum: {MAX_DATASETS}.",
+        )
     )
 
     class Meta:

@@ -101,8 +101,8 @@ class MappingForm(forms.Form):
         required=False,
         max_length=2_100,
         label="Answer extractor",
-        help_text="If the column also contains the reasoning: ####, \\boxed{}, regex:…, or a JSON pointer, for example "
-        "/answer",
+        help_text="Extracts the answer from a longer text. Use ####, \\boxed{}, regex:… or a JSON pointer "
+        "like /answer.",
         widget=forms.TextInput(attrs={**_CODE, "list": "extractors"}),
     )
     external_id = _path("ID", "Identifies the task across versions. Combine columns like {split}/{number}.")

@@ -100,7 +100,7 @@ def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:
         yield Block("json", "verdict", json_body(event.verdict).at(seq, "verdict"))
     if event.problem:
         body = Body(event.problem, "text", seq, "problem")
-        yield Block("text", "disregarded" if event.verdict else "no verdict", body)
+        yield Block("text", "verdict not used" if event.verdict else "no verdict", body)
     asked = "\n\n".join(text_of(item) or str(item.get("output", "")) for item in event.prompt)
     yield Block("fold", "question", Body(asked, "text", seq, "asked"))
     if event.items:
@@ -253,7 +253,7 @@ def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
     if event.tokens_note:
         yield "tokens not captured", event.tokens_note
     if event.grammar:
-        yield "grammar", "may have forced tokens"
+        yield "grammar", "some tokens may be forced"
     if tokens is None:
         return
     try:

@@ -24,7 +24,7 @@ def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list
     if isinstance(event, ToolResult) and event.error:
         yield Flag("tool error", "bad")
     if isinstance(event, JudgeCall) and event.problem:
-        yield Flag("no verdict" if not event.verdict else "disregarded", "bad")
+        yield Flag("no verdict" if not event.verdict else "verdict not used", "bad")
     if isinstance(event, ModelCall):
         yield from _call_flags(event, before)
     own = [block for block in blocks if not block.is_input]

@@ -42,7 +42,13 @@ class RetentionRule:
         float | None,
         Option("Minimum size (MB)", "Size of the traces of a collection", low=0, high=1e9, none="any size"),
     ] = None
-    ignore_exports: Annotated[bool, Option("Even if exports use them", "Only for traces")] = False
-    ignore_pair_sets: Annotated[bool, Option("Even if pair sets use them", "Only for traces")] = False
-    ignore_queues: Annotated[bool, Option("Even if queues use them")] = False
-    ignore_reviews: Annotated[bool, Option("Even if reviews, comments, flags or reward overrides use them")] = False
+    ignore_exports: Annotated[bool, Option("Include collections that exports use", "Only if traces are deleted")] = (
+        False
+    )
+    ignore_pair_sets: Annotated[
+        bool, Option("Include collections that pair sets use", "Only if traces are deleted")
+    ] = False
+    ignore_queues: Annotated[bool, Option("Include collections that queues use")] = False
+    ignore_reviews: Annotated[
+        bool, Option("Include collections that reviews, comments, flags or reward overrides use")
+    ] = False

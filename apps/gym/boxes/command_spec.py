@@ -35,7 +35,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         list[str],
         Option(
             "Command",
-            "the program and its arguments, with placeholders",
+            "The program and its arguments. They may contain placeholders.",
             length=200,
             each=Option("Argument", length=MAX_TEXT, exact=True),
             example=["agent", "--model", "{model}", "{instruction}"],
@@ -45,7 +45,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         dict[str, str],
         Option(
             "Environment variables",
-            "with placeholders; everyone who may read agents sees them",
+            "May contain placeholders. Do not enter secrets: all users who can view agents see the values.",
             length=100,
             each=Option("Value", length=MAX_TEXT, exact=True),
             example={"OPENAI_BASE_URL": "{openai_base_url}"},
@@ -55,20 +55,20 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         dict[str, str],
         Option(
             "Files",
-            f"content by path, {_RELATIVE}, with placeholders",
+            f"JSON object of path to content. Paths are {_RELATIVE}. Contents may contain placeholders.",
             length=100,
             each=Option("Content", length=MAX_TEXT, exact=True),
             example={"config.toml": 'model = "{model}"'},
         ),
     ] = {}
     answer_file: Annotated[
-        str, Option("Answer file", f"the file with the answer, {_RELATIVE}; empty: the output", length=500)
+        str, Option("Answer file", f"The file with the answer, {_RELATIVE}; empty: the output", length=500)
     ] = ""
     artifacts: Annotated[
         list[str],
         Option(
             "Artifacts",
-            f"files that are stored in the trace, {_RELATIVE}",
+            f"Files that are stored in the trace, {_RELATIVE}",
             length=20,
             each=Option("Path", low=1, length=500),
         ),
@@ -77,7 +77,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         list[str],
         Option(
             "Mounted folders",
-            "read-only; only folders in GYMWEB_AGENT_MOUNTS",
+            "Read-only; only folders in GYMWEB_AGENT_MOUNTS",
             length=20,
             each=Option("Folder", low=1, length=500),
         ),

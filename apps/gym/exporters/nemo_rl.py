@@ -102,7 +102,7 @@ FORMATS = [
         choices={"opening": ("task", "attempts")},
         encodings=("jsonl", "jsonl.gz"),
         note="Set dataset_name to NemoGymDataset and processor to nemo_gym_data_processor. ng_collect_rollouts "
-        "reads the same file. Prompts are those of the tasks, because agents served by GymWeb add their "
-        "system prompt and examples. For other agents, set opening to attempts.",
+        "reads the same file. Prompts exclude the system prompt and examples, because GymWeb agents add them. "
+        "For other agents, choose “System prompt, examples and task” under Prompt contents (opening=attempts).",
     ),
 ]

@@ -138,7 +138,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Literal["exact", "any"],
         Option(
             "Inexact numbers",
-            "Numbers that the datasets library would change. Arguments and tools written as text keep all numbers",
+            "Numbers that the `datasets` library rounds on loading. Write arguments and tools as text to keep "
+            "all digits.",
             names={"exact": "Leave the rollout out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
         ),
     ] = "any"
@@ -160,7 +161,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "Level",
             names={
                 "trajectory": "Trajectory: all turns",
-                "step": "Step: the first action that differs after the same state",
+                "step": "Step: the first action that differs after an identical history",
             },
         ),
     ] = "trajectory"
@@ -183,7 +184,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "For agents with subagents or forks: which branches become rows",
             names={
                 "main": "Main: the path to the final answer",
-                "all": "All: one row per path, with weight and lineage where the format has columns",
+                "all": "All: one row per path. Some formats add weight and lineage columns.",
                 "longest": "Longest: the path with the most calls",
             },
         ),
@@ -192,7 +193,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Literal["mask", "drop", "keep"],
         Option(
             "Calls with a grammar",
-            "Strict tools, forced calls and response formats force tokens, whose log probabilities are wrong for RL",
+            "A grammar (strict tools, forced calls, response formats) forces some tokens. Their log probabilities are "
+            "wrong for RL.",
             names={
                 "mask": "Mask: leave their tokens out of the loss",
                 "drop": "Drop the rollout",

@@ -229,8 +229,8 @@ FORMATS = [
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("implicit",)},
         refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: both sides include the prompt."},
-        note="RewardTrainer scores whole conversations. It subtracts a margin column in its loss; none is written. "
-        "To use margins, rename reward_margin to margin in pairs from rewards.",
+        note="RewardTrainer scores whole conversations. Its loss uses a margin column if there is one. "
+        "To use margins, rename reward_margin to margin (only pairs from rewards have it).",
     ),
     Format(
         slug="trl_kto",

@@ -71,7 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Level,
         Option(
             "Level",
-            "Compare whole rollouts, or the first action that differs after the same state",
+            "Compare whole rollouts, or only the first action that differs after an identical history",
             names={"trajectory": "Whole rollouts", "step": "First differing action"},
         ),
     ] = "trajectory"
@@ -88,7 +88,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "Maximum pairs per task",
             low=1,
             high=MAX_PER_TASK,
-            none=f"no limit, or {CAP_OF_ALL} for all combinations",
+            none=f"no limit (all combinations: {CAP_OF_ALL})",
         ),
     ] = None
     max_length_ratio: Annotated[

@@ -132,8 +132,8 @@ def _guessed(plan: Plan, choice: Choice) -> _Each | None:
         output_tokens=said,
         judge_cost=0.0,
         seconds=None,
-        basis=f"Rough estimate without earlier rollouts: the words of {len(words):,} tasks and "
-        f"one reply of {said} tokens each.",
+        basis=f"Rough estimate, because there are no earlier rollouts: based on the length of {len(words):,} tasks and "
+        f"one {said}-token reply per rollout.",
         based_on=[],
     )
 

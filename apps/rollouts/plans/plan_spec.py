@@ -103,7 +103,7 @@ class TaskSelection:
         dict[str, int],
         Option(
             "Repeats by split",
-            "Rollouts per task of a split. Other splits use the repeats above.",
+            "Rollouts per task of a split. Other splits use the value of Repeats.",
             length=MAX_MARKS,
             each=Option("Repeats", low=1, high=MAX_REPEATS),
             example={"train": 8, "validation": 2},
@@ -133,8 +133,8 @@ class TaskSelection:
     unsolved_in: Annotated[
         Collection | None,
         Option(
-            "Unsolved tasks of",
-            "Only tasks not solved in that collection (same dataset version)",
+            "Only tasks unsolved in",
+            "Only tasks that no rollout of that collection solved (same dataset version)",
             none="all tasks",
         ),
     ] = None

@@ -44,8 +44,8 @@ class ScanSpec:
     max_characters: Annotated[
         int,
         Option(
-            "Characters of a transcript",
-            "The longest events of longer transcripts are cut in the middle",
+            "Maximum transcript length (characters)",
+            "In longer transcripts, the longest events are shortened",
             low=1_000,
             high=2_000_000,
         ),

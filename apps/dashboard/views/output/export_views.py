@@ -105,7 +105,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "counts": _counts(export),
         "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
         "splits": ", ".join(
-            f"{count:,} of {split_label(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
+            f"{split_label(split)} {count:,}" for split, count in export.manifest.get("dataset_splits", {}).items()
         ),
         "again": urlencode({"format": export.format, "collection": export.collection_id}),
         "others": _beside(export),

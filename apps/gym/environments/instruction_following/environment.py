@@ -21,8 +21,9 @@ class InstructionFollowing(BuiltinEnvironment):
 
     name: ClassVar[str] = "instruction_following"
     description: ClassVar[str] = (
-        "No tools. The last message must follow all instructions of the row's instruction_id_list and kwargs. With "
-        "grading_mode fraction, partial rewards are given. Padded text gets 0."
+        "No tools. The last message must follow all instructions of the row's instruction_id_list and kwargs. If "
+        "grading_mode is fraction, the reward is the share of instructions followed. Text padded to reach a length "
+        "gets 0."
     )
     needs: ClassVar[frozenset[str]] = frozenset({"instruction_id_list"})
     quick: ClassVar[bool] = False

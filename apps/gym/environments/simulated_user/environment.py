@@ -23,8 +23,8 @@ class SimulatedUser(BuiltinEnvironment):
 
     name: ClassVar[str] = "simulated_user"
     description: ClassVar[str] = (
-        "Twelve tools of a library's desk, and a user played by a second model, with tools of its own. Reward 1.0 if "
-        "the attempt meets the row's evaluation_criteria."
+        "Twelve library-desk tools. A second model plays the user, who has tools too. Reward 1.0 if the attempt meets "
+        "the row's evaluation_criteria."
     )
     tools: ClassVar[list[Tool]] = AGENT_TOOLS
     takes_turns: ClassVar[bool] = True

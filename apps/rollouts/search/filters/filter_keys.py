@@ -74,8 +74,8 @@ KEYS: dict[str, Key] = {
         Key("task", Kind.REFERENCE, "number or id of the task", "task:340"),
         Key("split", Kind.EXACT, "split of its task", "split:train", may_be_missing=True),
         Key("tag", Kind.EXACT, "tag of its task", "tag:algebra", may_be_missing=True),
-        Key("cause", Kind.COUNT, "cause of a failure, by its number on the page of failures", "cause:12"),
-        Key("scan", Kind.ANSWER, "answer of a scan, by its number; scan:3: all its rollouts", "scan:3=yes"),
+        Key("cause", Kind.COUNT, "failure cause: the number on the page Failures and low rewards", "cause:12"),
+        Key("scan", Kind.ANSWER, "answer in a scan; scan:3 matches all rollouts of scan 3", "scan:3=yes"),
         Key("worker", Kind.COUNT, "worker that runs it", "worker:3"),
         Key("id", Kind.COUNT, "rollout number", "id:>1200"),
     )
