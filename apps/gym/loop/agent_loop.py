@@ -14,6 +14,7 @@ from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
 from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession, failed_call
 from apps.gym.tasks.prompt_templates import PromptTemplate
+from apps.gym.traces.chat_turns import SentMessages
 from apps.gym.traces.events import (
     EnvironmentTurn,
     ModelCall,
@@ -144,6 +145,7 @@ class Attempt(SessionDriver):
         self.tools: list[Tool] = []
         self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
+        self._sent = SentMessages()
         self._ids = b""  # packed ids of the last call with tokens
         self._has_responded = False
         self._allows_strict = harness.allows_strict
@@ -216,6 +218,7 @@ class Attempt(SessionDriver):
                 sampling=sampling,
                 session=self.name,
                 strict=self._allows_strict,
+                sent=self._sent,
             )
         )
         return ModelCall(

@@ -47,6 +47,27 @@ def chat_messages(
     return messages
 
 
+class SentMessages:
+    """The chat messages of a conversation that grows between calls. Each item is converted once, not at each call."""
+
+    __slots__ = ("_items", "_messages")
+
+    def __init__(self) -> None:
+        self._items = 0
+        self._messages: list[Message] = []
+
+    def extend(self, items: list[Item], *, instructions: object, reasoning: Reasoning) -> list[Message]:
+        """Return all messages of `items`, which begin with those of the call before. Raises like `chat_messages`."""
+        rest = chat_messages(
+            items[self._items :], instructions=None if self._items else instructions, reasoning=reasoning
+        )
+        messages = self._messages + rest
+        # Items that the model adds to its last turn change the last message.
+        if items and not is_by_model(items[-1]):
+            self._items, self._messages = len(items), messages
+        return messages
+
+
 def _other_messages(items: Iterable[Item]) -> list[Message]:
     """Convert items that the model did not write to messages.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from apps.gym.traces.chat_turns import chat_messages
+from apps.gym.traces.chat_turns import SentMessages
 from apps.gym.traces.items import Tool
 from apps.gym.wires.dialect import PLAIN, Dialect, check_sampling, read_task_body
 from apps.gym.wires.protocol import Ask
@@ -25,7 +25,7 @@ def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict
     check_sampling(ask.sampling)
     body: dict[str, Any] = {
         "model": model_name,
-        "messages": chat_messages(
+        "messages": (ask.sent or SentMessages()).extend(
             ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning
         ),
     }

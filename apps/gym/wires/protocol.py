@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from apps.gym.traces.chat_turns import SentMessages
 from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import Item, TokenUsage, Tool
 from apps.gym.traces.tokens import TokenCapture
@@ -49,6 +50,8 @@ class Ask(msgspec.Struct, kw_only=True):
     `patience` is the maximum wait in seconds while the endpoint throttles; without it, there is none.
 
     With `strict` False, tools are never strict, also where the API makes them strict by default.
+
+    `sent` keeps the messages of earlier calls of the same conversation, for the Chat Completions wire.
     """
 
     items: list[Item]
@@ -58,6 +61,7 @@ class Ask(msgspec.Struct, kw_only=True):
     on_delta: OnDelta | None = None
     patience: float | None = None
     strict: bool = True
+    sent: SentMessages | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):

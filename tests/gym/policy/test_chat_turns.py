@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.errors import PolicyError
-from apps.gym.traces.chat_turns import Message, assistant_items, chat_items, chat_messages
+from apps.gym.traces.chat_turns import Message, Reasoning, SentMessages, assistant_items, chat_items, chat_messages
 from apps.gym.traces.items import Item
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -169,6 +169,18 @@ def test_reasoning_written_as_text_comes_back_as_reasoning(items: list[Item]) ->
     assert [one["text"].strip("\n") for one in found] == [
         one["text"].strip("\n") for one in expected if one["text"].strip("\n")
     ]
+
+
+@settings(max_examples=300)
+@given(conversations(), st.sampled_from(["field", "text", "dropped"]), st.data())
+def test_a_growing_conversation_has_the_messages_of_its_items(
+    items: list[Item], reasoning: Reasoning, data: st.DataObject
+) -> None:
+    sent = SentMessages()
+    for end in sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=5))):
+        messages = sent.extend(items[:end], instructions="Be brief.", reasoning=reasoning)
+
+        assert messages == chat_messages(items[:end], instructions="Be brief.", reasoning=reasoning)
 
 
 def test_dropped_reasoning_is_not_sent() -> None:
