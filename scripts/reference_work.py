@@ -3,6 +3,7 @@
 import contextlib
 import cProfile
 import resource
+import statistics
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Adapter, Environment
 from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel
-from apps.rollouts.models import Collection, TraceEvent
+from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
@@ -102,17 +103,26 @@ def counting_calls() -> Iterator[list[tuple[str, cProfile.Profile]]]:
 
 
 def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
-    """Return rollouts per second, and how many there would be if only the model took time."""
+    """Return rollouts per second, and how many there would be if only the model took time.
+
+    `share` is the rate while rollouts wait in the queue: the ideal time of a rollout divided by the mean time between
+    two starts on a seat. `overall` includes filling the seats at the start and emptying them at the end.
+    """
     with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
         work = ReferenceWork(port, over_http=False, concurrency=loops)
         cpu, wall = work.run(loops * rounds, seats=loops)
+    starts = [
+        at.timestamp() for at in Rollout.objects.order_by("started_at").values_list("started_at", flat=True) if at
+    ]
+    cycle = (statistics.fmean(starts[-loops:]) - statistics.fmean(starts[:loops])) / (rounds - 1)
     ideal = loops / (CALLS * SLOW_SECONDS)
     rate = loops * rounds / wall
     return {
         "rss_mb": rss_mb(),
         "rollouts_per_s": round(rate, 1),
         "ideal": round(ideal, 1),
-        "share": round(rate / ideal, 3),
+        "share": round(CALLS * SLOW_SECONDS / cycle, 3),
+        "overall": round(rate / ideal, 3),
         "cpu_ms_per_rollout": round(cpu / (loops * rounds) * 1000, 3),
         "loops": loops,
         "rollouts": loops * rounds,
