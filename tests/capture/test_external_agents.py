@@ -19,6 +19,7 @@ from gymweb_client.errors import NothingQueued
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from apps.rollouts.serving.attempt_commands import MAX_WAITING
 from tests.clients.site import Site
 from tests.deadlines import DEADLINE
 from tests.factories import make_row
@@ -146,6 +147,21 @@ async def test_a_repeated_request_takes_no_second_attempt(site: Site) -> None:
         with pytest.raises(ApiError) as refused:
             await gym.request("POST", "attempts/", {"collection": collection})
         assert refused.value.status == 400
+
+
+async def test_a_bounded_number_of_requests_waits_for_an_attempt(site: Site) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym:
+        collection = await plan(gym, site)
+        await take(gym, collection)
+        began, waited = time.monotonic(), 4.0
+
+        async def time_request() -> float:
+            assert await take(gym, collection, wait_seconds=waited) is None
+            return time.monotonic() - began
+
+        took = await asyncio.gather(*(time_request() for _ in range(MAX_WAITING + 3)))
+
+        assert sum(seconds < waited for seconds in took) == 3
 
 
 async def test_calls_past_the_limit_end_the_attempt_with_its_reason(site: Site) -> None:

@@ -77,6 +77,7 @@ class Agents:
                     return await reply.json()
                 # The worker says with its next heartbeat that seats are free.
                 assert reply.status in (204, 503), await reply.text()
+            await asyncio.sleep(0.2)
 
     async def _post(self, path: str, body: Any, headers: dict[str, str]) -> str:
         async with self._session.post(self._base + path, json=body, headers=headers) as reply:

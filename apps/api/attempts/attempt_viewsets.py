@@ -17,6 +17,7 @@ from apps.gym.capture.captured_commands import Command
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.serving.attempt_commands import (
     MAX_WAIT,
+    MAX_WAITING,
     end_attempt,
     extend_attempt,
     open_attempt,
@@ -43,7 +44,8 @@ class TakeAttemptSerializer(DeclaredFields, serializers.Serializer[Any]):
         default=0.0,
         min_value=0,
         max_value=MAX_WAIT,
-        help_text="How long to wait if no rollout is queued or no worker has a free seat.",
+        help_text="How long to wait if no rollout is queued or no worker has a free seat. "
+        f"While {MAX_WAITING} requests wait, further ones are answered at once.",
     )
 
 

@@ -2,6 +2,7 @@
 
 import http.client
 import random
+import threading
 import time
 from typing import Any
 
@@ -19,9 +20,12 @@ from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 
 MAX_WAIT = 30
 """Maximum seconds that a request for an attempt waits for one."""
+MAX_WAITING = 16
+"""Requests for an attempt that wait at a time in one web process. Each holds a thread and a database connection."""
 POLL_SECONDS = 0.25
 MAX_ID = 2**63 - 1
 ANSWER_SECONDS = 90.0
+waiting_places = threading.BoundedSemaphore(MAX_WAITING)
 
 
 class AttemptEnded(Refusal, status=409, code="attempt-ended"):
@@ -55,24 +59,32 @@ class NotYours(Refusal, status=403, code="not-yours"):
 def open_attempt(collection: Collection, user: User, *, wait_seconds: float = 0) -> dict[str, Any] | None:
     """Begin an attempt at a queued rollout of the collection. Return its description, or None if none is queued.
 
-    Waits up to `wait_seconds` for a rollout and a seat. Raises NotClaimable, NoSeat and CommandRefused.
+    Waits up to `wait_seconds` for a rollout and a seat, unless MAX_WAITING requests wait already. Raises NotClaimable,
+    NoSeat and CommandRefused.
     """
     if collection.agent.kind != collection.agent.Kind.EXTERNAL:
         raise NotClaimable("The agent of this collection is the built-in loop, which workers run themselves.")
-    until = time.monotonic() + wait_seconds
-    while True:
-        collection.refresh_from_db(fields=["state"])
-        if collection.state == Collection.State.PAUSED:
-            raise NotClaimable("The collection is paused. Resume it.")
-        is_queued = collection.rollouts.filter(status=Rollout.Status.QUEUED).exists()
-        if is_queued and (offer := _ask_workers(collection, user)):
-            return offer
-        if time.monotonic() >= until:
-            break
-        time.sleep(POLL_SECONDS)
-    if is_queued and collection.state == Collection.State.RUNNING:
+    offer, is_queued = _try_to_open(collection, user)
+    if offer is None and wait_seconds and waiting_places.acquire(blocking=False):
+        try:
+            until = time.monotonic() + wait_seconds
+            while offer is None and time.monotonic() < until:
+                time.sleep(POLL_SECONDS)
+                offer, is_queued = _try_to_open(collection, user)
+        finally:
+            waiting_places.release()
+    if offer is None and is_queued and collection.state == Collection.State.RUNNING:
         raise NoSeat("No worker has a free seat for this collection.")
-    return None
+    return offer
+
+
+def _try_to_open(collection: Collection, user: User) -> tuple[dict[str, Any] | None, bool]:
+    """Return the description of a new attempt, if a worker begins one, and whether a rollout is queued."""
+    collection.refresh_from_db(fields=["state"])
+    if collection.state == Collection.State.PAUSED:
+        raise NotClaimable("The collection is paused. Resume it.")
+    is_queued = collection.rollouts.filter(status=Rollout.Status.QUEUED).exists()
+    return (_ask_workers(collection, user) if is_queued else None), is_queued
 
 
 def repeat_offer(known: dict[str, Any], user: User) -> dict[str, Any]:
