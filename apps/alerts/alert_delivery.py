@@ -87,6 +87,9 @@ def replay_delivery(*, delivery: Delivery, user: User | None = None) -> Delivery
 def _claim_due() -> list[Delivery]:
     now = timezone.now()
     pending = Delivery.objects.filter(state=Delivery.State.PENDING)
+    # Only a claim sets a time after the last retry: its worker stopped before it stored a result.
+    interrupted = pending.filter(next_attempt_at__lte=now, next_attempt_at__gt=F("retry_until"))
+    interrupted.update(state=Delivery.State.FAILED, error="The worker stopped while sending this delivery.")
     due = pending.filter(next_attempt_at__lte=now, subscription__is_enabled=True)
     claimed = []
     for delivery in due.select_related("event", "subscription").order_by("next_attempt_at", "pk")[:BATCH]:

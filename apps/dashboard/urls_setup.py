@@ -72,6 +72,7 @@ urlpatterns: list[URLPattern] = [
     path("suites/new/", suite_views.suite_edit, name="suite_create"),
     path("suites/<slug:slug>/", suite_views.suite_detail, name="suite_detail"),
     path("suites/<slug:slug>/edit/", suite_views.suite_edit, name="suite_edit"),
+    path("suites/<slug:slug>/delete/", suite_views.suite_delete, name="suite_delete"),
     path("suites/<slug:slug>/collect/", suite_views.suite_collect, name="suite_collect"),
     path("deletions/<int:pk>/", dataset_views.deletion_detail, name="deletion_detail"),
     path("column-mappings/", upload_views.mapping_list, name="mapping_list"),

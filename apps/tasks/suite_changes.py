@@ -1,4 +1,4 @@
-"""Save suites of datasets."""
+"""Save and delete suites of datasets."""
 
 from django.db import transaction
 
@@ -28,6 +28,13 @@ def save_suite(*, suite: Suite, user: object) -> Suite:
         action = "suite.create" if stored is None else "suite.change"
         record(user=user, action=action, target=suite.slug, before=before, after=_describe(suite))
     return suite
+
+
+def delete_suite(*, suite: Suite, user: object) -> None:
+    """Delete a suite. Its datasets and their collections stay."""
+    with transaction.atomic():
+        record(user=user, action="suite.delete", target=suite.slug, before=_describe(suite))
+        suite.delete()
 
 
 def find_problems(slugs: list[str]) -> list[str]:

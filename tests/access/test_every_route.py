@@ -145,6 +145,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/suites/no-such-thing/", READERS),
         ("POST", "/suites/no-such-thing/edit/", BUILDERS),
         ("POST", "/suites/no-such-thing/collect/", BUILDERS),
+        ("POST", "/suites/no-such-thing/delete/", BUILDERS),
+        ("DELETE", "/api/v1/suites/no-such-thing/", BUILDERS),
         ("POST", "/api/v1/collections/", BUILDERS),
         ("POST", "/api/v1/collections/999999/cancel/", BUILDERS),
         ("PATCH", "/api/v1/collections/999999/", BUILDERS),

@@ -149,8 +149,8 @@ def test_a_failing_delivery_gives_up_after_a_day_and_can_be_replayed():
             replay_delivery(delivery=delivery)
         wait = (delivery.next_attempt_at - timezone.now()).total_seconds()
         assert 3 < wait <= 6
-        Delivery.objects.update(retry_until=timezone.now())
-        make_due()
+        now = timezone.now()
+        Delivery.objects.update(retry_until=now, next_attempt_at=now)
         deliver_alerts()
         delivery.refresh_from_db()
         assert (delivery.state, "500" in delivery.error) == ("failed", True)
@@ -164,6 +164,19 @@ def test_a_failing_delivery_gives_up_after_a_day_and_can_be_replayed():
     delivery.refresh_from_db()
     assert (delivery.state, delivery.error, delivery.attempts) == ("delivered", "", 3)
     assert AuditEntry.objects.filter(action="alert.replay").count() == 1
+
+
+def test_a_delivery_whose_workers_die_is_not_sent_forever(monkeypatch):
+    with receive() as (url, requests):
+        subscribe(url)
+        announce()
+        monkeypatch.setattr(alert_delivery, "LEASE", timedelta(milliseconds=1))
+        Delivery.objects.update(retry_until=timezone.now())
+        alert_delivery._claim_due()
+        time.sleep(0.01)
+        assert deliver_alerts() is False
+    assert Delivery.objects.values_list("state", "attempts").get() == ("failed", 1)
+    assert not requests
 
 
 def test_waits_double_up_to_an_hour():

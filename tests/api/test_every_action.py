@@ -122,6 +122,7 @@ OPERATIONS = {
     "selected_verify_again": "POST reverifications/",
     "suite_collect": "POST suites/{slug}/collect/",
     "suite_create": "POST suites/",
+    "suite_delete": "DELETE suites/{slug}/",
     "suite_edit": "PATCH suites/{slug}/",
     "upload_commit": "POST uploads/{id}/commit/",
     "upload_discard": "DELETE uploads/{id}/",

@@ -5,7 +5,7 @@ from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
 from apps.tasks.models import Suite
-from apps.tasks.suite_changes import MAX_DATASETS, save_suite
+from apps.tasks.suite_changes import MAX_DATASETS, delete_suite, save_suite
 from tests.factories import make_dataset, make_user
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +40,15 @@ def test_a_list_of_datasets_that_cannot_be_is_refused(count, twice):
         save_suite(suite=suite, user=None)
     assert list(refused.value.message_dict) == ["datasets"]
     assert not Suite.objects.exists()
+
+
+def test_a_deleted_suite_leaves_its_datasets_and_the_log_has_it():
+    sums = make_dataset(slug="sums")
+    suite = save_suite(suite=Suite(slug="math", name="Math", datasets=[sums]), user=None)
+    delete_suite(suite=suite, user=make_user())
+    sums.refresh_from_db()
+    assert not Suite.objects.exists()
+    assert AuditEntry.objects.get(action="suite.delete", target="math").before["datasets"] == ["sums"]
 
 
 def test_a_deleted_dataset_leaves_its_suites():

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +18,7 @@ from apps.api.framework.spec_serializers import spec_serializer
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.suite_plans import SUITE_OPTIONS, plan_suite
 from apps.tasks.models import Dataset, Suite
-from apps.tasks.suite_changes import MAX_DATASETS, save_suite
+from apps.tasks.suite_changes import MAX_DATASETS, delete_suite, save_suite
 
 
 class SuiteSerializer(DeclaredFields, serializers.ModelSerializer[Suite]):
@@ -38,7 +39,7 @@ class SuitePlanSerializer(DeclaredFields, serializers.Serializer[Any]):
     prompt_template = PromptTemplateSerializer(required=False)
 
 
-class SuiteViewSet(SlugViewSet):
+class SuiteViewSet(DestroyModelMixin, SlugViewSet):
     queryset = Suite.objects.with_datasets()
     serializer_class = SuiteSerializer
     permissions = {
@@ -47,6 +48,7 @@ class SuiteViewSet(SlugViewSet):
         "create": Permission.COLLECT,
         "update": Permission.COLLECT,
         "partial_update": Permission.COLLECT,
+        "destroy": Permission.COLLECT,
         "collect": Permission.COLLECT,
     }
     # Plans store their key.
@@ -54,6 +56,10 @@ class SuiteViewSet(SlugViewSet):
 
     def save(self, row: Suite, api_key: str | None) -> Suite:
         return save_suite(suite=row, user=self.user)
+
+    def perform_destroy(self, instance: Suite) -> None:
+        """Delete a suite. Its datasets and their collections stay."""
+        delete_suite(suite=instance, user=self.user)
 
     @operation(
         request=SuitePlanSerializer,

@@ -7,14 +7,14 @@ from django.shortcuts import get_object_or_404
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.chrome.row_views import list_view
+from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.suite_forms import SuiteForm, SuitePlanForm
 from apps.dashboard.views.collections.matrix_views import show_rows
 from apps.rollouts.metrics.model_matrix import MatrixSpec, build_matrix
 from apps.rollouts.plans.suite_plans import plan_suite
 from apps.tasks.models import Suite
-from apps.tasks.suite_changes import save_suite
+from apps.tasks.suite_changes import delete_suite, save_suite
 
 _SUITES = Suite.objects.with_datasets()
 suite_list = list_view(_SUITES, "suites/list.html", part="rows", name="suites")
@@ -47,6 +47,11 @@ def suite_edit(request: PageRequest, slug: str = "") -> HttpResponse:
             messages.success(request, f"The suite {saved.name} is saved.")
             return go(request, "dashboard:suite_detail", saved.slug)
     return answer_form(request, "suites/form.html", {"form": form, "suite": suite})
+
+
+suite_delete = action_view(
+    Permission.COLLECT, delete_suite, _SUITES, "suite", then="suite_list", said="The suite {0} is deleted."
+)
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)

@@ -114,6 +114,9 @@ def read_task(row: TaskRow, *, has_judge: bool) -> UserTask:
     try:
         task = msgspec.convert({name: row[name] for name in UserTask.__struct_fields__ if name in row}, UserTask)
         library = task.expect()
+        unknown = sorted(set(task.user_tools or []) - {str(tool["name"]) for tool in USER_TOOLS})
+        if unknown:
+            raise ValueError(f"user_tools has the unknown tool {unknown[0]!r}")
         for assertion in task.evaluation_criteria.env_assertions or []:
             check_assertion(library, assertion.func_name, assertion.arguments)
     except (msgspec.ValidationError, ToolRefused, ValueError) as problem:

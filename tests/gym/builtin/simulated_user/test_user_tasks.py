@@ -185,6 +185,11 @@ def test_the_user_has_only_the_tools_of_its_row():
     assert len(SimulatedUser({**TAU2, "user_tools": None}).user_tools) == 4
 
 
+def test_an_unknown_tool_of_the_user_is_refused():
+    with pytest.raises(VerifierError, match="set_reminder"):
+        SimulatedUser({**TAU2, "user_tools": ["set_reminder"]})
+
+
 @pytest.mark.parametrize(("told", "outcome"), [("", "unknown"), ("When asked to do it, call read_card().", "full")])
 def test_the_gold_attempt_is_unknown_where_a_script_cannot_play_the_user(told, outcome):
     actions = [*TAU2["evaluation_criteria"]["actions"], {"name": "read_card", "arguments": {}, "requestor": "user"}]
