@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.views.reviews.quick_pass_views import ITEMS
+from apps.gym.image_data import SCHEME, read_image
+from apps.gym.traces.items import dump_json
 from apps.reviews.models import Queue, Review
+from apps.tasks.models import Task
+from apps.tasks.stored_images import store_images
 from tests.dashboard.markup import faults
+from tests.images import make_png
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric
 
 BOOLEAN = [{"key": "right", "label": "Is it right?", "kind": "boolean"}]
@@ -46,6 +52,18 @@ def start(client: Client, queue: Queue) -> Any:
     """Reserve items and return the page with them."""
     client.post(address(queue))
     return client.get(address(queue))
+
+
+def test_images_of_the_prompt_are_shown(ann: User):
+    queue, client = make_queue(pairs=1), browser(ann)
+    image = read_image(make_png())
+    store_images({"ab": image})
+    parts = [{"type": "input_text", "text": "Which?"}, {"type": "input_image", "image_url": f"{SCHEME}ab"}]
+    row = {"responses_create_params": {"input": [{"role": "user", "content": parts}]}}
+    Task.objects.update(row_json=dump_json(row))
+    page = start(client, queue)
+    assert [shown.sha256 for shown in page.context["items"][0].images] == ["ab"]
+    assert reverse("dashboard:stored_image", args=["ab"]) in page.text
 
 
 def test_answered_items_are_submitted_and_the_others_stay_reserved(ann: User):

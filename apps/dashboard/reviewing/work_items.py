@@ -8,11 +8,13 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.traces.card_building import show_events
-from apps.dashboard.traces.cards import group_lanes
+from apps.dashboard.traces.cards import Image, group_lanes
+from apps.dashboard.traces.images import find_image, parts_of
 from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
 from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
+from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import LABELS, read_shown
 from apps.reviews.queues.waiting_items import read_waiting
@@ -48,6 +50,12 @@ def read_answers(review: Review) -> list[dict[str, Any]]:
     shown = read_shown(review)
     columns = [steps_of(side.events) for side in shown.sides]
     return _last_words(list(LABELS[: len(columns)]), columns, [])
+
+
+def read_prompt_images(review: Review) -> list[Image]:
+    """Return the images of the task's prompt."""
+    prompt = input_items(review.item.task.masked_row) if review.item else []
+    return [image for item in prompt for part in parts_of(item) if (image := find_image(part, 0, ""))]
 
 
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:

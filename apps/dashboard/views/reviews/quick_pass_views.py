@@ -14,7 +14,8 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import carry_out
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import read_posted_answer
-from apps.dashboard.reviewing.work_items import count_work, read_answers, read_fields
+from apps.dashboard.reviewing.work_items import count_work, read_answers, read_fields, read_prompt_images
+from apps.dashboard.traces.cards import Image
 from apps.dashboard.views.reviews.work_views import find_queue
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.item_leases import CannotReview, claim_items, find_open
@@ -32,6 +33,7 @@ class PassItem:
 
     review: Review
     prefix: str
+    images: list[Image]
     answers: list[dict[str, Any]]
     fields: dict[str, Any]
     token: str
@@ -109,4 +111,12 @@ def _show(review: Review, refused: _Refused | None) -> PassItem:
     if answer is not None:
         review.draft = msgspec.structs.asdict(answer)
     fields = read_fields(review, problem.wrong if isinstance(problem, AnswerRefused) else {})
-    return PassItem(review, _prefix(review.pk), read_answers(review), fields, uuid.uuid4().hex, str(problem or ""))
+    return PassItem(
+        review,
+        _prefix(review.pk),
+        read_prompt_images(review),
+        read_answers(review),
+        fields,
+        uuid.uuid4().hex,
+        str(problem or ""),
+    )
