@@ -13,7 +13,16 @@ from weakref import WeakSet
 
 from apps.gym.environments.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
-from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, ToolOutput, failed_call
+from apps.gym.image_data import data_url, find_kind
+from apps.gym.resources.protocol import (
+    Probe,
+    ResourceServer,
+    ReverifyMode,
+    Session,
+    ToolOutput,
+    failed_call,
+    shown_output,
+)
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
 from apps.gym.tasks.parameters import find_item_problem
@@ -123,7 +132,8 @@ class WrittenSession(Session):
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         seconds = self._server.call_timeout
         try:
-            text = await self._call(name, arguments, seconds)
+            result = await self._call(name, arguments, seconds)
+            output = _read_output(result)
         except ToolRefused as refusal:
             return failed_call(str(refusal), refusal.error)
         except (OutOfTime, TimeoutError):
@@ -134,16 +144,16 @@ class WrittenSession(Session):
             # As with a server that returns 500: the model reads the error, and the attempt continues.
             logger.exception("%s: its tool %s failed", self._server.name, name)
             return failed_call(tell(bug), "tool_error")
-        if len(text) > MAX_OUTPUT:
-            return failed_call(f"the tool gave {len(text):,} characters", "too_large")
-        return ToolOutput(text=text)
+        if len(output.text) > MAX_OUTPUT:
+            return failed_call(f"the tool gave {len(output.text):,} characters", "too_large")
+        return output
 
-    async def _call(self, name: str, arguments: dict[str, Any], seconds: float) -> str:
+    async def _call(self, name: str, arguments: dict[str, Any], seconds: float) -> Any:
         written = self._environment.written_tools.get(name)
         if written is None:
             raise unknown_tool(name, self._environment.tools)
         call = partial(getattr(self._environment, written.method), **written.read(arguments))
-        return write_output(await perform(call, seconds=seconds))
+        return await perform(call, seconds=seconds)
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
         with self._server.faults("respond", EnvironmentFault, self._server.call_timeout):
@@ -219,6 +229,22 @@ class WrittenServer(ResourceServer):
         return Probe(
             healthy=True, message=f"written here, in {where}", latency=time.perf_counter() - started, tools=tools
         )
+
+
+def _read_output(result: Any) -> ToolOutput:
+    """Return the output of a tool: an image as bytes, a list that contains images, any text or JSON value."""
+    if isinstance(result, bytes):
+        result = [result]
+    if isinstance(result, list) and any(isinstance(one, bytes) for one in result):
+        return shown_output([_read_part(one) for one in result])
+    return ToolOutput(text=write_output(result))
+
+
+def _read_part(given: Any) -> dict[str, Any]:
+    if isinstance(given, bytes):
+        # Other formats are refused with the accepted ones.
+        return {"type": "input_image", "image_url": data_url(find_kind(given) or "image/unknown", given)}
+    return {"type": "input_text", "text": write_output(given)}
 
 
 def _read_reward(given: object) -> Reward:

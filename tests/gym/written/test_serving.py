@@ -1,10 +1,12 @@
 import asyncio
 import time
 from functools import partial
+from typing import Literal
 
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.image_data import data_url
 from apps.gym.loop.trials.players import play_attempt, reward_of
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
@@ -17,7 +19,9 @@ from apps.gym.written import Attempted, Call, Environment, Move, Reward, ToolRef
 from tests.deadlines import DEADLINE
 from tests.gym.serving.ports import on_a_port
 from tests.gym.verifiers.replies import response
+from tests.images import make_png
 
+PNG = make_png()
 ROW = {"responses_create_params": ask("Count to three."), "expected": 3}
 
 
@@ -59,6 +63,11 @@ class Counter(Environment):
     async def endless(self) -> str:
         """Say too much."""
         return "x" * (4 * 1024**2 + 1)
+
+    @tool
+    async def photograph(self, shows: Literal["picture", "both", "noise"]) -> object:
+        """Take a picture."""
+        return {"picture": PNG, "both": ["Page 1", PNG], "noise": b"RAW"}[shows]
 
     async def respond(self, items):
         return None if self.count else [{"type": "message", "role": "user", "content": "Go on."}]
@@ -109,10 +118,11 @@ def test_the_environments_turn_comes_after_a_reply_without_calls():
         ("up", {"by": -1}, "down", "only up"),
         ("up", {"by": "x"}, "bad_arguments", "Expected `int`, got `str` - at `$.by`"),
         ("up", {"to": 1}, "bad_arguments", "unknown field `to`"),
-        ("down", {}, "unknown_tool", "the tools are: up, wait, sleep, broken, endless"),
+        ("down", {}, "unknown_tool", "the tools are: up, wait, sleep, broken, endless, photograph"),
         ("seed", {}, "unknown_tool", "no tool named 'seed'"),
         ("broken", {}, "tool_error", "ZeroDivisionError: oh"),
         ("endless", {}, "too_large", "4,194,305 characters"),
+        ("photograph", {"shows": "noise"}, "bad_image", "PNG, JPEG, GIF or WebP"),
         ("wait", {"seconds": 1}, "timeout", "no result within 0.3 s"),
         ("sleep", {"seconds": 5}, "timeout", "no result within 0.3 s"),
     ],
@@ -121,6 +131,12 @@ def test_what_goes_wrong_in_a_call_is_told_to_the_model(name, arguments, error, 
     output = call(name, arguments, 0.3 if error == "timeout" else DEADLINE)
     assert output.error == error
     assert words in output.text
+
+
+def test_a_tool_may_return_images():
+    picture = {"type": "input_image", "image_url": data_url("image/png", PNG)}
+    assert call("photograph", {"shows": "picture"}).output == [picture]
+    assert call("photograph", {"shows": "both"}).output == [{"type": "input_text", "text": "Page 1"}, picture]
 
 
 def test_a_method_that_is_not_async_waits_in_a_thread():
