@@ -36,7 +36,7 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
             ge=0,
             le=100,
             title="Tolerance",
-            description="How far over the budget the reward reaches 0.0, as a share of the budget",
+            description="Excess over the budget at which the reward is 0.0, as a share of it: 0.5 means at 150 %",
         ),
     ] = 1.0
 

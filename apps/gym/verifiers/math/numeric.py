@@ -145,9 +145,10 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     """1.0 if the answer equals the expected number, otherwise 0.0.
 
     A box must contain one number, which may have a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
-    5 km. Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50. Integers must be
-    equal; with fractions, |answer − expected| may be up to the absolute tolerance, or up to the relative tolerance ×
-    |expected|. The default is one part in a million.
+    5 km. Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50.
+
+    With a tolerance, |answer − expected| may be up to the larger of the absolute tolerance and the relative tolerance ×
+    |expected|. Without one, integers must be equal, and other numbers may differ by one part in a million.
 
     Range: 0.0 or 1.0. Component: `numeric_correctness`.
     """

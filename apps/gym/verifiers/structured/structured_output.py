@@ -89,10 +89,12 @@ _MOST = 10
 class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     """1.0 if the JSON of the reply matches the schema, otherwise 0.0.
 
-    The JSON is the whole reply, its last fenced block (blocks marked `json` first), or its last object or list; with
-    `strict` only the whole reply. For a tool call, there must be exactly one call, of the named tool if given; its
-    arguments or the named argument are checked. `closed` requires every property of the schema and allows no others, as
-    NeMo Gym's structured_outputs does. Verification stops at the time limit with `verifier_error`.
+    The verifier parses the first of these that is JSON: the whole reply; a fenced block, from the last to the first,
+    blocks marked `json` before others; the last object or list. With `strict`, it parses only the whole reply.
+
+    For a tool call, there must be exactly one call, of the named tool if given; its arguments or the named argument are
+    checked. `closed` requires every property of the schema and allows no others, as NeMo Gym's structured_outputs does.
+    Verification stops at the time limit with `verifier_error`.
 
     Range: 0.0 or 1.0. Components: `json` (1.0 if the reply contains JSON) and `schema`.
     """

@@ -10,7 +10,7 @@ from msgspec import Meta
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import ExtractionMode, excerpt, extraction_mode, find_boxes, last_line
-from apps.gym.verifiers.protocol import AnswerVerifier, answer_reward
+from apps.gym.verifiers.protocol import AnswerVerifier, Extraction, answer_reward
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _TRAILING = ".!?,;:。！？"
@@ -112,10 +112,10 @@ class StringMatch(TextVerifier, frozen=True, kw_only=True, tag="string_match"):
     """1.0 for the expected answer, 0.98 for a nearly equal number, otherwise 0.0.
 
     If `case_sensitive` is on, the texts must be equal. Otherwise both are normalised (NFKC, no outer quotes, lower
-    case, no final .!?) and compared as texts, as numbers, without commas in numbers, without outer LaTeX, without
-    commas, "and" and "or" between words, and with US states abbreviated. Next, numbers are compared without currency
-    signs, percent signs and units: 0.98 if (1 − relative error)² is above 0.98. Finally, texts are compared without
-    units: 1.0.
+    case, no final .!?). The reward is 1.0 if they agree in one of these forms: as text; as number; without commas in
+    numbers; without outer LaTeX; without commas, "and" and "or" between words; with US states abbreviated. Next,
+    numbers are compared without currency signs, percent signs and units: 0.98 if (1 − relative error)² is above 0.98.
+    Finally, both are compared without units and LaTeX: 1.0 if they are equal, 0.98 for nearly equal numbers.
 
     The answer is the text after the last "Answer:", otherwise the last box.
 
@@ -123,6 +123,19 @@ class StringMatch(TextVerifier, frozen=True, kw_only=True, tag="string_match"):
     """
 
     title: ClassVar[str] = "Graded string match"
+    extract: (
+        Annotated[
+            Extraction,
+            Meta(
+                title="Answer location",
+                description=(
+                    'Default: `extraction_mode` of the row, otherwise the text after the last "Answer:", otherwise the '
+                    "last box"
+                ),
+            ),
+        ]
+        | None
+    ) = None
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = self.find_expected(row)

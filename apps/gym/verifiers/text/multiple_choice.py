@@ -37,8 +37,9 @@ _LEADING = re.compile(r"\(?([A-Za-z])(?:\)|[.:\-]|\s|$)")
 class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice"):
     """1.0 if the chosen letter is the expected letter, otherwise 0.0.
 
-    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If there is a
-    pattern, its last match is the choice if it is a letter or the text of an option. Otherwise the mode decides.
+    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If a pattern is set,
+    its last match is read first: a letter, or the text of an option, is the choice. Otherwise the mode decides.
+
     strict_single_letter_boxed: a letter alone or before one of `: ) . -` in the last box. lenient_boxed: the same, else
     the only option whose text is in the box. lenient_answer_colon: after the first "Answer:", a letter or the text of
     an option. lenient_answer_colon_md: after the last line that starts with "Answer:", with or without Markdown; "A or
