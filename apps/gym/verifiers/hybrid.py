@@ -38,8 +38,9 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
     Every part must give a reward: if one fails, the whole verification fails. If a `required` part gives less than 1.0,
     the total is 0.0.
 
-    Range: that of the parts; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0. Components: each part's reward under
-    its name, and the part's own components as `name.component`, if it has more than one.
+    Range: depends on the parts and weights; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0 without negative weights.
+    Components: each part's reward under its name, and the part's own components as `name.component`, if it has more
+    than one.
     """
 
     title: ClassVar[str] = "Hybrid"

@@ -61,7 +61,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         str,
         Meta(
             title="Pattern",
-            description="Overrides the mode. Default: `template_metadata.output_regex` of the row.",
+            description="Tried before the mode. Default: `template_metadata.output_regex` of the row.",
             max_length=2_000,
         ),
     ] = ""
