@@ -31,8 +31,10 @@ KEPT = frozenset(
     }
 )
 """Sampling parameters of the agent that are sent to the model, with the names of the Responses API."""
-_SILENT = frozenset({"seed", "store", "user", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
-"""Parameters without an effect on the reply, or set by the collection. They are dropped without a note."""
+_DROPPED_SILENTLY = frozenset(
+    {"seed", "store", "user", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"}
+)
+"""Parameters without an effect on the reply, or set by the collection. No note names them."""
 
 
 TOO_LONG = "context_length_exceeded"
@@ -73,7 +75,7 @@ class CaptureWire(Protocol):
     name: str
 
     def read(self, body: dict[str, Any]) -> Wish:
-        """Return the request. Raises BadCompletion for one that cannot be answered."""
+        """Return the request. Raises BadCompletion or BadMessages if it cannot be answered."""
         ...
 
     def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class CaptureWire(Protocol):
 def choose_sampling(wish: Wish, collection: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return the sampling of a call: the agent's, overridden by the collection's, with the seed of the call.
 
-    The lower limit of output tokens applies.
+    If both limit the output tokens, the smaller limit applies.
     """
     chosen = {**wish.sampling, **collection, "seed": seed}
     limits = [given["max_output_tokens"] for given in (wish.sampling, collection) if given.get("max_output_tokens")]
@@ -180,5 +182,5 @@ class ChatStream:
 def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters that are sent to the model, and a note for each other one."""
     kept = {name: value for name, value in sampling.items() if name in KEPT}
-    dropped = sorted(sampling.keys() - KEPT - _SILENT)
+    dropped = sorted(sampling.keys() - KEPT - _DROPPED_SILENTLY)
     return kept, [f"{name} was dropped" for name in dropped]

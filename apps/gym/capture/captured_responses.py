@@ -1,6 +1,7 @@
 """OpenAI's Responses API for captured agents (https://platform.openai.com/docs/api-reference/responses).
 
-Streams have the events that the `openai` package and Codex read. Items keep the ids of the stream in its last event.
+Streams have the events that the `openai` package and Codex read. In the last event, items have
+the ids that they had in the stream.
 """
 
 from typing import Any, Literal

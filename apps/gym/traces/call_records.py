@@ -28,7 +28,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallRecord(msgspec.Struct, kw_only=True):
-    """The record of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
+    """What the search for parents keeps of a captured call.
+
+    `depth` counts the items of its conversation that have a digest, `size` all of them. `matched` counts the items with
+    a digest that the request shares with its parent. `hint` is the client's id of the thread, `shape` a hash of the
+    types and roles of its items.
 
     `place` and `body` are None after the call completed. `group` is the call that it retries, `continues` the call
     whose lineage it continues, and `continued` is True if another call continues its lineage.

@@ -15,16 +15,16 @@ import orjson
 from apps.gym.traces.courses import meaning_of
 from apps.gym.traces.items import Item, item_type
 
-_MARKS = {"id", "status", "cache_control"}
+_IGNORED_KEYS = {"id", "status", "cache_control"}
 _TEXT_PARTS = {"input_text", "output_text", "text"}
 _START = b"\0" * 16
 
 
 class Prefixes(NamedTuple):
-    """The hashes of all prefixes of a conversation. Its opening are the system messages before any other item.
+    """The hashes of all prefixes of a conversation. Its opening is the system messages at its start.
 
     `hashes[n]` covers the first `n` items after the opening that have a digest; `ends[n]` is the position after them
-    among all items. `digests` has one digest for each item.
+    among all items. `digests` has the digest of each item that `hashes` covers.
     """
 
     opening: bytes
@@ -107,7 +107,7 @@ def _part(part: Any) -> list[Any]:
 
 
 def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: inner for key, inner in value.items() if key not in _MARKS}
+    return {key: inner for key, inner in value.items() if key not in _IGNORED_KEYS}
 
 
 def _dump(value: Any) -> bytes:

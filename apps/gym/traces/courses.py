@@ -16,7 +16,7 @@ from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import TEXT_SEPARATOR, Item, TaskRow, input_items, is_by_model, item_type, message
 from apps.gym.traces.messages import Dropped, flat_text
 
-_MARKS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
+_IGNORED_KEYS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
 _RANDOM_KEYS = {"id", "status", "call_id"}
 
 
@@ -35,17 +35,17 @@ def completion_fingerprint(events: list[TraceUnion]) -> str:
 
 
 def question_fingerprint(row: TaskRow) -> str:
-    """Return the fingerprint of what a task shows a model, in any form, without its id, answer, sampling or tools.
+    """Return the fingerprint of the prompt of a task. Equal prompts in different formats have equal fingerprints.
 
-    If its prompt has no text, because a template or the environment asks, the row's other fields count, except its
-    marks.
+    Id, answer, sampling and tools do not count. If the prompt has no text, because a template or the environment asks,
+    the row's other fields count, except ids, split, tags and agent.
     """
     instructions = row["responses_create_params"].get("instructions")
     opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
     numbers: dict[str, int] = {}
     items = [*opening, *input_items(row)]
     if all(item_type(item) == "message" and not item.get("content") for item in items):
-        return _fingerprint({key: value for key, value in row.items() if key not in _MARKS})
+        return _fingerprint({key: value for key, value in row.items() if key not in _IGNORED_KEYS})
     return _fingerprint([_shown(item, numbers) for item in items])
 
 

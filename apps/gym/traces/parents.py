@@ -5,8 +5,8 @@ Items are compared by canonical_items, as a chain of hashes, so a search takes t
 copies. The tools do not matter: a continued conversation may offer others.
 
 - A request equal to an earlier one, with equal tools, is a retry. It gets the place of the earlier call.
-- Several calls may have identical conversations. Then the latest of the same thread is taken, and the place is marked
-  ambiguous.
+- Several calls may have identical conversations. Then the latest is taken, of the same thread if possible. If
+  there were several to choose from, the place is marked ambiguous.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
 - If the items of a root changed on the way but its token IDs begin with all ids of an earlier call, that call becomes
@@ -138,7 +138,7 @@ class ParentFinder:
         )
 
     def _lineage_after(self, parent: int, record: CallRecord) -> int:
-        """Return the parent's lineage for the first child of a call and its retries, otherwise a new one."""
+        """Return the parent's lineage for the first child of the parent and its retries, otherwise a new lineage."""
         before = self._calls[parent]
         step = before.group or parent
         other_thread = bool(record.hint and before.hint and record.hint != before.hint)

@@ -12,7 +12,7 @@ The rules, in this order:
    conversation it replaces. It continues the lineage of that conversation.
 5. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
-Texts are compared by their lines of at least 16 characters, of which the first 64 of a text count.
+Texts are compared by their first 64 lines of at least 16 characters.
 """
 
 from collections import Counter

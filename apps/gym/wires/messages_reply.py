@@ -61,7 +61,7 @@ _decoder = msgspec.json.Decoder(_Message)
 
 
 def read_messages_reply(body: bytes) -> Reply:
-    """Return the message as items. The arguments of a call have the characters of its input.
+    """Return the message as items. The arguments of a call are the JSON of its input, unchanged.
 
     Raises ReplyMalformed, CallsMissing if the stop reason is tool_use but the reply has no call, and ReplyFailed for an
     error in place of a message. Blocks of server tools, and citations, are left out.

@@ -47,9 +47,9 @@ class Ask(msgspec.Struct, kw_only=True):
 
     With `on_delta`, the reply is streamed if the wire format supports it. No retry starts after the first delta.
 
-    `patience` is the maximum wait in seconds while the endpoint throttles; without it, there is none.
+    `patience` is the maximum wait in seconds while the endpoint throttles; None: no maximum.
 
-    With `strict` False, tools are never strict, also where the API makes them strict by default.
+    With `strict` False, tools are never strict, even where the API makes them strict by default.
 
     `sent` keeps the messages of earlier calls of the same conversation, for the Chat Completions wire.
     """

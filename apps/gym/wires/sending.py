@@ -30,7 +30,10 @@ class Sender(Protocol):
         ...
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
-        """Return the reply of one server at `path`, below its base URL or above its /v1. Raises like `send`."""
+        """Return the reply of one server at `path` below its base URL, or below that URL without /v1 if `at_root`.
+
+        Raises like `send`.
+        """
         ...
 
 

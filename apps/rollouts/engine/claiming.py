@@ -19,7 +19,7 @@ MAX_SUSPECTS = 64
 
 
 class Claim(NamedTuple):
-    """A claimed rollout. Writes for it succeed only while `lease` and `attempt` still match the row (fencing).
+    """A claimed rollout. Its end is stored only while `lease` and `attempt` still match the row (fencing).
 
     `lost` is the number of workers that died while running it.
     """
@@ -39,8 +39,9 @@ class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
     `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
-    died. `alone`: the worker runs a quarantined rollout and must claim no more. `yields`: the worker should finish its
-    rollouts to make room for a quarantined one. `group` is its worker group.
+    died. A rollout whose workers died twice is quarantined: it runs alone on its worker. `alone`: the worker runs one
+    and must claim no more. `yields`: the worker should finish its rollouts to make room for one. `group` is its worker
+    group.
 
     `max_in_flight` limits rollouts in flight by collection id. `judge_calls` counts this worker's judge calls by model
     id. Only reservations read these two.
@@ -87,8 +88,8 @@ def claim_rollouts(
     `running` are the running collections; by default they are read here. `can_run(collection id)` tells whether this
     worker can run a collection; it is called only for collections with free slots.
 
-    A rollout may crash its worker. After one crash, a worker runs at most MAX_SUSPECTS such rollouts at a time. After
-    two crashes, a rollout runs alone on its worker.
+    A rollout may crash its worker. A worker runs at most MAX_SUSPECTS rollouts that have crashed one worker. A rollout
+    that has crashed two runs alone.
     """
     if slots.seats <= 0 or slots.alone:
         return []
@@ -176,7 +177,7 @@ def usable_by(group: str) -> Q:
 def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
     """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
 
-    Checks the state of the collection again, which may have been paused since it was read.
+    The collection may have been paused since it was read, so its state is checked again.
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"

@@ -1,4 +1,4 @@
-"""The outbox of a worker: store events and ends in batches, and retry during database outages."""
+"""The outbox of a worker: store events and ends of attempts in batches, and retry during database outages."""
 
 import asyncio
 import logging
@@ -122,7 +122,7 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Drop the state of a rollout whose end this worker will not report."""
+        """Forget the event numbers of a cancelled attempt."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
 
     @property

@@ -69,7 +69,7 @@ def _clean(
     """Redact a payload. `before` has the redaction counts of its attempt so far.
 
     After the first credential, no token IDs are stored, because all later prompts contain it. Token IDs stored earlier
-    remain. Credentials in the prompt do not count: the task row has them as uploaded, and they were reported then.
+    remain. Credentials in the prompt do not count: the task row keeps them, and the upload reported them.
     """
     payload, found = redactor.redact_json(payload)
     if kind == PROMPT:
@@ -85,8 +85,8 @@ def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
     """Return the redacted end, with the redaction counts of the whole attempt."""
     # Texts that were too long for a message were redacted when they were cut.
     marked = count_marks(end.error_message)
-    said = "\n".join(_texts(end))
-    if redactor.is_suspicious(said):
+    text = "\n".join(_texts(end))
+    if redactor.is_suspicious(text):
         message, found = redactor.redact_text(end.error_message)
         answer, also_found = redactor.redact_text(end.answer)
         tools, _ = redactor.redact_value(dict(end.tools))

@@ -137,7 +137,7 @@ class Contrast:
 
 
 class PairSums(NamedTuple):
-    """Sums over tasks with rewards in both collections: means, mean difference, and its squared deviations."""
+    """Means over tasks with rewards in both collections, and the sum of squared deviations of the difference."""
 
     tasks: int
     mean: float | None
@@ -147,7 +147,7 @@ class PairSums(NamedTuple):
 
 
 class CannotContrast(Refusal, status=409, code="cannot-contrast"):
-    """Raised if the two collections have no task in common."""
+    """Raised if the two collections use different datasets."""
 
 
 def check_contrast(one: Collection, other: Collection) -> None:

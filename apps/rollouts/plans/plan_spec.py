@@ -191,6 +191,6 @@ def plan_rest(collection: Collection, *, only_failed: bool = False) -> Plan:
 
 
 def change_plan(plan: Plan, changes: Mapping[str, Any]) -> Plan:
-    """Return the plan with changes. With another dataset or earlier collection, the version is dropped."""
+    """Return the plan with changes. If `dataset` or `resume_from` changes, the version is dropped."""
     moved = any(name in changes and changes[name] != getattr(plan, name) for name in ("dataset", "resume_from"))
     return replace(plan, **{**({"version": None} if moved else {}), **changes})

@@ -1,4 +1,4 @@
-"""Attempts of agents that run elsewhere: one claimed rollout each, offered to the agent that asked for it.
+"""Attempts of external agents: one claimed rollout each, offered to the agent that asked for it.
 
 Web processes send commands (open, finish, fail, extend) to the worker's capture server, at which the agents also call
 the model. See apps/api/attempts and docs/use/external_agents.md.
@@ -16,7 +16,7 @@ from django.conf import settings
 
 from apps.gym.capture.capture_server import CaptureServer
 from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
-from apps.gym.capture.captured_commands import CallRefused, Command, has_ended
+from apps.gym.capture.captured_commands import CallRefused, Command, attempt_ended
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.errors import AgentFailed, GymError
 from apps.gym.loop.agent_loop import compose_prompt
@@ -211,7 +211,7 @@ class ExternalAttempts:
         async with asyncio.timeout(OPEN_SECONDS):
             await asyncio.shield(attempt.captured.opened)
         if self._server is None or attempt.captured.is_closed:
-            raise has_ended()
+            raise attempt_ended()
         attempt.claimer = claimer
         attempt.secret = self._server.open(attempt.captured, self._worker)
         return 201, attempt.describe()
