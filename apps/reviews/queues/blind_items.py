@@ -1,6 +1,6 @@
 """Build the reviewer's view of an item: its rollouts on their sides, without what the queue hides.
 
-Rollout ids and model names are left out, too.
+Rollout ids are left out, too.
 """
 
 from collections.abc import Sequence
