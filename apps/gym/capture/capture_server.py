@@ -157,26 +157,26 @@ class CaptureServer:
     async def _answer(
         self, request: web.Request, attempt: CapturedAttempt, wire: CaptureWire, body: bytes
     ) -> web.StreamResponse:
-        wish = wire.read(read_object(body))
+        captured = wire.read(read_object(body))
         if request.path.endswith("/count_tokens"):
-            return _json(write_token_count(wish.items, wish.tools))
+            return _json(write_token_count(captured.items, captured.tools))
         repeats = request.headers.get("x-stainless-retry-count", "0")
         deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
         call = attempt.ask(
-            wish,
+            captured,
             wire=wire.name,
             digest=hashlib.sha256(body).digest(),
             is_repeated=repeats.isdigit() and int(repeats) > 0,
             hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
-            on_delta=deltas.put_nowait if wish.stream else None,
+            on_delta=deltas.put_nowait if captured.stream else None,
         )
         is_whole = False
         try:
-            if wish.stream:
-                writer = wire.open_stream(wish, f"call_{call.number}")
+            if captured.stream:
+                writer = wire.open_stream(captured, f"call_{call.number}")
                 response, is_whole = await _stream(request, call, deltas, writer)
             else:
-                written = wire.write(_checked(await outcome(call.reply)), wish, f"call_{call.number}")
+                written = wire.write(_checked(await outcome(call.reply)), captured, f"call_{call.number}")
                 response = await _send(request, orjson.dumps(written))
                 is_whole = True
         finally:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.capture.agent_lease import AgentLease
-from apps.gym.capture.capture_wires import Wish, choose_sampling
+from apps.gym.capture.capture_wires import CapturedRequest, choose_sampling
 from apps.gym.capture.captured_calls import call_tool, model_call
 from apps.gym.capture.captured_commands import CallRefused, Command, attempt_ended, outcome
 from apps.gym.capture.captured_events import EventQueue
@@ -47,7 +47,7 @@ THROTTLED_SECONDS = 20.0
 RETRY_SECONDS = 1.0
 """Seconds after which a client may repeat a throttled call if the endpoint does not say when."""
 
-Stored = Callable[[], Awaitable[None]]
+WaitUntilStored = Callable[[], Awaitable[None]]
 """Return once all events that were reported so far are in the database. Raises if they cannot be stored."""
 
 
@@ -64,7 +64,7 @@ class CapturedAttempt(SessionDriver):
         seed: int,
         elapsed: Callable[[], float],
         name: str,
-        stored: Stored,
+        stored: WaitUntilStored,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
@@ -76,7 +76,7 @@ class CapturedAttempt(SessionDriver):
         self.at_limit = asyncio.Event()
         """Set when the attempt reaches a limit of its agent."""
         self.calls = self.tokens = 0
-        self._policy, self._stored, self._lease_seconds = policy, stored, lease_seconds
+        self._policy, self._wait_until_stored, self._lease_seconds = policy, stored, lease_seconds
         self.ending: asyncio.Task[None] | None = None
         """Stores the end of the attempt, once the agent has ended it."""
         self._packer = TokenPacker()
@@ -163,7 +163,7 @@ class CapturedAttempt(SessionDriver):
         """Return once the event is stored. Raises CallRefused if the attempt ended before."""
         if not await self._events.put(event):
             raise attempt_ended()
-        await self._stored()
+        await self._wait_until_stored()
 
     async def _close(self) -> None:
         self._is_closed = True
@@ -212,7 +212,7 @@ class CapturedAttempt(SessionDriver):
 
     def ask(
         self,
-        wish: Wish,
+        request: CapturedRequest,
         *,
         wire: str,
         digest: bytes,
@@ -231,9 +231,9 @@ class CapturedAttempt(SessionDriver):
         if call is None:
             self._check_limits()
             self.calls += 1
-            wish = msgspec.structs.replace(wish, tools=self.harness.offer(wish.tools))
-            place = self._finder.arrive(wish.items, wish.tools, hint=hint)
-            call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
+            request = msgspec.structs.replace(request, tools=self.harness.offer(request.tools))
+            place = self._finder.place_request(request.items, request.tools, hint=hint)
+            call = Call(place.call, self._start(self._call(request, place, wire, on_delta)))
             self._replies.keep(digest, call)
         self._replies.begin(call)
         return call
@@ -316,15 +316,15 @@ class CapturedAttempt(SessionDriver):
         self._lease.renew()
         self._events.wake()  # It may be the last call of an attempt at its limit.
 
-    async def _call(self, wish: Wish, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
+    async def _call(self, request: CapturedRequest, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
         try:
             await self._events.wait_for_room()
             began = self.elapsed()
-            sampling = choose_sampling(wish, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
+            sampling = choose_sampling(request, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
             reply = await self._policy.ask(
                 Ask(
-                    items=wish.items,
-                    tools=wish.tools,
+                    items=request.items,
+                    tools=request.tools,
                     sampling=sampling,
                     session=self.name,
                     on_delta=on_delta,
@@ -346,7 +346,7 @@ class CapturedAttempt(SessionDriver):
         self.tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
         place = self._finder.complete(place.call, reply.items, reply.tokens)
         call = model_call(
-            wish,
+            request,
             place,
             reply,
             wire=wire,

@@ -238,13 +238,13 @@ def looks_generated(text: str) -> bool:
     kinds = (str.isdigit, str.isupper, str.islower)
     if not 10 <= len(text) <= 128 or "://" in text or not all(any(map(kind, text)) for kind in kinds):
         return False
-    return not is_path(text) and len(text) <= 2.5 * len(_PIECE.findall(text))
+    return not is_dotted_identifier(text) and len(text) <= 2.5 * len(_PIECE.findall(text))
 
 
-def is_option(match: re.Match[str]) -> bool:
+def is_option_secret(match: re.Match[str]) -> bool:
     """Return True if the word after an option like `--api-key` is a credential, not the next word of a sentence."""
     value = match["secret"]
-    if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_path(value):
+    if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_dotted_identifier(value):
         return False
     if match["likely"]:
         return looks_random(value) and not _is_uuid(value)
@@ -256,13 +256,13 @@ def is_user_password(match: re.Match[str]) -> bool:
     return not (is_placeholder(match["secret"]) or _SHORT_PLACEHOLDER.fullmatch(match["secret"]))
 
 
-def is_quoted(match: re.Match[str]) -> bool:
+def is_quoted_secret(match: re.Match[str]) -> bool:
     """Return True if the value of a quoted name is a credential."""
     name = match["certain"] or match["likely"]
     return is_named_secret(certain=bool(match["certain"]), name=name, value=match["secret"])
 
 
-def is_path(text: str) -> bool:
+def is_dotted_identifier(text: str) -> bool:
     """Return True if the text is a dotted code identifier, for example `settings.key2`."""
     return "." in text and _PATH_OF_NAMES.fullmatch(text) is not None
 
@@ -292,7 +292,7 @@ def is_description(value: object) -> bool:
     return isinstance(value.get("type"), str | list) or not value.keys().isdisjoint({"$ref", "anyOf", "allOf", "oneOf"})
 
 
-def is_assigned(match: re.Match[str]) -> bool:
+def is_assigned_secret(match: re.Match[str]) -> bool:
     """Return True if the text after a name and a sign is a credential rather than code."""
     value, quoted = match["secret"], bool(match["quote"])
     if match["after"] or is_placeholder(value):

@@ -28,12 +28,12 @@ from apps.gym.redaction.credential_rules import (
     OPTION,
     QUOTED,
     START,
-    is_assigned,
+    is_assigned_secret,
     is_count,
     is_description,
     is_named_secret,
-    is_option,
-    is_quoted,
+    is_option_secret,
+    is_quoted_secret,
     is_user_password,
 )
 
@@ -202,9 +202,9 @@ class Redactor:
                 text = clean
                 counts.update(found)
         text = self._beside(CURL_USER, is_user_password, text, counts) if "curl" in text else text
-        text = self._beside(OPTION, is_option, text, counts) if "--" in text else text
-        text = self._beside(QUOTED, is_quoted, text, counts)
-        text = self._beside(ASSIGNED, is_assigned, text, counts)
+        text = self._beside(OPTION, is_option_secret, text, counts) if "--" in text else text
+        text = self._beside(QUOTED, is_quoted_secret, text, counts)
+        text = self._beside(ASSIGNED, is_assigned_secret, text, counts)
         for name, kind in self._names.items():
             if name in text.lower():
                 text = self._replace(kind, _key_value_expression(name), None, text, counts)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.gym.traces.courses import meaning_of
+from apps.gym.traces.courses import canonical_arguments
 from apps.gym.traces.items import Item, item_type
 
 _IGNORED_KEYS = {"id", "status", "cache_control"}
@@ -45,7 +45,7 @@ def item_digest(item: Item) -> bytes | None:
             return None
         value = [kind, role, item.get("name"), content]
     elif kind == "function_call":
-        value = [kind, item.get("call_id"), item.get("name"), meaning_of(item.get("arguments") or "{}")]
+        value = [kind, item.get("call_id"), item.get("name"), canonical_arguments(item.get("arguments") or "{}")]
     elif kind == "function_call_output":
         value = [kind, item.get("call_id"), _content(item.get("output"))]
     else:

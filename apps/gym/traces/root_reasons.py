@@ -80,7 +80,7 @@ class RootRules:
         for value in (value for one in calls for value in _strings(call_arguments(one))):
             for digest in [*_whole(value), *_lines(value)]:
                 self._asked[digest] = call
-        record.waits = bool(calls)
+        record.calls_tools = bool(calls)
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
 
     def _caller(self, items: Sequence[Item], record: CallRecord) -> int:
@@ -103,7 +103,7 @@ class RootRules:
         known = [self._evidence.get(record.opening + one, 0) for one in (*record.body.digests, *lines)]
         extended = [self._bodies.get(one, 0) for one in record.body.hashes[1:]]
         latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
-        waiting = latest if latest and self._calls[latest].waits else 0
+        waiting = latest if latest and self._calls[latest].calls_tools else 0
         call = max([*known, *extended], default=0) or waiting
         return self._calls[call].lineage if call else 0
 

@@ -103,11 +103,11 @@ def read_messages_usage(usage: Any) -> TokenUsage:
     ]
     whole = sum(counts) if all(isinstance(count, int) and count >= 0 for count in counts) else None
     return read_usage(
-        read=None if usage.get("input_tokens") is None else whole,
-        written=usage.get("output_tokens"),
-        cached=usage.get("cache_read_input_tokens"),
-        cache_written=usage.get("cache_creation_input_tokens"),
-        reasoned=as_object(usage.get("output_tokens_details")).get("thinking_tokens"),
+        input_tokens=None if usage.get("input_tokens") is None else whole,
+        output_tokens=usage.get("output_tokens"),
+        cached_tokens=usage.get("cache_read_input_tokens"),
+        cache_write_tokens=usage.get("cache_creation_input_tokens"),
+        reasoning_tokens=as_object(usage.get("output_tokens_details")).get("thinking_tokens"),
     )
 
 

@@ -130,10 +130,10 @@ class _Claiming:
                 break
         return claims
 
-    def take(self, candidate: RunningCollection, lost: str, limit: int) -> list[Claim]:
-        """Claim up to `limit` rollouts of one collection. `lost` is a SQL condition on the number of lost workers."""
-        limits = _limits(candidate)
-        free = min(limit, *(_remaining(self._slots, *name) - self._taken[name] for name in limits))
+    def take(self, candidate: RunningCollection, loss_condition: str, limit: int) -> list[Claim]:
+        """Claim up to `limit` rollouts of one collection. `loss_condition` is SQL on the number of lost workers."""
+        limits = _slot_keys(candidate)
+        free = min(limit, *(_remaining(self._slots, *key) - self._taken[key] for key in limits))
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
@@ -142,7 +142,7 @@ class _Claiming:
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        taken = _claim_rows(self._lease, candidate.pk, lost, free) if free else []
+        taken = _claim_rows(self._lease, candidate.pk, loss_condition, free) if free else []
         self._reservations.use(candidate.pk, len(taken))
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
@@ -154,11 +154,11 @@ def _remaining(slots: Slots, kind: str, pk: int) -> int:
 
 
 def _free_slots(slots: Slots, one: RunningCollection, seats: int) -> int:
-    return min(seats, *(_remaining(slots, *name) for name in _limits(one)))
+    return min(seats, *(_remaining(slots, *key) for key in _slot_keys(one)))
 
 
-def _limits(one: RunningCollection) -> list[tuple[str, int]]:
-    """Return the limits that apply to a collection, as (field of Slots, id)."""
+def _slot_keys(one: RunningCollection) -> list[tuple[str, int]]:
+    """Return the keys of the limits that apply to a collection: (field of Slots, id)."""
     return [("models", one.model), ("environments", one.environment), ("collections", one.pk)]
 
 
@@ -174,7 +174,7 @@ def usable_by(group: str) -> Q:
     return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
 
 
-def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
+def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int) -> list[Claim]:
     """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
 
     The collection may have been paused since it was read, so its state is checked again.
@@ -184,7 +184,7 @@ def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[C
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
         # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
-        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now, limit=int(limit))
+        pick = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         given = [lease, started, collection_id, lease, *moment, collection_id]
         cursor.execute(_CLAIM.format(pick=pick), given)

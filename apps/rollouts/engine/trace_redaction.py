@@ -9,7 +9,7 @@ from apps.gym.traces.events import Prompt, TraceUnion, encode_event, event_token
 from apps.rollouts.engine.recording import End
 from apps.rollouts.trace_images import EventRow
 
-Attempt = tuple[int, int]
+AttemptKey = tuple[int, int]
 """(rollout id, attempt)"""
 PROMPT = "prompt"
 """Kind of the event that holds the prompt."""
@@ -20,8 +20,8 @@ TOKENS_NOTE = "redacted"
 
 
 def clean_batch(
-    events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[Attempt, Counts]
-) -> tuple[Sequence[EventRow], Sequence[End], dict[Attempt, Counts]]:
+    events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[AttemptKey, Counts]
+) -> tuple[Sequence[EventRow], Sequence[End], dict[AttemptKey, Counts]]:
     """Return redacted events and ends, and the updated redaction counts of attempts that have any.
 
     In the common case, a single search over the whole batch finds nothing to redact.

@@ -25,7 +25,7 @@ RETRY_SECONDS = 1.0
 
 
 class WorkerIdentity:
-    """The lease of a worker.
+    """The identity of a worker: its lease.
 
     `vitals` is called on the heartbeat thread. `lost` is called on the event loop with the id of the lost lease. All
     other methods are used on the event loop.
@@ -80,7 +80,7 @@ class WorkerIdentity:
     async def release_unknown(self, known: set[int]) -> None:
         """Requeue rollouts that this worker has only in the database, for example because a response was lost."""
         if self.lease:
-            held = {"worker_id": self.lease, "known": known, "suspects": self._strays}
+            held = {"worker_id": self.lease, "known": known, "unknown_before": self._strays}
             self._strays = await self._database.run(release_unknown, **held)
 
     def drop(self) -> None:

@@ -147,15 +147,15 @@ def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
     return sum(taken.values())
 
 
-def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
+def release_unknown(*, worker_id: int, known: Container[int], unknown_before: set[int]) -> set[int]:
     """Requeue rollouts that this worker has only in the database, for example because a response was lost.
 
     They must have been unknown in the previous call too. `known` are the ids of rollouts that are running or waiting to
-    be stored. `suspects` are the ids that the previous call returned.
+    be stored. `unknown_before` are the ids that the previous call returned.
     """
     held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in held if pk not in known}
-    stray = list(unknown & suspects)
+    stray = list(unknown & unknown_before)
     for start in range(0, len(stray), 500):
         chunk = stray[start : start + 500]
         with transaction.atomic():

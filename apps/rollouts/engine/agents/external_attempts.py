@@ -15,7 +15,7 @@ from aiohttp import web
 from django.conf import settings
 
 from apps.gym.capture.capture_server import CaptureServer
-from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
+from apps.gym.capture.captured_attempt import CapturedAttempt, WaitUntilStored
 from apps.gym.capture.captured_commands import CallRefused, Command, attempt_ended
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.errors import AgentFailed, GymError
@@ -110,7 +110,7 @@ class ExternalAttempts:
             raise AgentFailed("The capture server of the worker is not running.")
         return self._server.open(captured, self._worker)
 
-    def capture(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> CapturedAttempt:
+    def capture(self, claim: Claim, row: TaskRow, setting: Setting, stored: WaitUntilStored) -> CapturedAttempt:
         """Return the driver of a claimed rollout whose calls are captured."""
         return CapturedAttempt(
             row=row,
@@ -129,7 +129,7 @@ class ExternalAttempts:
         if self._server is not None:
             self._server.forget(captured)
 
-    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> ExternalAttempt:
+    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: WaitUntilStored) -> ExternalAttempt:
         """Return the attempt of a claimed rollout. It begins when its driver runs."""
         captured = self.capture(claim, row, setting, stored)
         attempt = ExternalAttempt(claim, captured, setting.rollout_timeout, self._drop)
