@@ -49,7 +49,7 @@ def item_digest(item: Item) -> bytes | None:
     elif kind == "function_call_output":
         value = [kind, item.get("call_id"), _content(item.get("output"))]
     else:
-        value = [kind, _unmarked(item)]
+        value = [kind, _without_ignored(item)]
     return digest_of(value)
 
 
@@ -103,10 +103,10 @@ def _part(part: Any) -> list[Any]:
         return ["text" if isinstance(part, str) else "value", part]
     if part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
         return ["text", part["text"]]
-    return ["part", _unmarked(part)]
+    return ["part", _without_ignored(part)]
 
 
-def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
+def _without_ignored(value: dict[str, Any]) -> dict[str, Any]:
     return {key: inner for key, inner in value.items() if key not in _IGNORED_KEYS}
 
 

@@ -23,7 +23,7 @@ class Sender(Protocol):
         ...
 
     async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
-        """Send a body and return the reply with any status.
+        """Send a body and return the reply with any status. `tries` is the number of this try, from 1.
 
         Raises OutboundFailed, OutboundTimedOut or OutboundRefused.
         """
