@@ -220,7 +220,7 @@ def is_placeholder(text: str) -> bool:
 
 
 def is_named_secret(*, certain: bool, name: str, value: str) -> bool:
-    """Return True if the value of a key with a telling name is a credential."""
+    """Return True if the value of a key whose name suggests a credential is one."""
     if is_placeholder(value):
         return False
     if certain:

@@ -201,10 +201,10 @@ class Redactor:
             if found:
                 text = clean
                 counts.update(found)
-        text = self._beside(CURL_USER, is_user_password, text, counts) if "curl" in text else text
-        text = self._beside(OPTION, is_option_secret, text, counts) if "--" in text else text
-        text = self._beside(QUOTED, is_quoted_secret, text, counts)
-        text = self._beside(ASSIGNED, is_assigned_secret, text, counts)
+        text = self._redact_named(CURL_USER, is_user_password, text, counts) if "curl" in text else text
+        text = self._redact_named(OPTION, is_option_secret, text, counts) if "--" in text else text
+        text = self._redact_named(QUOTED, is_quoted_secret, text, counts)
+        text = self._redact_named(ASSIGNED, is_assigned_secret, text, counts)
         for name, kind in self._names.items():
             if name in text.lower():
                 text = self._replace(kind, _key_value_expression(name), None, text, counts)
@@ -229,10 +229,10 @@ class Redactor:
 
         return expression.sub(replaced, text)
 
-    def _beside(
+    def _redact_named(
         self, expression: re.Pattern[str], is_secret: Callable[[re.Match[str]], bool], text: str, counts: Counter[str]
     ) -> str:
-        """Return the text without secrets next to a telling name."""
+        """Return the text without secrets next to a name that suggests one."""
 
         def replaced(match: re.Match[str]) -> str:
             if match["secret"] in self._exceptions or not is_secret(match):
