@@ -77,7 +77,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     steps. With `strict_tools` "never", no grammar constrains tool calls.
 
     An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
-    `retry_empty_replies`, only the limits end it, as in NeMo Gym.
+    `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
     """
 
     system_prompt: str = ""

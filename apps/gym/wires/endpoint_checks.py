@@ -51,8 +51,8 @@ Status = Literal["ok", "failed", "not_applicable"]
 class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The result of one check.
 
-    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the URL of the
-    server in checks named `reachable`.
+    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the URL of the server in
+    checks named `reachable`.
     """
 
     name: str
