@@ -1,1 +1,1 @@
-"""Capture the model calls of external agents and command agents."""
+"""Capture the model calls of all agents except the built-in one."""

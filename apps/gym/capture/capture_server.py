@@ -1,4 +1,4 @@
-"""The HTTP server in a worker through which external agents and command agents call the model.
+"""The HTTP server in a worker through which captured agents call the model.
 
 Agents call `/capture/<secret>/v1/chat/completions`, or `/capture/v1/chat/completions` with the secret as API key. NeMo
 Gym's agents call `/ng-rollout/<secret>/v1/responses`. A secret belongs to one attempt and ends with it.

@@ -1,4 +1,4 @@
-"""One attempt of an external agent or a command agent: its model calls are captured, then the attempt is verified.
+"""One attempt of a captured agent: its model calls are captured, then the attempt is verified.
 
 The agent calls the model through this object (see capture_server), and ends the attempt with a command. All calls run
 in the context of the attempt, so that waits for a throttled model stop its clock.

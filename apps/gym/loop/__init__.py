@@ -1,1 +1,1 @@
-"""Run one attempt at a task: the agent loop, with its limits. Verify it again."""
+"""Run one attempt at a task (the agent loop, with its limits), or verify it again."""

@@ -273,7 +273,7 @@ _COUNT = re.compile(r"(?:.*_)?(?:tokens|counts?|size|length|len|at|created|updat
 
 
 def is_count(place: str | int) -> bool:
-    """Return True if a number with this name is a count or a time, in spite of its name: `max_tokens`."""
+    """Return True if numbers with this name are counts or times, such as `max_tokens`."""
     return isinstance(place, str) and len(place) <= MAX_NAME and _COUNT.fullmatch(place.lower()) is not None
 
 
