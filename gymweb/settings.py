@@ -206,6 +206,7 @@ MIN_FREE_BYTES = (
     if env.text("GYMWEB_MIN_FREE_BYTES", default="")
     else None
 )
+# Hours for which responses to requests with an idempotency key are kept.
 KEEP_ANSWERS_HOURS = env.whole("GYMWEB_KEEP_ANSWERS_HOURS", default=24, least=1, most=24 * 365)
 UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
@@ -225,7 +226,7 @@ vars().update(env.email("GYMWEB_EMAIL_URL"))
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("GYMWEB_EMAIL_FROM", default="gymweb@localhost")
 
-# Credentials are redacted from traces, tasks and log lines before they are stored.
+# Redact credentials in traces and log lines before they are stored, and in tasks as each upload asks.
 REDACT = env.switch("GYMWEB_REDACT", default=True)
 
 # MCP servers that run as child processes of a worker, by name. Engineers can choose from this list.
@@ -241,8 +242,8 @@ SANDBOX = env.choice("GYMWEB_SANDBOX", default="bubblewrap", choices=SANDBOXES)
 SANDBOX_PYTHON = env.text("GYMWEB_SANDBOX_PYTHON", default="")
 SANDBOX_AT_ONCE = env.whole("GYMWEB_SANDBOX_AT_ONCE", default=0, least=0, most=1_000)
 # Default: the sum of the limits of all executions.
-_TOGETHER_MB = 288 * (SANDBOX_AT_ONCE or 4 * (os.cpu_count() or 1))
-SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_TOGETHER_MB, least=0, most=10_000_000)
+_DEFAULT_SANDBOX_MB = 288 * (SANDBOX_AT_ONCE or 4 * (os.cpu_count() or 1))
+SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_DEFAULT_SANDBOX_MB, least=0, most=10_000_000)
 
 # Interval of the health checks of environments.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
@@ -253,7 +254,8 @@ WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, m
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 # Address on which a worker listens for external agents, and at which web processes reach it.
 CAPTURE_HOST = env.text("GYMWEB_CAPTURE_HOST", default="127.0.0.1")
-# Command agents: folders that they may read, and limits of concurrent ones of a worker (0: four for each processor).
+# Command agents: folders that they may read; concurrent agents of a worker (0: four for each processor); memory and
+# files of each agent.
 AGENT_MOUNTS = env.texts("GYMWEB_AGENT_MOUNTS")
 AGENT_PROCESSES = env.whole("GYMWEB_AGENT_PROCESSES", default=0, least=0, most=10_000)
 AGENT_MEMORY_MB = env.whole("GYMWEB_AGENT_MEMORY_MB", default=2_048, least=0, most=10_000_000)

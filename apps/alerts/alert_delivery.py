@@ -110,7 +110,7 @@ async def _send_all(claimed: Sequence[Delivery]) -> list[Outcome]:
 
 async def _send(delivery: Delivery, outbound: Outbound) -> Outcome:
     try:
-        decrypted = _open(delivery.event, delivery.subscription)
+        decrypted = _decrypt(delivery.event, delivery.subscription)
     except PolicyError:
         return Outcome(error="GYMWEB_SECRET_KEY has changed. Enter address and secret again.", is_final=True)
     try:
@@ -128,7 +128,7 @@ async def _send(delivery: Delivery, outbound: Outbound) -> Outcome:
         return Outcome(error=_hide_path(str(error), decrypted) or f"No reply within {SEND_SECONDS:g} s.")
 
 
-def _open(event: Event, subscription: Subscription) -> _DecryptedDelivery:
+def _decrypt(event: Event, subscription: Subscription) -> _DecryptedDelivery:
     secret = decrypt_secret(subscription.secret_encrypted) if subscription.secret_encrypted else ""
     return _DecryptedDelivery(event, subscription.channel, decrypt_secret(subscription.address_encrypted), secret)
 

@@ -28,7 +28,7 @@ from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 logger = logging.getLogger(__name__)
 
 State = Export.State
-SIGN_OF_LIFE_SECONDS = 5.0
+HEARTBEAT_SECONDS = 5.0
 _waits = SpaceWaits(lambda: free_folder_bytes(settings.EXPORTS_DIR))
 
 
@@ -121,8 +121,8 @@ def _wait_for_space(attempt: Attempt, needed: int) -> None:
 
 
 def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
-    sign = _Heartbeat(export, attempt, folder.path.parent)
-    reader = RowReader(export, on_step=lambda: sign(reader.considered, folder.rows))
+    heartbeat = _Heartbeat(export, attempt, folder.path.parent)
+    reader = RowReader(export, on_step=lambda: heartbeat(reader.considered, folder.rows))
     census = Census(export.format)
     for made in reader.rows():
         folder.write(made)
@@ -171,7 +171,7 @@ class _Heartbeat:
         if time.monotonic() - self._measured >= MEASURE_SECONDS:
             self._measured = time.monotonic()
             check_folder(self._folder)
-        if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:
+        if time.monotonic() - self._last < HEARTBEAT_SECONDS:
             return
         self._last = time.monotonic()
         self._attempt.write(considered=considered, rows=rows)

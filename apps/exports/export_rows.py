@@ -31,7 +31,7 @@ from apps.gym.traces.messages import Dropped
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
 from apps.pairs.trace_reader import read_traces
-from apps.reviews.reviews.reward_overrides import StandingOverride
+from apps.reviews.reviews.reward_overrides import ActiveOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 from apps.tasks.stored_images import full_row
@@ -317,7 +317,7 @@ def _has_tokens(attempt: Attempt) -> bool:
     return any(isinstance(event, ModelCall) and event.tokens for event in attempt.events)
 
 
-def _override_columns(override: StandingOverride | None) -> dict[str, Any]:
+def _override_columns(override: ActiveOverride | None) -> dict[str, Any]:
     """Return the override without nulls, from which Arrow and trainers infer the wrong type."""
     if override is None:
         return {}

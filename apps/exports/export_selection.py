@@ -11,7 +11,7 @@ from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Group, RowKind
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.pairs.human_verdicts import has_overrides
-from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
+from apps.reviews.reviews.reward_overrides import ActiveOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
     finished_at: datetime | None
     set_by_a_person: bool = False
     """True if the reward is an override."""
-    override: StandingOverride | None = None
+    override: ActiveOverride | None = None
     """The reward override, even if the verifier's reward is exported."""
 
 

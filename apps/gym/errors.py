@@ -81,13 +81,13 @@ class JudgeError(VerifierError):
 
 
 class AgentFailed(GymError):
-    """An agent that runs elsewhere reported that it failed."""
+    """A captured agent reported that it failed."""
 
     kind = "agent_error"
 
 
 class AgentLost(GymError):
-    """An agent that runs elsewhere was silent for longer than its lease."""
+    """A captured agent was silent for longer than its lease."""
 
     kind = "agent_lost"
 

@@ -7,7 +7,7 @@ import msgspec
 
 from apps.gym.pairs.pair_rule import Verdict
 from apps.pairs.task_attempts import TaskGroup
-from apps.reviews.agreement.decisions import StandingVerdict, read_verdicts
+from apps.reviews.agreement.decisions import CombinedVerdict, read_verdicts
 from apps.reviews.models import RewardOverride
 from apps.reviews.reviews.reward_overrides import read_overrides
 from apps.rollouts.models import Collection
@@ -49,7 +49,7 @@ def has_overrides(collection: Collection) -> bool:
     return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
 
 
-def _to_rule_verdict(standing: StandingVerdict) -> Verdict:
+def _to_rule_verdict(standing: CombinedVerdict) -> Verdict:
     return Verdict(
         one=standing.low,
         other=standing.high,

@@ -12,7 +12,7 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import Reasoning
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.openai_http import PATHS, REQUESTS, HttpPolicy, is_strict
+from apps.gym.wires.openai_http import PATHS, REQUESTS, HttpPolicy, rejects_unknown_parameters
 from apps.gym.wires.openai_http import Wire as Wires
 from apps.gym.wires.protocol import Ask, Policy, Weights
 from apps.gym.wires.scripted import ScriptedPolicy
@@ -86,7 +86,9 @@ def _refuse_problems(policy_model: PolicyModel) -> None:
 
 def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
     """Return how the endpoint deviates from the API."""
-    strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
+    strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or rejects_unknown_parameters(
+        policy_model.base_url
+    )
     reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
     return Dialect(
         takes_seed=not strict,

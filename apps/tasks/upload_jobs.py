@@ -72,8 +72,8 @@ def upload_file(
     """Read the stream to its end and load it in this process.
 
     Invalid content does not raise: check state and errors of the returned upload. Raises DatasetIsBusy if other uploads
-    block the dataset for longer than `patience` seconds. With `samples_gold`, first score the gold answers of the first
-    tasks, for at most a few seconds.
+    block the dataset for longer than `patience` seconds. With `samples_gold`, score the gold answers of the first
+    tasks before returning, for at most a few seconds.
     """
     upload = create_upload(dataset=dataset, filename=filename, choices=choices, user=user, state=Upload.State.LOADING)
     _load(upload, stream, patience=patience)
@@ -112,8 +112,8 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
 def can_be_loaded(upload: Upload) -> bool:
     """Return True if the upload can still be loaded: it is not loaded yet, and not every row is invalid."""
     if upload.state == Upload.State.REJECTED:
-        is_of_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
-        return is_of_rows and 0 < upload.rejected < upload.lines
+        has_invalid_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
+        return has_invalid_rows and 0 < upload.rejected < upload.lines
     return upload.state in {Upload.State.DRAFT, Upload.State.CHECKED}
 
 

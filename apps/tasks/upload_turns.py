@@ -16,7 +16,7 @@ TURN_SECONDS = 600.0
 ANSWER_SECONDS = 30.0
 """How long a request waits for its turn."""
 POLL_SECONDS = 0.05
-SIGN_OF_LIFE_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
 DELETED_ROWS = 200
 """Tasks deleted per transaction.
 
@@ -44,15 +44,15 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
     after `patience` seconds.
     """
     end = time.monotonic() + patience
-    last_sign = time.monotonic()
+    last_heartbeat = time.monotonic()
     while True:
         if (version := _try(upload)) is not None:
             return version
         if time.monotonic() >= end:
             raise DatasetIsBusy(f"Another upload to {upload.dataset.slug} is in progress. Wait until it is finished.")
         process_exit.check()
-        if time.monotonic() - last_sign > SIGN_OF_LIFE_SECONDS:
-            last_sign = time.monotonic()
+        if time.monotonic() - last_heartbeat > HEARTBEAT_SECONDS:
+            last_heartbeat = time.monotonic()
             owned(upload).update(touched_at=timezone.now())
         time.sleep(POLL_SECONDS)
 

@@ -22,7 +22,7 @@ from apps.tasks.row_matching import Base, BaseTask, Marks, SeenKeys, carry_marks
 from apps.tasks.stored_images import Images, copy_references, refer_to_images, replace_images
 from apps.tasks.task_splits import choose_split
 from apps.tasks.unchanged_rows import copy_rest, measure_rows
-from apps.tasks.upload_turns import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
+from apps.tasks.upload_turns import HEARTBEAT_SECONDS, UploadTakenAway, owned
 
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
@@ -59,7 +59,7 @@ class Loader:
         self.final_newline = True
         self.metrics = DatasetMetrics()
         self._chunk: list[FileTask] = []
-        self._last_sign = time.monotonic()
+        self._last_heartbeat = time.monotonic()
         self._needs = fields_needed(upload.dataset.environment)
         self._verifies_here = upload.dataset.environment.verifies_here
         self._lacking: Counter[str] = Counter()
@@ -87,7 +87,7 @@ class Loader:
     @property
     def remarks(self) -> str:
         """Return warnings about rows that were loaded."""
-        # The dataset may be for another environment, or for human review.
+        # Only a warning: the tasks may be for another environment, or for human review.
         lacking = [
             f"No {field} in {number:,} of {self._accepted:,} tasks: {self._upload.dataset.environment} cannot verify "
             "those."
@@ -103,7 +103,7 @@ class Loader:
         """
         held = 0
         for candidate in self.tasks:
-            if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
+            if time.monotonic() - self._last_heartbeat > HEARTBEAT_SECONDS:
                 self._check_and_report()
             if candidate is None:
                 continue
@@ -131,7 +131,7 @@ class Loader:
 
     def report(self, **ended: Any) -> None:
         """Store the progress, or how the upload `ended`. Raise UploadTakenAway if another worker took over."""
-        self._last_sign = time.monotonic()
+        self._last_heartbeat = time.monotonic()
         ours = owned(self._upload).update(
             lines=self.tasks.lines,
             accepted=self._accepted,
@@ -185,16 +185,16 @@ class Loader:
                 self.counts.update(self._seen.count_later(candidate.key, candidate.row_hash, before))
             fields = self._accept(candidate, marks)
             # Unchanged rows of a merge are copied later, unless the chosen split moves them.
-            is_of_rest = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
-            if self._version and not (self._upserts and is_of_rest):
+            is_copied_later = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
+            if self._version and not (self._upserts and is_copied_later):
                 tasks.append(
                     Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
                 )
         self._chunk = []
         if self._version and tasks and not self._is_refused:
-            coming = sum(len(task.row_json) + ROW_BYTES for task in tasks)
-            self._stored_bytes += coming
-            check_growth(coming)
+            new_bytes = sum(len(task.row_json) + ROW_BYTES for task in tasks)
+            self._stored_bytes += new_bytes
+            check_growth(new_bytes)
             images: Images = {}
             for task in tasks:
                 task.row_json, found = replace_images(task.row_json)
@@ -220,22 +220,22 @@ class Loader:
         self.tasks.reject(candidate.line, RowRefused(code, message), candidate.task.row_json.encode())
 
     def _previous_marks(self, known: dict[str, BaseTask]) -> dict[str, Marks]:
-        """Return the marks in the rows of the previous version, for keys that are unique in it."""
-        said: dict[str, Marks] = {}
+        """Return split and tags in the rows of the previous version, for keys that are unique in it."""
+        previous: dict[str, Marks] = {}
         places: dict[int, str] = {}
         for candidate in self._chunk:
             before = known.get(candidate.key)
             if before is None or before.count > 1:
                 continue
             if before.copies[candidate.row_hash]:
-                said[candidate.key] = Marks(candidate.task.split, candidate.task.tags)
+                previous[candidate.key] = Marks(candidate.task.split, candidate.task.tags)
             elif before.split or before.tags or candidate.task.split or candidate.task.tags:
                 places[before.index] = candidate.key
             else:
-                said[candidate.key] = Marks("", ())
+                previous[candidate.key] = Marks("", ())
         for index, row in self._base.rows(places):
-            said[places[index]] = Marks(*read_marks(row))
-        return said
+            previous[places[index]] = Marks(*read_marks(row))
+        return previous
 
     def _choose(self, candidate: FileTask) -> str:
         """Return the split chosen for rows without one, or an empty string."""

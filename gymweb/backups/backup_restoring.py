@@ -32,7 +32,10 @@ from gymweb.backups.referenced_files import EXPORTS, UPLOADS
 
 
 def verify_backup(folder: Path) -> tuple[Path, Manifest]:
-    """Check all files of the backup, or of the newest backup in the folder. Return it. Raise BackupError."""
+    """Check all files of the backup, or of the newest backup in the folder. Return its path and manifest.
+
+    Raise BackupError.
+    """
     backup = find_backup(folder)
     manifest = read_manifest(backup)
     check_files(backup, manifest)
@@ -41,7 +44,7 @@ def verify_backup(folder: Path) -> tuple[Path, Manifest]:
 
 
 def restore_backup(folder: Path, *, replace: bool = False) -> tuple[Path, Manifest]:
-    """Restore the backup, or the newest one in the folder, then migrate it to this version. Return the backup.
+    """Restore the backup, or the newest one in the folder, then migrate it. Return its path and manifest.
 
     Nothing changes before all checks have passed. With `replace`, an installation that has data is overwritten.
     Raise BackupError and DiskFull.

@@ -289,7 +289,7 @@ def test_an_export_is_cancelled_before_it_is_written(state):
 
 def test_a_writer_whose_export_is_cancelled_stops_and_keeps_nothing(settings, tmp_path, monkeypatch):
     settings.EXPORTS_DIR = tmp_path / "exports"
-    monkeypatch.setattr("apps.exports.export_jobs.SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr("apps.exports.export_jobs.HEARTBEAT_SECONDS", 0.0)
     export = queued_export()
     wrote = ExportFolder.write
     monkeypatch.setattr(ExportFolder, "write", lambda *row: (wrote(*row), cancel_export(export=export)))

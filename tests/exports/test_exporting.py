@@ -405,7 +405,7 @@ def test_an_export_shows_its_progress(monkeypatch):
     collection = make_collection(dataset=make_dataset([make_row(name) for name in "abcd"]))
     for task in collection.version.tasks.all():
         make_rollout(collection, task=task)
-    monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(export_jobs, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr("apps.exports.export_selection.TASKS", 1)
     seen: list[int] = []
     monkeypatch.setattr(export_jobs.process_exit, "check", lambda: seen.append(Export.objects.get().rows))

@@ -47,7 +47,7 @@ def collection(migrated, settings, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("format", ["trl_sft", "nemo_gym_rollouts", "nemo_gym_inputs", "trl_dpo"])
 def test_an_export_reports_progress_after_every_rollout(collection, monkeypatch, format):
-    monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(export_jobs, "HEARTBEAT_SECONDS", 0.0)
     pair_set = None
     if format == "trl_dpo":
         pair_set = queue_pair_set(PairOrder(collection=collection))

@@ -20,7 +20,7 @@ def main() -> None:
     from apps.exports import export_jobs
     from apps.tasks import version_loading
 
-    export_jobs.SIGN_OF_LIFE_SECONDS = version_loading.SIGN_OF_LIFE_SECONDS = EAGER_SECONDS
+    export_jobs.HEARTBEAT_SECONDS = version_loading.HEARTBEAT_SECONDS = EAGER_SECONDS
     execute_from_command_line(["manage.py", "serve", *sys.argv[1:]])
 
 

@@ -52,7 +52,7 @@ class Recorder:
         self._requests: dict[int, list[Item]] = {}
 
     def arrive(self, request: list[Item], tools: list[Tool] | None = None, hint: str = "") -> Place:
-        place = self.finder.arrive(request, [TOOL] if tools is None else tools, hint)
+        place = self.finder.place_request(request, [TOOL] if tools is None else tools, hint)
         self._requests[place.call] = request
         return place
 

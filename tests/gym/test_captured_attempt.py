@@ -7,7 +7,7 @@ import pytest
 
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.time_limits import TimeLimit
-from apps.gym.capture.capture_wires import Wish
+from apps.gym.capture.capture_wires import CapturedRequest
 from apps.gym.capture.captured_attempt import CapturedAttempt
 from apps.gym.capture.captured_commands import CallRefused, Command
 from apps.gym.capture.captured_events import MAX_UNSTORED, EventQueue
@@ -102,9 +102,9 @@ class Site:
         assert len(asyncio.all_tasks()) == 1, "tasks are left"
 
     def ask(self, text, **fields):
-        wish = Wish(items=[message("user", text)], tools=[], sampling={}, model="m")
+        request = CapturedRequest(items=[message("user", text)], tools=[], sampling={}, model="m")
         given = {"wire": "chat", "digest": text.encode(), "is_repeated": False, **fields}
-        return self.attempt.ask(wish, **given)
+        return self.attempt.ask(request, **given)
 
     def kinds(self):
         return [type(event) for event in self.events]
@@ -196,9 +196,11 @@ def test_tools_of_an_agent_are_never_strict_if_so_configured():
     async def work():
         policy = Policy()
         tool = {"type": "function", "name": "add", "parameters": {}}
-        wish = Wish(items=[message("user", "2 + 2")], tools=[{**tool, "strict": True}], sampling={}, model="m")
+        request = CapturedRequest(
+            items=[message("user", "2 + 2")], tools=[{**tool, "strict": True}], sampling={}, model="m"
+        )
         async with Site(policy, strict_tools="never") as site:
-            call = site.attempt.ask(wish, wire="chat", digest=b"1", is_repeated=False)
+            call = site.attempt.ask(request, wire="chat", digest=b"1", is_repeated=False)
             await call.reply
             site.attempt.mark_served(call, is_whole=True)
         assert [(ask.tools, ask.strict) for ask in policy.asks] == [([tool], False)]

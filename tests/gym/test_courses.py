@@ -10,7 +10,7 @@ from apps.gym.exporters.protocol import Options, Preference
 from apps.gym.exporters.training_conversations import pair_conversations
 from apps.gym.pairs.pair_making import pair_group
 from apps.gym.pairs.pair_rule import Attempt, Rule
-from apps.gym.traces.courses import Parting, course_of, find_parting
+from apps.gym.traces.courses import Divergence, course_of, find_divergence
 from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import Dropped
@@ -87,16 +87,16 @@ def test_a_step_pair_never_shares_a_state_that_differs(one_turns, one_ending, ot
 @given(turns, endings, turns, endings)
 def test_pairs_of_the_level_step_are_what_the_exporters_make_of_them(one_turns, one_ending, other_turns, other_ending):
     chosen, rejected = make(1, one_turns, one_ending), make(2, other_turns, other_ending)
-    parting = find_parting(course_of(chosen), course_of(rejected))
+    divergence = find_divergence(course_of(chosen), course_of(rejected))
     preference = Preference(chosen=attempt(chosen), rejected=attempt(rejected), margin=1.0)
     options = Options(level="step", arguments="text", malformed="text")
     try:
         good, _ = pair_conversations(preference, options)
     except Dropped as why:
-        assert parting == why.reason
+        assert divergence == why.reason
         return
-    assert isinstance(parting, Parting)
-    assert sum(one["role"] == "assistant" for one in good.prompt) == parting.turn
+    assert isinstance(divergence, Divergence)
+    assert sum(one["role"] == "assistant" for one in good.prompt) == divergence.turn
 
 
 def steps(events: list[TraceUnion]) -> list[tuple[bool, bytes]]:
@@ -113,20 +113,20 @@ def test_ids_and_reasoning_do_not_count_as_actions():
 
 def test_one_is_another_argument_than_one_point_zero():
     one, other = (course_of(make(1, [("", "", text, "sun")], "4")) for text in ('{"n": 1}', '{"n": 1.0}'))
-    assert find_parting(one, other) == Parting(0, 0)
+    assert find_divergence(one, other) == Divergence(0, 0)
 
 
 def test_an_answer_that_differs_first_leaves_no_parting_even_where_actions_differ_later():
     one, other = (course_of(make(1, [("", "", "{}", seen)], end)) for seen, end in (("sun", "4"), ("rain", "5")))
-    assert find_parting(one, other) == "states_differ"
+    assert find_divergence(one, other) == "states_differ"
 
 
 def test_what_an_environment_says_by_itself_is_a_state():
     def asked(text: str) -> list[TraceUnion]:
         return trace(turn(said("Hello.")), EnvironmentTurn(items=[message("user", text)]), turn(said("4")))
 
-    assert find_parting(course_of(asked("Go on.")), course_of(asked("Go on."))) == "same_actions"
-    assert find_parting(course_of(asked("Go on.")), course_of(asked("Stop."))) == "states_differ"
+    assert find_divergence(course_of(asked("Go on.")), course_of(asked("Go on."))) == "same_actions"
+    assert find_divergence(course_of(asked("Go on.")), course_of(asked("Stop."))) == "states_differ"
 
 
 def test_lengths_count_what_the_model_wrote_thoughts_and_arguments_too():

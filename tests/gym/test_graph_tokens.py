@@ -66,7 +66,7 @@ def test_a_break_is_between_a_call_and_its_ancestor():
 
 
 def test_a_packer_without_room_packs_against_an_earlier_call_or_whole():
-    packer = TokenPacker(most=24)
+    packer = TokenPacker(max_bytes=24)
     captures = [capture_tokens([1, 2, 3, 4, call], [9], [-0.1]) for call in (1, 2, 3)]
     stored = [packer.pack(call, int(call > 1), capture) for call, capture in enumerate(captures, start=1)]
     assert [read_base(one) for one in stored] == [0, 1, 0]

@@ -177,11 +177,11 @@ def test_a_title_is_auxiliary_and_leaves_first_to_the_agent():
 def test_tools_are_stored_where_they_change():
     finder = ParentFinder([TOOL])
     own = {**TOOL, "name": "read"}
-    root = finder.arrive([TASK], [own])
+    root = finder.place_request([TASK], [own])
     finder.complete(root.call, [said("One.")])
-    same = finder.arrive([TASK, said("One."), TASK], [own])
+    same = finder.place_request([TASK, said("One."), TASK], [own])
     finder.complete(same.call, [said("Two.")])
-    back = finder.arrive([TASK, said("One."), TASK, said("Two."), TASK], [TOOL])
+    back = finder.place_request([TASK, said("One."), TASK, said("Two."), TASK], [TOOL])
     assert (root.tools_in, same.tools_in, back.tools_in) == ([own], None, [TOOL])
 
 

@@ -6,7 +6,7 @@ from apps.gym.errors import EnvironmentFault
 from apps.gym.tasks.prompt_templates import (
     PromptTemplate,
     apply_prompt_template,
-    ask_as_planned,
+    apply_template_or_fail,
     find_template_problems,
 )
 
@@ -50,7 +50,7 @@ def test_a_text_prompt_becomes_the_gap():
 
 def test_a_row_that_lacks_a_gap_fails_for_good():
     with pytest.raises(EnvironmentFault, match="needs /topic, which this task lacks") as failed:
-        ask_as_planned(PromptTemplate(user="{topic}"), ROW)
+        apply_template_or_fail(PromptTemplate(user="{topic}"), ROW)
     assert failed.value.transient is False
 
 

@@ -62,9 +62,9 @@ def test_withdrawing_a_replaced_override_changes_nothing(ada, rollout, client):
     client.force_login(ada)
     refused = client.post(f"/api/v1/reward-overrides/{first.pk}/withdraw/")
     assert (refused.status_code, refused.json()["type"][-14:]) == (409, "override-ended")
-    assert f"{second.pk} is now active with reward  0.5" in refused.json()["detail"]
+    assert f"{second.pk} is now active with reward 0.5" in refused.json()["detail"]
     page = client.post(f"/reward-overrides/{first.pk}/withdraw/", follow=True).content.decode()
-    assert f"{second.pk} is now active with reward  0.5" in page
+    assert f"{second.pk} is now active with reward 0.5" in page
     assert read_overrides([rollout.pk])[rollout.pk].id == second.pk
 
 

@@ -13,7 +13,7 @@ from apps.gym.traces.event_texts import texts_of
 from apps.gym.traces.events import AgentEnd, ModelCall, Verification, encode_event, event_kind, event_tokens
 from apps.gym.traces.items import message
 from apps.pairs.trace_reader import read_traces
-from apps.reviews.queues.blind_items import read_shown
+from apps.reviews.queues.blind_items import read_item_view
 from apps.rollouts.models import Rollout, TraceEvent
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
@@ -143,7 +143,7 @@ def test_reviewers_see_the_main_path_and_the_answer():
             )
             for seq, event in enumerate(captured())
         )
-    side = read_shown(claim(queue, annotator())).sides[0]
+    side = read_item_view(claim(queue, annotator())).sides[0]
     texts = [text for _, event in side.events for text in texts_of(event)]
     assert "The sum is 4." in texts
     assert not {"5", "lost"} & set(texts)

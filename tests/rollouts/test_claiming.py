@@ -76,7 +76,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
         )
         record_batch(events=[], ends=[end(one.claim) for one in work], now=timezone.now())
         renew_lease(worker_id=worker.pk, vitals=Vitals())
-        release_unknown(worker_id=worker.pk, known=set(), suspects=set())
+        release_unknown(worker_id=worker.pk, known=set(), unknown_before=set())
         reap_leases()
         release_lease(worker_id=worker.pk)
     assert len(work) == 2

@@ -1,7 +1,7 @@
 import pytest
 
 from apps.rollouts.metrics.collection_comparison import contrast_collections
-from apps.rollouts.metrics.task_changes import Cursor, find_representatives, list_changes
+from apps.rollouts.metrics.task_changes import Cursor, find_extreme_rollouts, list_changes
 from apps.rollouts.models import Collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
@@ -80,5 +80,5 @@ def test_a_regression_is_shown_by_the_best_before_and_the_worst_after():
     one, other = two(([0.5, 1.0, 0.0], [0.25, 0.0]), ([0.0, 0.25], [1.0, 0.5]))
     changes = [*list_changes(one, other, "regressed"), *list_changes(one, other, "improved")]
     rewards = dict(one.rollouts.values_list("pk", "reward")) | dict(other.rollouts.values_list("pk", "reward"))
-    shown = [(rewards[mine], rewards[theirs]) for mine, theirs in find_representatives(one, other, changes)]
+    shown = [(rewards[mine], rewards[theirs]) for mine, theirs in find_extreme_rollouts(one, other, changes)]
     assert shown == [(1.0, 0.0), (0.0, 1.0)]

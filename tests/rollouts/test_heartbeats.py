@@ -122,9 +122,9 @@ def test_rows_that_a_worker_holds_without_knowing_are_given_back_at_the_second_l
     claims = claim_rollouts(lease=worker.pk, slots=Slots(4))
     known = {claim.rollout_id for claim in claims[:3]}
     stray = claims[3].rollout_id
-    suspects = release_unknown(worker_id=worker.pk, known=known, suspects=set())
+    suspects = release_unknown(worker_id=worker.pk, known=known, unknown_before=set())
     assert suspects == {stray}
-    assert release_unknown(worker_id=worker.pk, known=known, suspects=suspects) == set()
+    assert release_unknown(worker_id=worker.pk, known=known, unknown_before=suspects) == set()
     assert list(Rollout.objects.filter(status="queued").values_list("pk", "lost")) == [(stray, 0)]
     assert set(Rollout.objects.filter(status="running").values_list("pk", flat=True)) == known
     assert Worker.objects.get().state == "active"

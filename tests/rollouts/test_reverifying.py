@@ -312,7 +312,7 @@ def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
             raise
 
     monkeypatch.setattr(InProcessSession, "verify", think)
-    monkeypatch.setattr("apps.rollouts.reverification.rescoring.SIGN_OF_LIFE_SECONDS", 0.05)
+    monkeypatch.setattr("apps.rollouts.reverification.rescoring.HEARTBEAT_SECONDS", 0.05)
     write = Owner.write
 
     def cancel_first(self, **fields):

@@ -53,9 +53,9 @@ async def work(attempt: CapturedAttempt) -> None:
     wire, tools = ChatWire(), [chat_tool(tool) for tool in attempt.tools]
     while True:
         body = {"model": "any", "messages": messages, "tools": tools, "temperature": 1.5}
-        wish = wire.read(body)
-        call = attempt.ask(wish, wire=wire.name, digest=str(len(messages)).encode(), is_repeated=False)
-        said = wire.write(await outcome(call.reply), wish, "x")["choices"][0]["message"]
+        request = wire.read(body)
+        call = attempt.ask(request, wire=wire.name, digest=str(len(messages)).encode(), is_repeated=False)
+        said = wire.write(await outcome(call.reply), request, "x")["choices"][0]["message"]
         attempt.mark_served(call, is_whole=True)
         messages.append(said)
         for one in said.get("tool_calls") or ():

@@ -10,7 +10,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.gym.pairs.verdicts import CHOICES, REASONS
 from apps.reviews.models import Review, Rubric
-from apps.reviews.queues.blind_items import read_shown, reveal, shown_as_dict
+from apps.reviews.queues.blind_items import item_view_as_dict, read_item_view, reveal
 from apps.reviews.queues.item_leases import MAX_DRAFT
 from apps.reviews.reviews.drafts import find_draft_problem
 from apps.rollouts.models import Rollout
@@ -167,7 +167,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
         is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo"}
         if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
             return None
-        return shown_as_dict(review, read_shown(review))
+        return item_view_as_dict(review, read_item_view(review))
 
     @extend_schema_field(RevealedSerializer(many=True))
     def get_revealed(self, review: Review) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.blind_items import LABELS, read_shown
+from apps.reviews.queues.blind_items import LABELS, read_item_view
 from apps.reviews.queues.waiting_items import read_waiting
 from apps.reviews.reviews.drafts import read_draft
 
@@ -34,7 +34,7 @@ def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
     `runs` are the trace of a single rollout with a rubric; `common` and `lines` the steps of several rollouts, and
     `last_words` their final answers unless they are among the first lines.
     """
-    shown = read_shown(review, whole=whole)
+    shown = read_item_view(review, whole=whole)
     labels = list(LABELS[: len(shown.sides)])
     columns = [steps_of(side.events) for side in shown.sides]
     left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
@@ -47,7 +47,7 @@ def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
 
 def read_answers(review: Review) -> list[dict[str, Any]]:
     """Return the final answer of each side as the reviewer sees it, truncated, from the first difference on."""
-    shown = read_shown(review)
+    shown = read_item_view(review)
     columns = [steps_of(side.events) for side in shown.sides]
     return _last_words(list(LABELS[: len(columns)]), columns, [])
 
@@ -60,7 +60,7 @@ def read_prompt_images(review: Review) -> list[Image]:
 
 def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
     """Return the full text of a step that the review shows on a side; None for other steps."""
-    side = next((each for each in read_shown(review, whole=whole).sides if each.label == label), None)
+    side = next((each for each in read_item_view(review, whole=whole).sides if each.label == label), None)
     steps = steps_of(side.events) if side is not None else []
     return steps[place].text if place < len(steps) else None
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.figure_names import CURVES, FIRST_K
-from apps.rollouts.metrics.label_figures import Share
+from apps.rollouts.metrics.label_figures import LabelFigures
 from apps.rollouts.metrics.page_figures import ScatterPoint
 
 
@@ -59,7 +59,7 @@ FIGURES: dict[str, Callable[[CollectionMetrics], Table]] = {
 }
 
 
-def tabulate_shares(shares: Sequence[Share]) -> Table:
+def tabulate_shares(shares: Sequence[LabelFigures]) -> Table:
     """Return a table with a column for each k and each component in any share."""
     ks = sorted({k for share in shares for k in share.pass_at_k})
     names = sorted({name for share in shares for name in share.components})
@@ -100,7 +100,7 @@ _SHARE_COLUMNS = (
 )
 
 
-def _share(share: Share, ks: Sequence[int], names: Sequence[str]) -> list[object]:
+def _share(share: LabelFigures, ks: Sequence[int], names: Sequence[str]) -> list[object]:
     by_name = {each.name: each for each in share.component_figures}
     return [
         share.label,

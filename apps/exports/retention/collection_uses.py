@@ -14,7 +14,7 @@ from apps.rollouts.models import Reverification
 EXPORTS, PAIR_SETS, QUEUES, REVIEWS, REVERIFICATIONS = "exports", "pair sets", "queues", "reviews", "reverifications"
 _ENDED = (Reverification.State.APPLIED, Reverification.State.CANCELLED, Reverification.State.FAILED)
 Uses = dict[int, Counter[str]]
-"""By collection id: numbers of objects by plural name."""
+"""Number of objects that use a collection, by collection id and kind (`exports`, `pair sets`, …)."""
 
 
 def find_uses(collections: Iterable[int]) -> Uses:

@@ -20,7 +20,7 @@ from apps.rollouts.trace_sizes import measure_traces
 from apps.tasks.deletion_jobs import UNFINISHED_DELETIONS, AlreadyBeingDeleted, StillInUse
 
 MEGABYTE = 1024**2
-_PROTECTS_COLLECTIONS = {
+_ONLY_FOR_TRACES = {
     "ignore_exports": "Exports protect whole collections. Delete the exports first.",
     "ignore_pair_sets": "Pair sets protect whole collections. Delete the pair sets first.",
 }
@@ -97,7 +97,7 @@ def apply_retention(rule: RetentionRule, *, user: User | None = None) -> list[Co
 
 
 def _check_rule(rule: RetentionRule) -> None:
-    for option, problem in _PROTECTS_COLLECTIONS.items():
+    for option, problem in _ONLY_FOR_TRACES.items():
         if rule.what == COLLECTIONS and getattr(rule, option):
             raise RetentionRefused(problem, option)
 

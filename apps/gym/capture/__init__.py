@@ -1,1 +1,1 @@
-"""Capture the model calls of agents that run elsewhere."""
+"""Capture the model calls of all agents except the built-in one."""

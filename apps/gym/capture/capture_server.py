@@ -1,8 +1,8 @@
-"""The HTTP server of a worker at which agents that run elsewhere call the model.
+"""The HTTP server in a worker through which captured agents call the model.
 
-`/capture/<secret>/v1/chat/completions` and the same without the secret, which is then the API key. NeMo Gym's agents
-call `/ng-rollout/<secret>/v1/responses`. A secret belongs to one attempt and ends with it. `handle_command` answers the
-requests of web processes.
+Agents call `/capture/<secret>/v1/chat/completions`, or `/capture/v1/chat/completions` with the secret as API key. NeMo
+Gym's agents call `/ng-rollout/<secret>/v1/responses`. A secret belongs to one attempt and ends with it.
+`handle_command` answers the requests of web processes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aiohttp import web
 
 from apps.gym.capture.capture_wires import TOO_LONG, CaptureWire, ChatWire, StreamWriter
 from apps.gym.capture.captured_attempt import CapturedAttempt
-from apps.gym.capture.captured_commands import CallRefused, has_ended, outcome
+from apps.gym.capture.captured_commands import CallRefused, attempt_ended, outcome
 from apps.gym.capture.captured_messages import MessagesWire
 from apps.gym.capture.captured_replies import Call
 from apps.gym.capture.captured_responses import ResponsesWire
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY = 32 * 1024 * 1024
 """Maximum bytes of a request, enough for images."""
 MAX_ENDED = 10_000
-"""Secrets of ended attempts that are remembered, to say so to late calls."""
+"""Maximum number of ended attempts to remember, so that late calls get `attempt_ended`, not `invalid_api_key`."""
 KEEP_ALIVE_SECONDS = 75.0
 SHUTDOWN_SECONDS = 5.0
 PREFIX = "cs_"
@@ -68,7 +68,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CaptureServer:
-    """Used by one event loop. `handle_command` answers POST requests below COMMANDS, which do not exist without it."""
+    """The server, used on one event loop. `handle_command` answers POST requests below COMMANDS, if there is one."""
 
     def __init__(self, handle_command: Handler | None = None) -> None:
         self._attempts: dict[bytes, CapturedAttempt] = {}
@@ -94,7 +94,7 @@ class CaptureServer:
         for prefix in ("/capture/", f"/{ROLLOUT}"):
             application.router.add_route("*", prefix + "{path:.*}", self._handle)
         times: dict[str, Any] = {"keepalive_timeout": KEEP_ALIVE_SECONDS, "shutdown_timeout": SHUTDOWN_SECONDS}
-        # A log of accesses would contain the secrets.
+        # An access log would contain the secrets.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, **times)
         await self._runner.setup()
         return self._runner
@@ -123,7 +123,7 @@ class CaptureServer:
         if found := self._attempts.get(digest):
             return found
         if digest in self._ended:
-            raise has_ended()
+            raise attempt_ended()
         raise CallRefused(401, "Invalid API key. Use the key from the response of POST /attempts/.", "invalid_api_key")
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -138,8 +138,8 @@ class CaptureServer:
                 raise CallRefused(404, f"There is no {request.method} /{tail} here.", "not_found")
             body = await request.read()
             if tail == MCP:
-                status, told = await answer_mcp(body, attempt.tools, attempt.call_tool)
-                return _json(told, status) if told is not None else web.Response(status=status)
+                status, answer = await answer_mcp(body, attempt.tools, attempt.call_tool)
+                return _json(answer, status) if answer is not None else web.Response(status=status)
             return await self._answer(request, attempt, wire, body)
         except web.HTTPRequestEntityTooLarge:
             refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
@@ -157,26 +157,26 @@ class CaptureServer:
     async def _answer(
         self, request: web.Request, attempt: CapturedAttempt, wire: CaptureWire, body: bytes
     ) -> web.StreamResponse:
-        wish = wire.read(read_object(body))
+        captured = wire.read(read_object(body))
         if request.path.endswith("/count_tokens"):
-            return _json(write_token_count(wish.items, wish.tools))
+            return _json(write_token_count(captured.items, captured.tools))
         repeats = request.headers.get("x-stainless-retry-count", "0")
         deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
         call = attempt.ask(
-            wish,
+            captured,
             wire=wire.name,
             digest=hashlib.sha256(body).digest(),
             is_repeated=repeats.isdigit() and int(repeats) > 0,
             hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
-            on_delta=deltas.put_nowait if wish.stream else None,
+            on_delta=deltas.put_nowait if captured.stream else None,
         )
         is_whole = False
         try:
-            if wish.stream:
-                writer = wire.open_stream(wish, f"call_{call.number}")
+            if captured.stream:
+                writer = wire.open_stream(captured, f"call_{call.number}")
                 response, is_whole = await _stream(request, call, deltas, writer)
             else:
-                written = wire.write(_checked(await outcome(call.reply)), wish, f"call_{call.number}")
+                written = wire.write(_checked(await outcome(call.reply)), captured, f"call_{call.number}")
                 response = await _send(request, orjson.dumps(written))
                 is_whole = True
         finally:
@@ -204,7 +204,7 @@ async def _stream(
 ) -> tuple[web.StreamResponse, bool]:
     """Pass deltas on as they come, and end the stream when the call is stored.
 
-    Return False if the call failed meanwhile: then the stream breaks.
+    The second value is False if the call failed after the stream began: then the stream breaks.
     """
     call.reply.add_done_callback(lambda _: deltas.put_nowait(None))
     response: web.StreamResponse | None = None
@@ -268,7 +268,7 @@ def worker_of(secret: str) -> int | None:
 def _describe(method: str, tail: str) -> web.Response:
     """Answer what clients ask before they begin: whether the server is there, and its models."""
     if tail == MCP or method == "DELETE":
-        # No streams and no sessions of MCP. Clients continue with POST.
+        # MCP streams and sessions are not supported. Clients then use POST.
         raise CallRefused(405, f"There is no {method} /{tail} here.", "not_allowed")
     if tail == "v1/models":
         return _json(write_models(["policy"]))
@@ -297,9 +297,9 @@ def _as_refusal(problem: Exception) -> _Refusal:
         return _Refusal(504, str(problem), "timeout")
     if isinstance(problem, PolicyError) and problem.refused_by is not None:
         code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"
-        # Without a hint of the endpoint, soon: this server holds the next call, too.
-        waits = {"Retry-After": str(math.ceil(problem.retry_after or 1))} if code == "rate_limit_exceeded" else {}
-        return _Refusal(429, str(problem), code, waits)
+        # If the endpoint does not say when to retry, tell the client 1 s: this server makes the next call wait, too.
+        headers = {"Retry-After": str(math.ceil(problem.retry_after or 1))} if code == "rate_limit_exceeded" else {}
+        return _Refusal(429, str(problem), code, headers)
     return _Refusal(502, str(problem), "policy_error")
 
 

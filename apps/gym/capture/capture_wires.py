@@ -31,15 +31,17 @@ KEPT = frozenset(
     }
 )
 """Sampling parameters of the agent that are sent to the model, with the names of the Responses API."""
-_SILENT = frozenset({"seed", "store", "user", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
-"""Parameters without an effect on the reply, or set by the collection. They are dropped without a note."""
+_DROPPED_SILENTLY = frozenset(
+    {"seed", "store", "user", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"}
+)
+"""Parameters without an effect on the reply, or set by the collection. No note names them."""
 
 
 TOO_LONG = "context_length_exceeded"
 """The code of the error for a conversation that is longer than the context of the model."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class CapturedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A captured request as items, tools and sampling.
 
     `notes` name parameters that have no effect here. `body` has the fields of the request that its reply repeats.
@@ -72,28 +74,28 @@ class CaptureWire(Protocol):
 
     name: str
 
-    def read(self, body: dict[str, Any]) -> Wish:
-        """Return the request. Raises BadCompletion for one that cannot be answered."""
+    def read(self, body: dict[str, Any]) -> CapturedRequest:
+        """Return the request. Raises BadCompletion or BadMessages if it cannot be answered."""
         ...
 
-    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
+    def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
         """Return the body of a reply. `name` is its id if the model gave none."""
         ...
 
-    def open_stream(self, wish: Wish, name: str) -> "StreamWriter":
+    def open_stream(self, request: CapturedRequest, name: str) -> "StreamWriter":
         """Return the writer of a stream. `name` is the id of the reply."""
         ...
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]: ...
 
 
-def choose_sampling(wish: Wish, collection: dict[str, Any], seed: int) -> dict[str, Any]:
+def choose_sampling(request: CapturedRequest, collection: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return the sampling of a call: the agent's, overridden by the collection's, with the seed of the call.
 
-    The lower limit of output tokens applies.
+    If both limit the output tokens, the smaller limit applies.
     """
-    chosen = {**wish.sampling, **collection, "seed": seed}
-    limits = [given["max_output_tokens"] for given in (wish.sampling, collection) if given.get("max_output_tokens")]
+    chosen = {**request.sampling, **collection, "seed": seed}
+    limits = [given["max_output_tokens"] for given in (request.sampling, collection) if given.get("max_output_tokens")]
     if limits:
         chosen["max_output_tokens"] = min(limits)
     return chosen
@@ -112,10 +114,10 @@ class ChatWire(OpenAIErrors):
 
     name = "chat"
 
-    def read(self, body: dict[str, Any]) -> Wish:
+    def read(self, body: dict[str, Any]) -> CapturedRequest:
         completion = read_completion(body)
         sampling, notes = keep_known(completion.sampling)
-        return Wish(
+        return CapturedRequest(
             items=completion.items,
             tools=completion.tools,
             sampling=sampling,
@@ -125,22 +127,22 @@ class ChatWire(OpenAIErrors):
             notes=notes,
         )
 
-    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
+    def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
         # Without token IDs: agents do not need them, and their size would slow down each call.
         plain = msgspec.structs.replace(reply, tokens=None)
         return write_completion(
-            plain, name=reply.response_id or name, model=wish.model or reply.model, created=int(time.time())
+            plain, name=reply.response_id or name, model=request.model or reply.model, created=int(time.time())
         )
 
-    def open_stream(self, wish: Wish, name: str) -> "ChatStream":
-        return ChatStream(self, wish, name)
+    def open_stream(self, request: CapturedRequest, name: str) -> "ChatStream":
+        return ChatStream(self, request, name)
 
 
 class ChatStream:
     """The chunks of a Chat Completions stream."""
 
-    def __init__(self, wire: ChatWire, wish: Wish, name: str) -> None:
-        self._wire, self._wish, self._name = wire, wish, name
+    def __init__(self, wire: ChatWire, request: CapturedRequest, name: str) -> None:
+        self._wire, self._request, self._name = wire, request, name
         self._created = int(time.time())
         self._has_deltas = False
 
@@ -160,9 +162,9 @@ class ChatStream:
         return self._chunk({"tool_calls": [{"index": delta.number, **call}]})
 
     def end(self, reply: Reply) -> bytes:
-        written = self._wire.write(reply, self._wish, self._name)
+        written = self._wire.write(reply, self._request, self._name)
         written |= {"id": self._name, "created": self._created}
-        chunks = write_chunks(written, with_usage=self._wish.stream_usage)
+        chunks = write_chunks(written, with_usage=self._request.stream_usage)
         # The first chunk has the whole message, which the client already has.
         return chunks.partition(b"\n\n")[2] if self._has_deltas else chunks
 
@@ -171,7 +173,7 @@ class ChatStream:
             "id": self._name,
             "object": "chat.completion.chunk",
             "created": self._created,
-            "model": self._wish.model,
+            "model": self._request.model,
             "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
         }
         return b"data: " + orjson.dumps(chunk) + b"\n\n"
@@ -180,5 +182,5 @@ class ChatStream:
 def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters that are sent to the model, and a note for each other one."""
     kept = {name: value for name, value in sampling.items() if name in KEPT}
-    dropped = sorted(sampling.keys() - KEPT - _SILENT)
+    dropped = sorted(sampling.keys() - KEPT - _DROPPED_SILENTLY)
     return kept, [f"{name} was dropped" for name in dropped]

@@ -1,4 +1,4 @@
-"""One attempt of an agent that runs elsewhere: its model calls are captured, then the attempt is verified.
+"""One attempt of a captured agent: its model calls are captured, then the attempt is verified.
 
 The agent calls the model through this object (see capture_server), and ends the attempt with a command. All calls run
 in the context of the attempt, so that waits for a throttled model stop its clock.
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from apps.gym.capture.agent_lease import AgentLease
-from apps.gym.capture.capture_wires import Wish, choose_sampling
+from apps.gym.capture.capture_wires import CapturedRequest, choose_sampling
 from apps.gym.capture.captured_calls import call_tool, model_call
-from apps.gym.capture.captured_commands import CallRefused, Command, has_ended, outcome
+from apps.gym.capture.captured_commands import CallRefused, Command, attempt_ended, outcome
 from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
@@ -39,7 +39,7 @@ LEASE_SECONDS = 120.0
 LAST_CALLS_SECONDS = 30.0
 """Seconds that a finished attempt waits for calls in flight."""
 LAST_WRITE_SECONDS = 5.0
-"""Seconds that it waits, after that, for clients that still receive a reply."""
+"""Seconds that a finished attempt then waits for clients that are still receiving a reply."""
 MAX_IN_FLIGHT = 64
 """Maximum calls of one attempt at a time."""
 THROTTLED_SECONDS = 20.0
@@ -47,7 +47,7 @@ THROTTLED_SECONDS = 20.0
 RETRY_SECONDS = 1.0
 """Seconds after which a client may repeat a throttled call if the endpoint does not say when."""
 
-Stored = Callable[[], Awaitable[None]]
+WaitUntilStored = Callable[[], Awaitable[None]]
 """Return once all events that were reported so far are in the database. Raises if they cannot be stored."""
 
 
@@ -64,7 +64,7 @@ class CapturedAttempt(SessionDriver):
         seed: int,
         elapsed: Callable[[], float],
         name: str,
-        stored: Stored,
+        stored: WaitUntilStored,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
@@ -76,7 +76,7 @@ class CapturedAttempt(SessionDriver):
         self.at_limit = asyncio.Event()
         """Set when the attempt reaches a limit of its agent."""
         self.calls = self.tokens = 0
-        self._policy, self._stored, self._lease_seconds = policy, stored, lease_seconds
+        self._policy, self._wait_until_stored, self._lease_seconds = policy, stored, lease_seconds
         self.ending: asyncio.Task[None] | None = None
         """Stores the end of the attempt, once the agent has ended it."""
         self._packer = TokenPacker()
@@ -105,7 +105,7 @@ class CapturedAttempt(SessionDriver):
             if not self.opened.done():
                 why = problem if isinstance(problem, GymError) else AgentLost(f"The attempt did not begin: {problem!r}")
                 self.opened.set_exception(why)
-                self.opened.exception()  # Retrieved: the agent may no longer wait for it.
+                self.opened.exception()  # Mark as retrieved: the agent may no longer wait for it.
             raise
         finally:
             await self._close()
@@ -162,8 +162,8 @@ class CapturedAttempt(SessionDriver):
     async def _report(self, event: TraceUnion) -> None:
         """Return once the event is stored. Raises CallRefused if the attempt ended before."""
         if not await self._events.put(event):
-            raise has_ended()
-        await self._stored()
+            raise attempt_ended()
+        await self._wait_until_stored()
 
     async def _close(self) -> None:
         self._is_closed = True
@@ -187,7 +187,7 @@ class CapturedAttempt(SessionDriver):
 
     def extend(self) -> None:
         """Extend the lease at the agent's request. Raises CallRefused if the attempt has ended."""
-        self._check_open()
+        self._note_call()
 
     def abandon(self) -> None:
         """Return the rollout to the queue, because no agent learned of this attempt."""
@@ -212,7 +212,7 @@ class CapturedAttempt(SessionDriver):
 
     def ask(
         self,
-        wish: Wish,
+        request: CapturedRequest,
         *,
         wire: str,
         digest: bytes,
@@ -223,17 +223,17 @@ class CapturedAttempt(SessionDriver):
         """Start a call of the model. Raises CallRefused.
 
         Call `mark_served` after each call. `digest` identifies the request. If a client says that it repeats a request,
-        it gets the reply of the first one, without deltas. `hint` tells lines of conversation apart, for example the
-        thread id that an agent sends.
+        it gets the reply of the first one, without deltas. `hint` is the client's id of the conversation, for example
+        the thread id that an agent sends.
         """
-        self._check_open()
+        self._note_call()
         call = self._replies.find(digest) if is_repeated else None
         if call is None:
             self._check_limits()
             self.calls += 1
-            wish = msgspec.structs.replace(wish, tools=self.harness.offer(wish.tools))
-            place = self._finder.arrive(wish.items, wish.tools, hint=hint)
-            call = Call(place.call, self._start(self._call(wish, place, wire, on_delta)))
+            request = msgspec.structs.replace(request, tools=self.harness.offer(request.tools))
+            place = self._finder.place_request(request.items, request.tools, hint=hint)
+            call = Call(place.call, self._start(self._call(request, place, wire, on_delta)))
             self._replies.keep(digest, call)
         self._replies.begin(call)
         return call
@@ -251,7 +251,7 @@ class CapturedAttempt(SessionDriver):
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool of the environment. Raises CallRefused and the errors of the environment."""
-        self._check_open()
+        self._note_call()
         known = frozenset(str(tool.get("name", "")) for tool in self.tools)
         call_id = self._pending.take(name, arguments, known, strip_tool_prefix)
         return await outcome(self._start(self._call_tool(strip_tool_prefix(name, known), call_id, arguments)))
@@ -261,13 +261,13 @@ class CapturedAttempt(SessionDriver):
         self._replies.end(call, is_whole=is_whole)
 
     async def end(self, command: Command) -> AgentEnd:
-        """End the attempt. Return once this is stored.
+        """End the attempt. Return once its end is stored.
 
-        Calls in flight may end first, for at most LAST_CALLS_SECONDS. The first command counts: an equal one gets the
+        Waits at most LAST_CALLS_SECONDS for calls in flight. The first command counts: an equal one gets the
         same answer. Raises CallRefused for a different one.
         """
         if self._end is None:
-            self._check_open()
+            self._note_call()
             self._is_closed = True
             self._end, self._reward = command.event(), command.reward
             # Its own task, because the client may disconnect meanwhile.
@@ -291,9 +291,9 @@ class CapturedAttempt(SessionDriver):
         end.at = self.elapsed()
         await self._report(end)
 
-    def _check_open(self) -> None:
+    def _note_call(self) -> None:
         if self._is_closed:
-            raise has_ended()
+            raise attempt_ended()
         self._lease.note_call()
 
     def _reached_limit(self) -> StopReason | None:
@@ -316,15 +316,15 @@ class CapturedAttempt(SessionDriver):
         self._lease.renew()
         self._events.wake()  # It may be the last call of an attempt at its limit.
 
-    async def _call(self, wish: Wish, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
+    async def _call(self, request: CapturedRequest, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
         try:
             await self._events.wait_for_room()
             began = self.elapsed()
-            sampling = choose_sampling(wish, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
+            sampling = choose_sampling(request, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
             reply = await self._policy.ask(
                 Ask(
-                    items=wish.items,
-                    tools=wish.tools,
+                    items=request.items,
+                    tools=request.tools,
                     sampling=sampling,
                     session=self.name,
                     on_delta=on_delta,
@@ -338,13 +338,15 @@ class CapturedAttempt(SessionDriver):
             if isinstance(problem, PolicyError):
                 self._policy_error = problem
                 if problem.refused_by == "rate_limit":
-                    self._lease.excuse(RETRY_SECONDS if problem.retry_after is None else problem.retry_after)
+                    self._lease.stop_clock_for_retry(
+                        RETRY_SECONDS if problem.retry_after is None else problem.retry_after
+                    )
             raise
         self._policy_error = None
         self.tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
         place = self._finder.complete(place.call, reply.items, reply.tokens)
         call = model_call(
-            wish,
+            request,
             place,
             reply,
             wire=wire,
@@ -354,7 +356,7 @@ class CapturedAttempt(SessionDriver):
         call.at, call.duration = began, self.elapsed() - began
         self._pending.add(reply.items)
         await self._report(call)
-        # Without token IDs, which clients do not get: replies are kept for repeated requests.
+        # Replies are kept for repeated requests. Clients do not get the token IDs.
         return msgspec.structs.replace(reply, tokens=None)
 
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from apps.gym.capture.capture_wires import Wish
+from apps.gym.capture.capture_wires import CapturedRequest
 from apps.gym.resources.protocol import Session
 from apps.gym.traces.call_records import Place
 from apps.gym.traces.events import ModelCall, ToolResult
@@ -11,14 +11,14 @@ from apps.gym.wires.protocol import Reply
 
 
 def model_call(
-    wish: Wish, place: Place, reply: Reply, *, wire: str, sampling: dict[str, Any], tokens: bytes | None
+    request: CapturedRequest, place: Place, reply: Reply, *, wire: str, sampling: dict[str, Any], tokens: bytes | None
 ) -> ModelCall:
     """Return the event of a call, without its times. `tokens` are packed."""
     return ModelCall(
         **{name: getattr(place, name) for name in place.__struct_fields__},
         seen=place.seen,
         wire=wire,
-        notes=wish.notes,
+        notes=request.notes,
         items=reply.items,
         model=reply.model,
         version=reply.version,

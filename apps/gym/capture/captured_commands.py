@@ -51,14 +51,17 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def has_ended() -> CallRefused:
+def attempt_ended() -> CallRefused:
     """Return the refusal of a call after the end of the attempt."""
     return CallRefused(409, "The attempt has ended.", "attempt_ended")
 
 
 async def outcome(task: asyncio.Task[Result]) -> Result:
-    """Return the result of a task, which goes on if this waiter is cancelled. Raises CallRefused and its errors."""
+    """Return the result of a task. The task goes on if the caller is cancelled.
+
+    Raises CallRefused if the task was cancelled, and the errors of the task.
+    """
     await asyncio.wait([task])
     if task.cancelled():
-        raise has_ended()
+        raise attempt_ended()
     return task.result()

@@ -7,9 +7,9 @@ from contextlib import suppress
 from apps.gym.traces.events import TraceUnion
 
 MAX_UNSTORED = 16
-"""Events of one attempt that wait for the database at which the next call waits too."""
+"""If this many events of an attempt wait to be stored, the next call waits, too."""
 
-Taken = tuple[TraceUnion, "asyncio.Future[None]"]
+_QueuedEvent = tuple[TraceUnion, "asyncio.Future[None]"]
 """An event, and the future to set once the consumer has it."""
 
 
@@ -17,7 +17,7 @@ class EventQueue:
     """Used in one event loop: any number of tasks put events, one consumer gets them."""
 
     def __init__(self) -> None:
-        self._events: deque[Taken] = deque()
+        self._events: deque[_QueuedEvent] = deque()
         self._news = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_closed = False
@@ -41,8 +41,8 @@ class EventQueue:
             self._has_room.clear()
             await self._has_room.wait()
 
-    async def get(self, until: float) -> Taken | None:
-        """Return the next event, or None after `wake` and at the time `until` of the loop."""
+    async def get(self, until: float) -> _QueuedEvent | None:
+        """Return the next event, or None after a call of `wake` or at the loop time `until`."""
         if not self._events:
             self._news.clear()
             with suppress(TimeoutError):

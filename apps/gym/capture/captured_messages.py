@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from apps.gym.capture.capture_wires import TOO_LONG, Wish, keep_known
+from apps.gym.capture.capture_wires import TOO_LONG, CapturedRequest, keep_known
 from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.messages_reply import stop_reason, write_message, write_messages_error
 from apps.gym.wires.messages_request import read_messages_request
@@ -13,11 +13,11 @@ from apps.gym.wires.protocol import Reply
 class MessagesWire:
     name = "messages"
 
-    def read(self, body: dict[str, Any]) -> Wish:
+    def read(self, body: dict[str, Any]) -> CapturedRequest:
         """Return the request. `thinking` has no effect: the model's own settings decide whether it reasons."""
         request = read_messages_request(body)
         sampling, notes = keep_known(request.sampling)
-        return Wish(
+        return CapturedRequest(
             items=request.items,
             tools=request.tools,
             sampling=sampling,
@@ -26,11 +26,11 @@ class MessagesWire:
             notes=[*notes, *(f"{what} was dropped" for what in request.dropped)],
         )
 
-    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
-        return write_message(reply, name=reply.response_id or name, model=wish.model)
+    def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
+        return write_message(reply, name=reply.response_id or name, model=request.model)
 
-    def open_stream(self, wish: Wish, name: str) -> "MessagesStream":
-        return MessagesStream(wish, name)
+    def open_stream(self, request: CapturedRequest, name: str) -> "MessagesStream":
+        return MessagesStream(request, name)
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
         # Clients shorten the conversation when they read these words.
@@ -40,9 +40,9 @@ class MessagesWire:
 class MessagesStream:
     """The events of one streamed message."""
 
-    def __init__(self, wish: Wish, name: str) -> None:
-        self._wish, self._name = wish, name
-        self._events = MessageEvents(name=name, model=wish.model)
+    def __init__(self, request: CapturedRequest, name: str) -> None:
+        self._request, self._name = request, name
+        self._events = MessageEvents(name=name, model=request.model)
         self._has_deltas = False
 
     def begin(self) -> bytes:
@@ -60,4 +60,4 @@ class MessagesStream:
         if self._has_deltas:
             return self._events.end(stop_reason(reply), reply.usage)
         # Without the first event, which the client already has.
-        return write_message_stream(reply, name=self._name, model=self._wish.model).partition(b"\n\n")[2]
+        return write_message_stream(reply, name=self._name, model=self._request.model).partition(b"\n\n")[2]

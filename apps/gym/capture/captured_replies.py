@@ -34,7 +34,7 @@ class Replies:
         return None if known is None or _has_failed(known.reply) else known
 
     def keep(self, digest: bytes, call: Call) -> None:
-        # At the end, so that a repeated request is not the first to be dropped.
+        # Move it to the end, so that a repeated request is not dropped first.
         self._recent.pop(digest, None)
         self._recent[digest] = call
         if len(self._recent) > KEPT_REPLIES:

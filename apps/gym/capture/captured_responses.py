@@ -1,13 +1,14 @@
 """OpenAI's Responses API for captured agents (https://platform.openai.com/docs/api-reference/responses).
 
-Streams have the events that the `openai` package and Codex read. Items keep the ids of the stream in its last event.
+Streams have the events that the `openai` package and Codex read. In the last event, items have
+the ids that they had in the stream.
 """
 
 from typing import Any, Literal
 
 import orjson
 
-from apps.gym.capture.capture_wires import OpenAIErrors, Wish, keep_known
+from apps.gym.capture.capture_wires import CapturedRequest, OpenAIErrors, keep_known
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.response_bodies import read_response_request, write_events, write_response
 from apps.gym.traces.items import Item, item_type
@@ -23,7 +24,7 @@ class ResponsesWire(OpenAIErrors):
 
     name = "responses"
 
-    def read(self, body: dict[str, Any]) -> Wish:
+    def read(self, body: dict[str, Any]) -> CapturedRequest:
         if body.get("background"):
             raise BadCompletion("responses in the background are not supported. Leave `background` out", "background")
         request = read_response_request(body)
@@ -34,7 +35,7 @@ class ResponsesWire(OpenAIErrors):
         items = [item for item in request.items if item_type(item) in _KNOWN_ITEMS]
         unknown = sorted({item_type(item) for item in request.items} - _KNOWN_ITEMS)
         notes += [f"items of type {kind} were dropped" for kind in unknown]
-        return Wish(
+        return CapturedRequest(
             items=items,
             tools=tools,
             sampling=sampling,
@@ -44,22 +45,26 @@ class ResponsesWire(OpenAIErrors):
             body={"tools": tools, "parallel_tool_calls": body.get("parallel_tool_calls")},
         )
 
-    def write(self, reply: Reply, wish: Wish, name: str) -> dict[str, Any]:
-        return write_response(_plain(reply), wish.body, name=reply.response_id or name, model=wish.model or reply.model)
+    def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
+        return write_response(
+            _plain(reply), request.body, name=reply.response_id or name, model=request.model or reply.model
+        )
 
-    def open_stream(self, wish: Wish, name: str) -> "ResponsesStream":
-        return ResponsesStream(wish, name)
+    def open_stream(self, request: CapturedRequest, name: str) -> "ResponsesStream":
+        return ResponsesStream(request, name)
 
 
 class ResponsesStream:
     """The events of one streamed response."""
 
-    def __init__(self, wish: Wish, name: str) -> None:
-        self._wish, self._name = wish, name
+    def __init__(self, request: CapturedRequest, name: str) -> None:
+        self._request, self._name = request, name
         self._number = 0
         self._items: list[Item] = []  # streamed so far, the last one still open
         self._pieces: list[str] = []  # texts of the open item
-        self._begun = write_response(Reply(items=[], finish_reason="stop"), wish.body, name=name, model=wish.model) | {
+        self._begun = write_response(
+            Reply(items=[], finish_reason="stop"), request.body, name=name, model=request.model
+        ) | {
             "status": "in_progress",
             "output": [],
             "usage": None,
@@ -90,7 +95,7 @@ class ResponsesStream:
         return written
 
     def end(self, reply: Reply) -> bytes:
-        response = write_response(_plain(reply), self._wish.body, name=self._name, model=self._wish.model)
+        response = write_response(_plain(reply), self._request.body, name=self._name, model=self._request.model)
         if not self._items:
             # Without the first event, which the client already has.
             return write_events(response, start=self._number - 1).partition(b"\n\n")[2]

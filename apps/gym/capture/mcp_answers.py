@@ -1,4 +1,4 @@
-"""The environment's tools for agents that run elsewhere: an MCP server at the URL of the attempt.
+"""The environment's tools for captured agents: an MCP server at the URL of the attempt.
 
 MCP over streamable HTTP (https://modelcontextprotocol.io/specification/2025-06-18/basic/transports), without sessions:
 each request gets a JSON answer.
@@ -34,11 +34,13 @@ class PendingCalls:
             key = (str(call.get("call_id", "")), str(call.get("name", "")), _digest(call_arguments(call) or {}))
             self._pending.append(key)
 
-    def take(self, name: str, arguments: dict[str, Any], known: frozenset[str], bare: Callable[..., str]) -> str:
+    def take(
+        self, name: str, arguments: dict[str, Any], known: frozenset[str], strip_prefix: Callable[..., str]
+    ) -> str:
         """Return the id of the oldest open call of this tool with these arguments, or a new id."""
-        wanted = bare(name, known), _digest(arguments)
+        wanted = strip_prefix(name, known), _digest(arguments)
         for place, (call_id, called, given) in enumerate(self._pending):
-            if (bare(called, known), given) == wanted:
+            if (strip_prefix(called, known), given) == wanted:
                 del self._pending[place]
                 return call_id
         self._unmatched += 1

@@ -10,7 +10,7 @@ import msgspec
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row, TaskPrompt
 from apps.gym.loadable import holds_only_exact
 from apps.gym.tasks.expected_answers import ANSWER_FIELDS
-from apps.gym.traces.courses import meaning_of
+from apps.gym.traces.courses import canonical_arguments
 from apps.gym.traces.items import TaskRow, input_items, message
 from apps.gym.traces.messages import (
     ArgumentsAs,
@@ -156,7 +156,7 @@ def _comparable(message: Message, numbers: dict[str, int]) -> str:
             {
                 **call,
                 "id": numbers.setdefault(call["id"], len(numbers)),
-                "function": {**call["function"], "arguments": meaning_of(call["function"]["arguments"])},
+                "function": {**call["function"], "arguments": canonical_arguments(call["function"]["arguments"])},
             }
             for call in plain["tool_calls"]
         ]

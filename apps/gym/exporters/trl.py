@@ -3,7 +3,7 @@
 Columns as in TRL's `dataset_formats`.
 
 TRL trains on all `messages`, including tool outputs, unless `assistant_only_loss=True`. A DPO loss covers everything
-after the prompt, including tool outputs; only level step excludes them.
+after the prompt, including tool outputs; only `level` = `step` excludes them.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,8 +86,8 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     segments = join_attempt(attempt, options)
     if not segments:
         raise Dropped("tokens_not_captured")
-    spoken, captured = count_captured_replies(attempt.events)
-    if captured < spoken:
+    replies, captured = count_captured_replies(attempt.events)
+    if captured < replies:
         raise Dropped("tokens_partly_captured")
     trained = [(segment, sampled) for segment, sampled in segments if any(segment.mask)]
     for number, (segment, sampled) in enumerate(trained):

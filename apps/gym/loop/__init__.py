@@ -1,1 +1,1 @@
-"""Attempt one task: the agent loop, with its limits."""
+"""Run one attempt at a task (the agent loop, with its limits), or verify it again."""

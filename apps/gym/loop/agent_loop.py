@@ -77,7 +77,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     steps. With `strict_tools` "never", no grammar constrains tool calls.
 
     An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
-    `retry_empty_replies`, only `max_steps` does, as in NeMo Gym.
+    `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
     """
 
     system_prompt: str = ""
@@ -207,7 +207,7 @@ class Attempt(SessionDriver):
         return "token_limit" if tokens >= self.harness.token_limit else None
 
     async def _ask(self, empty: int) -> ModelCall:
-        """Call the model. `empty` counts the empty replies just before; each of them changes the seed."""
+        """Call the model. `empty` counts the empty replies since the last tool call. Each changes the seed."""
         began = self.elapsed()
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)

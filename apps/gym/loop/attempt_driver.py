@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.rewards import Reward
-from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.tasks.prompt_templates import PromptTemplate, apply_template_or_fail
 from apps.gym.traces.events import JudgeCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
 
@@ -51,7 +51,7 @@ class SessionDriver(ABC):
 
     async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
-        self.row = ask_as_planned(self._prompt, self.row)
+        self.row = apply_template_or_fail(self._prompt, self.row)
         session = await self.server.seed_session(self.row, seed=self.seed)
         self._session = session
         try:

@@ -40,13 +40,13 @@ async def verify_again(
 
     Errors are returned, not raised (except CancelledError), so that a broken verifier does not stop others.
     """
-    judge: list[Session] = []
+    sessions: list[Session] = []
     began = time.perf_counter()
     limit = TimeLimit(seconds)
     try:
         async with limit:
             session = await server.seed_session(row, seed=seed)
-            judge.append(session)
+            sessions.append(session)
             try:
                 names = frozenset(str(tool.get("name", "")) for tool in offered_tools(events, row))
                 if replay:
@@ -55,14 +55,14 @@ async def verify_again(
             finally:
                 await session.close()
     except TimeoutError:
-        return Verdict(judge_calls=_calls(judge), error=TimedOut(f"not verified within {seconds:g} s"))
+        return Verdict(judge_calls=_calls(sessions), error=TimedOut(f"not verified within {seconds:g} s"))
     except Exception as problem:
         # Custom code may raise anything.
-        return Verdict(judge_calls=_calls(judge), error=problem)
+        return Verdict(judge_calls=_calls(sessions), error=problem)
     if reward.value is None:
         return Verdict(error=VerifierError("this environment has no verifier"))
     return Verdict(
-        judge_calls=_calls(judge),
+        judge_calls=_calls(sessions),
         verification=Verification(
             reward=reward.value,
             components=reward.components,
@@ -75,16 +75,16 @@ async def verify_again(
     )
 
 
-def _calls(judged: list[Session]) -> list[JudgeCall]:
-    return [call for session in judged for call in session.judge_calls]
+def _calls(sessions: list[Session]) -> list[JudgeCall]:
+    return [call for session in sessions for call in session.judge_calls]
 
 
 async def _replay(session: Session, events: list[TraceUnion], row: TaskRow, names: frozenset[str]) -> None:
-    """Repeat the recorded tool calls in order, and the replies that the environment answered.
+    """Send the recorded tool calls and replies to the session, in order.
 
     A call with invalid JSON arguments never reached a tool.
     """
-    # A simulated user would write other messages.
+    # A simulated user would answer with other messages, so no replies are sent to it.
     has_user = any(isinstance(event, JudgeCall) and event.role == "user" for event in events)
     made = {event.call_id for event in events if isinstance(event, ToolResult)}
     for event in events:

@@ -28,7 +28,7 @@ from apps.gym.pairs.nearest_length import (
 )
 from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Level, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
 from apps.gym.pairs.transitive_preferences import find_worse
-from apps.gym.traces.courses import Course, Parting, find_parting
+from apps.gym.traces.courses import Course, Divergence, find_divergence
 
 Key = tuple[object, ...]
 """Identifies a pair: the prompt (and history) with two attempts or actions, unordered or as (better, worse)."""
@@ -273,10 +273,10 @@ class _GroupPairing:
         good, bad = self._courses[chosen.id], self._courses[rejected.id]
         turn = None
         if self._rule.level == "step":
-            parting = find_parting(good, bad)
-            if not isinstance(parting, Parting):
-                return parting
-            turn, lengths = parting.turn, (good.steps[parting.place].written, bad.steps[parting.place].written)
+            divergence = find_divergence(good, bad)
+            if not isinstance(divergence, Divergence):
+                return divergence
+            turn, lengths = divergence.turn, (good.steps[divergence.place].written, bad.steps[divergence.place].written)
         elif self._rule.same == "actions" and good.actions == bad.actions:
             return "same_actions"
         else:
@@ -324,11 +324,11 @@ class _GroupPairing:
         if mine.prompt != theirs.prompt:
             return None
         if self._rule.level == "step":
-            parting = find_parting(mine, theirs)
-            if not isinstance(parting, Parting):
+            divergence = find_divergence(mine, theirs)
+            if not isinstance(divergence, Divergence):
                 return None
-            shared = tuple(step.digest for step in mine.steps[: parting.place])
-            return (mine.prompt, shared, *(course.steps[parting.place].digest for course in (mine, theirs)))
+            shared = tuple(step.digest for step in mine.steps[: divergence.place])
+            return (mine.prompt, shared, *(course.steps[divergence.place].digest for course in (mine, theirs)))
         if self._rule.same == "actions":
             return (mine.prompt, mine.actions, theirs.actions)
         return (mine.prompt, mine.completion, theirs.completion)

@@ -1,1 +1,1 @@
-"""Redact credentials before storing: by name, by form, or because they are secrets of this installation."""
+"""Redact credentials before storing: by name, by format, or because they are secrets of this installation."""

@@ -1,8 +1,8 @@
-"""Rules for credentials: by form, each with a literal that must occur before its expression is tried.
+"""Rules that find credentials by their format. An expression is tried only on texts that contain its literal.
 
-The forms are narrow on purpose. Traces are full of hashes, UUIDs, long numbers, base64 images and code identifiers, and
-a rule for random text would match them. Every expression begins with a literal and has bounded repeats, except that the
-last may be open. Its time is therefore linear in the text.
+The formats are narrow on purpose. Traces are full of hashes, UUIDs, long numbers, base64 images and code identifiers,
+and a rule for random text would match them. Every expression begins with a literal. Its repeats are bounded, except
+possibly the last. So its time is linear in the text.
 """
 
 import re
@@ -104,7 +104,7 @@ FORMS: tuple[Form, ...] = (
     _prefixed("api_key", "sk-proj- sk-ant- sk-svcacct- sk-or-v1-", r"[A-Za-z0-9_-]{32,}", looks_random, start=""),
     _prefixed("api_key", "sk-lf-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     _prefixed("api_key", "nvapi-", r"[A-Za-z0-9_-]{40,}", start=""),
-    # One in 300 has no digits; its length identifies it.
+    # One key in 300 has no digits, so `looks_random` would miss it. Its exact length is enough.
     _prefixed("api_key", "hf_ api_org_", rf"[A-Za-z0-9]{{34}}{_END}", has_both_cases),
     _prefixed("api_key", "hf_ xai- gsk_ pplx- r8_", rf"[A-Za-z0-9]{{30,}}{_END}", looks_random),
     _prefixed("api_key", "tgp_v1_ tvly- fw_", r"[A-Za-z0-9_-]{24,}", looks_random),
@@ -196,7 +196,7 @@ CURL_USER = re.compile(
     r"\bcurl(?=\s)[^\n|;]{0,400}?\s(?:-[uU]|--user|--proxy-user)(?:\s{1,3}|=)\\{0,3}[\"']?"
     r"[^\s:\"'$<>{}\\]{1,128}:(?P<secret>[^\s\"'$<>{}\\]{2,256})"
 )
-"""A user and a password for curl. In other commands, a group follows the colon."""
+"""A user and a password for curl. Other commands use `-u user:group`."""
 HIDDEN = re.compile(
     r"(?<=[A-Za-z0-9_-])(?:[\u00ad\u200b-\u200d\u2060\ufeff]|\\{1,4}u(?:00ad|200[bcd]|2060|feff)){1,32}(?=[A-Za-z0-9_-])",
     re.IGNORECASE,
@@ -219,8 +219,8 @@ def is_placeholder(text: str) -> bool:
     return _MARK in text or not text.strip() or bool(_PLACEHOLDER.fullmatch(text[:2048].strip()))
 
 
-def is_secret_beside(*, certain: bool, name: str, value: str) -> bool:
-    """Return True if the value of a key with a telling name is a credential."""
+def is_named_secret(*, certain: bool, name: str, value: str) -> bool:
+    """Return True if the value of a key whose name suggests a credential is one."""
     if is_placeholder(value):
         return False
     if certain:
@@ -233,18 +233,18 @@ def is_secret_beside(*, certain: bool, name: str, value: str) -> bool:
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
 
 
-def looks_made_up(text: str) -> bool:
+def looks_generated(text: str) -> bool:
     """Return True if upper case, lower case and digits alternate too often for an identifier, as in `z6TxRtlDxseU`."""
     kinds = (str.isdigit, str.isupper, str.islower)
     if not 10 <= len(text) <= 128 or "://" in text or not all(any(map(kind, text)) for kind in kinds):
         return False
-    return not is_path(text) and len(text) <= 2.5 * len(_PIECE.findall(text))
+    return not is_dotted_identifier(text) and len(text) <= 2.5 * len(_PIECE.findall(text))
 
 
-def is_option(match: re.Match[str]) -> bool:
+def is_option_secret(match: re.Match[str]) -> bool:
     """Return True if the word after an option like `--api-key` is a credential, not the next word of a sentence."""
     value = match["secret"]
-    if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_path(value):
+    if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_dotted_identifier(value):
         return False
     if match["likely"]:
         return looks_random(value) and not _is_uuid(value)
@@ -256,13 +256,13 @@ def is_user_password(match: re.Match[str]) -> bool:
     return not (is_placeholder(match["secret"]) or _SHORT_PLACEHOLDER.fullmatch(match["secret"]))
 
 
-def is_quoted(match: re.Match[str]) -> bool:
+def is_quoted_secret(match: re.Match[str]) -> bool:
     """Return True if the value of a quoted name is a credential."""
     name = match["certain"] or match["likely"]
-    return is_secret_beside(certain=bool(match["certain"]), name=name, value=match["secret"])
+    return is_named_secret(certain=bool(match["certain"]), name=name, value=match["secret"])
 
 
-def is_path(text: str) -> bool:
+def is_dotted_identifier(text: str) -> bool:
     """Return True if the text is a dotted code identifier, for example `settings.key2`."""
     return "." in text and _PATH_OF_NAMES.fullmatch(text) is not None
 
@@ -273,7 +273,7 @@ _COUNT = re.compile(r"(?:.*_)?(?:tokens|counts?|size|length|len|at|created|updat
 
 
 def is_count(place: str | int) -> bool:
-    """Return True if a number of that name is a count or time, also under a telling name: `max_tokens`."""
+    """Return True if numbers with this name are counts or times, such as `max_tokens`."""
     return isinstance(place, str) and len(place) <= MAX_NAME and _COUNT.fullmatch(place.lower()) is not None
 
 
@@ -292,14 +292,14 @@ def is_description(value: object) -> bool:
     return isinstance(value.get("type"), str | list) or not value.keys().isdisjoint({"$ref", "anyOf", "allOf", "oneOf"})
 
 
-def is_assigned(match: re.Match[str]) -> bool:
+def is_assigned_secret(match: re.Match[str]) -> bool:
     """Return True if the text after a name and a sign is a credential rather than code."""
     value, quoted = match["secret"], bool(match["quote"])
     if match["after"] or is_placeholder(value):
         return False
     if match["likely"]:
         return looks_random(value) and not _is_uuid(value) and ("cookie" not in match["likely"].lower() or "=" in value)
-    if looks_random(value) or (looks_made_up(value) and not _is_uuid(value)):
+    if looks_random(value) or (looks_generated(value) and not _is_uuid(value)):
         return True
     if match["scheme"] and "auth" in match["name"].lower():
         return any(map(str.isdigit, value)) or not (value[1:].islower() or value.isupper())
@@ -312,7 +312,7 @@ def _is_uuid(text: str) -> bool:
     return bool(re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text))
 
 
-# -- what any rule above needs -----------------------------------------------------------------------------------------
+# -- pre-filter for the rules above ------------------------------------------------------------------------------------
 
 # Between a name and its value: anything but letters and digits, or an escape of JSON.
 _SIGN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-f]{4})*[:=]"
@@ -326,4 +326,5 @@ HINTS = (
     r"[A-Za-z0-9_-](?:\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad)",
     r"(?i:\\u(?:00ad|200[bcd]|2060|feff))",
 )
-"""RE2 expressions over UTF-8. A text that none of them finds contains no credential, apart from own secrets."""
+"""RE2 expressions over UTF-8. A text without a match has no credential, except secrets and patterns of the
+installation."""

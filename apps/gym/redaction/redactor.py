@@ -28,12 +28,12 @@ from apps.gym.redaction.credential_rules import (
     OPTION,
     QUOTED,
     START,
-    is_assigned,
+    is_assigned_secret,
     is_count,
     is_description,
-    is_option,
-    is_quoted,
-    is_secret_beside,
+    is_named_secret,
+    is_option_secret,
+    is_quoted_secret,
     is_user_password,
 )
 
@@ -64,7 +64,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redactor:
-    """Redact by the rules. Images as data URLs are never changed: a match in them is random.
+    """Redact by the rules. Images as data URLs are never changed: a match in them would be a coincidence.
 
     Immutable, so any thread may use it. `known` are secrets of this installation in clear text.
     """
@@ -119,7 +119,7 @@ class Redactor:
             return json.dumps(cleaned, ensure_ascii=True), counts
 
     def redact_value(self, value: Any) -> tuple[Any, Counts]:
-        """Return a JSON value, redacted in place; of a text, the redacted one."""
+        """Redact a JSON value in place and return it. Return a new text for a text."""
         counts: Counter[str] = Counter()
         if not self.enabled:
             return value, {}
@@ -135,8 +135,8 @@ class Redactor:
                     waiting.append((member, self._kind_below(place, member, above)))
                 elif isinstance(member, str) and member and not is_data_url(member):
                     kind = self._kind_of_member(place, member) if isinstance(place, str) else ""
-                    kind = kind or (above if above and self._is_value(member) else "")
-                    clean = self._mark(kind, counts) if kind else self._look(member, counts)
+                    kind = kind or (above if above and self._is_credential(member) else "")
+                    clean = self._mark(kind, counts) if kind else self._clean_if_suspicious(member, counts)
                     if clean is not member:
                         one[place] = clean
                 elif kind := self._kind_of_number(place, member, above):
@@ -146,7 +146,10 @@ class Redactor:
         return top[0], dict(counts)
 
     def _kind_below(self, place: str | int, member: Any, above: str) -> str:
-        """Return the kind of texts and numbers in an object or list, by its name or a parent's, or an empty text."""
+        """Return the kind as which all texts and numbers in an object or list are redacted, or an empty text.
+
+        Its name or a parent's name decides.
+        """
         kind = (self._kind_of_name(place) if isinstance(place, str) else "") or above
         return "" if kind and is_description(member) else kind
 
@@ -155,19 +158,19 @@ class Redactor:
             return ""
         return self._names.get(name.lower()) or ("named" if CERTAIN_NAME.fullmatch(name) else "")
 
-    def _is_value(self, text: str) -> bool:
-        return text not in self._exceptions and is_secret_beside(certain=True, name="", value=text)
+    def _is_credential(self, text: str) -> bool:
+        return text not in self._exceptions and is_named_secret(certain=True, name="", value=text)
 
     def _kind_of_number(self, place: str | int, number: Any, above: str) -> str:
         # Floats are rewards and times. Small numbers are counts or easy to guess.
         if type(number) is not int or abs(number) < LEAST_NUMBER or is_count(place):
             return ""
         kind = above or (self._kind_of_name(place) if isinstance(place, str) else "")
-        # Python cannot write longer numbers as text, and no exception is that long.
+        # Longer numbers are no exceptions. Python refuses to write more than 4,300 digits as text.
         return "" if kind and number.bit_length() <= 2048 and str(number) in self._exceptions else kind
 
     def _clean_name(self, one: dict[str, Any], name: str, counts: Counter[str]) -> None:
-        clean = self._look(name, counts)
+        clean = self._clean_if_suspicious(name, counts)
         if clean is not name:
             one[clean] = one.pop(name)
 
@@ -175,14 +178,14 @@ class Redactor:
         if len(name) > MAX_NAME or value in self._exceptions:
             return ""
         own = self._names.get(name.lower())
-        if own and is_secret_beside(certain=True, name=name, value=value):
+        if own and is_named_secret(certain=True, name=name, value=value):
             return own
         certain = CERTAIN_NAME.fullmatch(name) is not None
-        if (certain or LIKELY_NAME.fullmatch(name)) and is_secret_beside(certain=certain, name=name, value=value):
+        if (certain or LIKELY_NAME.fullmatch(name)) and is_named_secret(certain=certain, name=name, value=value):
             return "named"
         return ""
 
-    def _look(self, text: str, counts: Counter[str]) -> str:
+    def _clean_if_suspicious(self, text: str, counts: Counter[str]) -> str:
         return self._clean(text, counts) if self.is_suspicious(text) else text
 
     def _clean(self, text: str, counts: Counter[str]) -> str:
@@ -198,13 +201,13 @@ class Redactor:
             if found:
                 text = clean
                 counts.update(found)
-        text = self._beside(CURL_USER, is_user_password, text, counts) if "curl" in text else text
-        text = self._beside(OPTION, is_option, text, counts) if "--" in text else text
-        text = self._beside(QUOTED, is_quoted, text, counts)
-        text = self._beside(ASSIGNED, is_assigned, text, counts)
+        text = self._redact_named(CURL_USER, is_user_password, text, counts) if "curl" in text else text
+        text = self._redact_named(OPTION, is_option_secret, text, counts) if "--" in text else text
+        text = self._redact_named(QUOTED, is_quoted_secret, text, counts)
+        text = self._redact_named(ASSIGNED, is_assigned_secret, text, counts)
         for name, kind in self._names.items():
             if name in text.lower():
-                text = self._replace(kind, _own_name(name), None, text, counts)
+                text = self._replace(kind, _key_value_expression(name), None, text, counts)
         return text
 
     def _by_form(self, text: str, counts: Counter[str]) -> str:
@@ -226,10 +229,10 @@ class Redactor:
 
         return expression.sub(replaced, text)
 
-    def _beside(
+    def _redact_named(
         self, expression: re.Pattern[str], is_secret: Callable[[re.Match[str]], bool], text: str, counts: Counter[str]
     ) -> str:
-        """Return the text without secrets next to a telling name."""
+        """Return the text without secrets next to a name that suggests one."""
 
         def replaced(match: re.Match[str]) -> str:
             if match["secret"] in self._exceptions or not is_secret(match):
@@ -259,7 +262,7 @@ def count_marks(text: str) -> Counts:
 
 @cache
 def _any_of(expressions: tuple[str, ...]) -> Any:
-    """Return an expression that reads bytes once for all `expressions`, in time linear in their number."""
+    """Return one RE2 expression for all `expressions`. A search takes time linear in the length of the text."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.never_capture = True
@@ -277,7 +280,7 @@ def _written_forms(secret: str) -> list[str]:
     return list(dict.fromkeys([secret, json.dumps(secret)[1:-1], quote(secret, safe="")]))
 
 
-def _own_name(name: str) -> re.Pattern[str]:
+def _key_value_expression(name: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?<![A-Za-z0-9]){re.escape(name)}\\{{0,3}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\\{{0,3}}[\"']?"
         r"(?P<secret>[^\s\"'`,;(){}<>\[\]&|\\]{4,2048})",

@@ -34,7 +34,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters, ending in "…" if text was cut."""
+    """Return at most `limit` characters, followed by "…" if text was cut."""
     if len(text) <= limit:
         return text
     clean, _ = _Current.redactor.redact_text(text)

@@ -71,10 +71,10 @@ class ServedModel(Served):
 
     async def _respond(self, incoming: IncomingRequest) -> Answer:
         body = read_object(incoming.body)
-        wish = read_response_request(body)
-        reply = await self._ask(wish.items, wish.tools, wish.sampling)
+        request = read_response_request(body)
+        reply = await self._ask(request.items, request.tools, request.sampling)
         response = write_response(reply, body, name=_id("resp", reply), model=reply.model or self.name)
-        if wish.stream:
+        if request.stream:
             return Answer(body=write_events(response), content_type="text/event-stream")
         return json_answer(response)
 
@@ -91,21 +91,21 @@ class ServedModel(Served):
         return json_answer(completion)
 
     async def _message(self, incoming: IncomingRequest) -> Answer:
-        wish = read_messages_request(read_object(incoming.body))
-        thinking = {"thinking": wish.thinking} if wish.thinking and self._takes_thinking else {}
-        reply = await self._ask(wish.items, wish.tools, wish.sampling | thinking)
+        request = read_messages_request(read_object(incoming.body))
+        thinking = {"thinking": request.thinking} if request.thinking and self._takes_thinking else {}
+        reply = await self._ask(request.items, request.tools, request.sampling | thinking)
         if reply.finish_reason == "context_length" and not reply.items:
             # Clients shorten the conversation when they read this.
             return _messages_error(400, "prompt is too long: the conversation exceeds the context of the model")
         name, model = _id("msg", reply), reply.model or self.name
-        if wish.stream:
+        if request.stream:
             stream = write_message_stream(reply, name=name, model=model)
             return Answer(body=stream, content_type="text/event-stream")
         return json_answer(write_message(reply, name=name, model=model))
 
     async def _count_tokens(self, incoming: IncomingRequest) -> Answer:
-        wish = read_messages_request(read_object(incoming.body))
-        return json_answer(write_token_count(wish.items, wish.tools))
+        request = read_messages_request(read_object(incoming.body))
+        return json_answer(write_token_count(request.items, request.tools))
 
     async def _ask(self, items: list[Item], tools: list[dict[str, Any]], sampling: dict[str, Any]) -> Reply:
         return await self._policy.ask(

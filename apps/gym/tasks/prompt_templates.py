@@ -59,7 +59,7 @@ def apply_prompt_template(template: PromptTemplate, row: TaskRow) -> TaskRow:
     return {**row, "responses_create_params": {**params, "input": items}}
 
 
-def ask_as_planned(template: PromptTemplate, row: TaskRow) -> TaskRow:
+def apply_template_or_fail(template: PromptTemplate, row: TaskRow) -> TaskRow:
     """Apply the template for an attempt. Raises a permanent EnvironmentFault if the row lacks a value."""
     try:
         return apply_prompt_template(template, row)

@@ -14,10 +14,9 @@ from apps.gym.traces.items import Item, item_type, read_json, text_of
 from apps.gym.traces.word_differences import common_ends
 
 SAME, ALIKE = 3_000_001, 1_000_000
-"""Scores of aligning two equal steps, and two different steps of one kind: three to one, and ties prefer more equal
-steps.
+"""SAME is the score of two equal steps, ALIKE of two different steps of one kind.
 
-Other steps are not aligned.
+SAME is three times ALIKE plus one, so that ties prefer more equal steps. Other steps are not aligned.
 """
 
 
@@ -66,8 +65,7 @@ def align(attempts: Sequence[Sequence[Step]]) -> list[Row]:
     if not attempts:
         return []
     first, others = attempts[0], attempts[1:]
-    # For each position before, between and after the steps of the first attempt: the steps of the others there, and the
-    # aligned ones.
+    # `between[n]` has the steps of the other attempts before step `n` of the first, `beside[n]` those aligned with it.
     between: list[list[list[Step]]] = [[[] for _ in others] for _ in range(len(first) + 1)]
     beside: list[list[Step | None]] = [[None] * len(others) for _ in first]
     for column, other in enumerate(others):
@@ -80,7 +78,7 @@ def align(attempts: Sequence[Sequence[Step]]) -> list[Row]:
                 place += 1
     rows: list[Row] = []
     for place in range(len(first) + 1):
-        rows += _level(between[place])
+        rows += _extra_rows(between[place])
         if place < len(first):
             rows.append((first[place], *beside[place]))
     return rows
@@ -97,7 +95,7 @@ def count_common(rows: Sequence[Row]) -> int:
     return next((index for index, row in enumerate(rows) if not is_common(row)), len(rows))
 
 
-def _level(columns: list[list[Step]]) -> list[Row]:
+def _extra_rows(columns: list[list[Step]]) -> list[Row]:
     """Return rows for steps that only other attempts have at one position. Steps of one kind share a row."""
     rows: list[Row] = []
     left = [list(column) for column in columns]
@@ -179,7 +177,7 @@ def _verdict(event: Verification) -> str:
 
 
 def _normal_json(given: Any) -> str:
-    """Return JSON with sorted keys, so that equal values compare equal. Its texts are decoded; others are kept."""
+    """Return JSON with sorted keys, so that equal values compare equal. Text that is no JSON is returned unchanged."""
     if isinstance(given, str):
         text = str(given)
         given = read_json(text, default=text)
@@ -193,7 +191,7 @@ def _normal_json(given: Any) -> str:
 
 
 def _fields(given: dict[str, Any]) -> str:
-    """Return an object with texts as one line per key, texts decoded; another object as JSON."""
+    """Return an object with text values as one line per key, with decoded texts. Return other objects as JSON."""
     if not any(isinstance(value, str) for value in given.values()):
         return _written(given)
     return "\n".join(f"{key}:{_field(value)}" for key, value in sorted(given.items()))

@@ -28,9 +28,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallRecord(msgspec.Struct, kw_only=True):
-    """The record of a call. `depth` counts the items of its conversation that have a digest, `size` all of them.
+    """What the search for parents keeps of a captured call.
 
-    `place` and `body` are None after the call completed. `group` is the call that it retries, `continues` the call
+    `depth` counts the items of its conversation that have a digest, `size` all of them. `matched` counts the items with
+    a digest that the request shares with its parent. `hint` is the client's id of the thread, `shape` a hash of the
+    types and roles of its items.
+
+    `place` and `body` are None after the call completed. `retry_of` is the call that it retries, `continues` the call
     whose lineage it continues, and `continued` is True if another call continues its lineage.
     """
 
@@ -49,11 +53,10 @@ class CallRecord(msgspec.Struct, kw_only=True):
     lineage: int = 0
     root_reason: RootReason = ""
     spawned_by: int = 0
-    group: int = 0
+    retry_of: int = 0
     continues: int = 0
     continued: bool = False
-    waits: bool = False
-    """True if its reply calls tools."""
+    calls_tools: bool = False
 
     @property
     def in_flight(self) -> bool:

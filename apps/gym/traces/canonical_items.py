@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.gym.traces.courses import meaning_of
+from apps.gym.traces.courses import canonical_arguments
 from apps.gym.traces.items import Item, item_type
 
-_MARKS = {"id", "status", "cache_control"}
+_IGNORED_KEYS = {"id", "status", "cache_control"}
 _TEXT_PARTS = {"input_text", "output_text", "text"}
 _START = b"\0" * 16
 
 
 class Prefixes(NamedTuple):
-    """The hashes of all prefixes of a conversation. Its opening are the system messages before any other item.
+    """The hashes of all prefixes of a conversation. Its opening is the system messages at its start.
 
     `hashes[n]` covers the first `n` items after the opening that have a digest; `ends[n]` is the position after them
-    among all items. `digests` has one digest for each item.
+    among all items. `digests` has the digest of each item that `hashes` covers.
     """
 
     opening: bytes
@@ -45,11 +45,11 @@ def item_digest(item: Item) -> bytes | None:
             return None
         value = [kind, role, item.get("name"), content]
     elif kind == "function_call":
-        value = [kind, item.get("call_id"), item.get("name"), meaning_of(item.get("arguments") or "{}")]
+        value = [kind, item.get("call_id"), item.get("name"), canonical_arguments(item.get("arguments") or "{}")]
     elif kind == "function_call_output":
         value = [kind, item.get("call_id"), _content(item.get("output"))]
     else:
-        value = [kind, _unmarked(item)]
+        value = [kind, _without_ignored(item)]
     return digest_of(value)
 
 
@@ -103,11 +103,11 @@ def _part(part: Any) -> list[Any]:
         return ["text" if isinstance(part, str) else "value", part]
     if part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
         return ["text", part["text"]]
-    return ["part", _unmarked(part)]
+    return ["part", _without_ignored(part)]
 
 
-def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: inner for key, inner in value.items() if key not in _MARKS}
+def _without_ignored(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: inner for key, inner in value.items() if key not in _IGNORED_KEYS}
 
 
 def _dump(value: Any) -> bytes:

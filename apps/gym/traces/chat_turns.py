@@ -34,7 +34,7 @@ def chat_messages(
 
     Consecutive reasoning, text and calls form one assistant message, a turn.
 
-    Raises PolicyError for an item that has no chat message.
+    Raises PolicyError for an item that cannot be a chat message.
     """
     messages: list[Message] = []
     if isinstance(instructions, str) and instructions:
@@ -57,19 +57,22 @@ class SentMessages:
         self._messages: list[Message] = []
 
     def extend(self, items: list[Item], *, instructions: object, reasoning: Reasoning) -> list[Message]:
-        """Return all messages of `items`, which begin with those of the call before. Raises like `chat_messages`."""
+        """Return the messages of `items`, which begin with the items of the previous call.
+
+        Raises like `chat_messages`.
+        """
         rest = chat_messages(
             items[self._items :], instructions=None if self._items else instructions, reasoning=reasoning
         )
         messages = self._messages + rest
-        # Items that the model adds to its last turn change the last message.
+        # A turn is kept only when it is complete: further items of the model would change its message.
         if items and not is_by_model(items[-1]):
             self._items, self._messages = len(items), messages
         return messages
 
 
 def _other_messages(items: Iterable[Item]) -> list[Message]:
-    """Convert items that the model did not write to messages.
+    """Return the messages of items that the model did not write.
 
     Many servers accept only text in the results of tools, so their images follow in a message of the user.
     """

@@ -16,7 +16,7 @@ from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import TEXT_SEPARATOR, Item, TaskRow, input_items, is_by_model, item_type, message
 from apps.gym.traces.messages import Dropped, flat_text
 
-_MARKS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
+_IGNORED_KEYS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
 _RANDOM_KEYS = {"id", "status", "call_id"}
 
 
@@ -35,17 +35,17 @@ def completion_fingerprint(events: list[TraceUnion]) -> str:
 
 
 def question_fingerprint(row: TaskRow) -> str:
-    """Return the fingerprint of what a task shows a model, in any form, without its id, answer, sampling or tools.
+    """Return the fingerprint of the prompt of a task. Equal prompts in different formats have equal fingerprints.
 
-    If its prompt has no text, because a template or the environment asks, the row's other fields count, except its
-    marks.
+    Id, answer, sampling and tools do not count. If the prompt has no text, because a template or the environment asks,
+    the row's other fields count, except ids, split, tags and agent.
     """
     instructions = row["responses_create_params"].get("instructions")
     opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
     numbers: dict[str, int] = {}
     items = [*opening, *input_items(row)]
     if all(item_type(item) == "message" and not item.get("content") for item in items):
-        return _fingerprint({key: value for key, value in row.items() if key not in _MARKS})
+        return _fingerprint({key: value for key, value in row.items() if key not in _IGNORED_KEYS})
     return _fingerprint([_shown(item, numbers) for item in items])
 
 
@@ -72,7 +72,7 @@ def _fingerprint(value: object) -> str:
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-NoParting = Literal["same_actions", "states_differ"]
+NoDivergence = Literal["same_actions", "states_differ"]
 """Why two courses have no first action that differs after the same state."""
 
 
@@ -100,7 +100,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
         return sum(step.written for step in self.steps)
 
 
-class Parting(msgspec.Struct, frozen=True):
+class Divergence(msgspec.Struct, frozen=True):
     """The point where two courses diverge: after `place` equal steps, in turn number `turn`, from 0."""
 
     place: int
@@ -127,7 +127,7 @@ def course_of(events: list[TraceUnion]) -> Course:
     )
 
 
-def find_parting(one: Course, other: Course) -> Parting | NoParting:
+def find_divergence(one: Course, other: Course) -> Divergence | NoDivergence:
     """Return the first action that differs after the same state.
 
     If an environment answered the same actions differently, the states differ, and later steps cannot be compared.
@@ -137,11 +137,11 @@ def find_parting(one: Course, other: Course) -> Parting | NoParting:
         if mine.acts == theirs.acts and mine.digest == theirs.digest:
             turn += mine.acts
             continue
-        return Parting(place, turn) if mine.acts and theirs.acts else "states_differ"
+        return Divergence(place, turn) if mine.acts and theirs.acts else "states_differ"
     return "same_actions"
 
 
-def meaning_of(arguments: object) -> str:
+def canonical_arguments(arguments: object) -> str:
     """Return JSON with sorted keys; other text unchanged."""
     if not isinstance(arguments, str):
         return _json(arguments)
@@ -163,7 +163,7 @@ def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
             written += len(_text(item.get("content"), by_model=True) or _text(item.get("summary"), by_model=True))
         elif kind == "function_call":
             arguments = item.get("arguments")
-            calls.append([_number(item, numbers), item.get("name"), meaning_of(arguments)])
+            calls.append([_number(item, numbers), item.get("name"), canonical_arguments(arguments)])
             written += len(arguments) if isinstance(arguments, str) else 0
         elif kind == "message":
             texts.append(_text(item.get("content"), by_model=is_by_model(item)))

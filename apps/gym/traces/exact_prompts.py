@@ -1,4 +1,4 @@
-"""Restore prompts that are masked in traces, from the task row, so that exports have the prompt that the model saw."""
+"""Restore prompts that were redacted in traces, from the task row, so that exports have the prompt the model saw."""
 
 import copy
 from collections.abc import Sequence

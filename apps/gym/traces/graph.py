@@ -148,7 +148,7 @@ class TraceGraph:
 
     @property
     def main(self) -> list[TraceUnion]:
-        """Return the line that verifiers, reviewers and exporters read."""
+        """Return the main path as a linear trace. Verifiers, reviewers and exporters read it."""
         return self.line(self.main_leaf)
 
     def line(self, leaf: int) -> list[TraceUnion]:

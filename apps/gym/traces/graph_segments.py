@@ -21,7 +21,7 @@ from apps.gym.traces.tokens import read_shape
 class LeafSegment(NamedTuple):
     """A training sequence on the path to `leaf`. Its calls and the calls of `sampled` are numbers of captured calls.
 
-    `sampled` and the mask leave out calls that an earlier sequence trains.
+    `sampled` and the mask leave out calls that an earlier sequence already has.
     """
 
     leaf: int
@@ -31,7 +31,7 @@ class LeafSegment(NamedTuple):
 
 
 def join_graph(graph: TraceGraph) -> list[LeafSegment]:
-    """Return the sequences of all leaves, in which every sampled token of a kept call is trained exactly once.
+    """Return the sequences of all leaves, in which every sampled token of an effective call is trained once.
 
     Raises TokensUnreadable.
     """

@@ -23,18 +23,18 @@ PACKER_BYTES = 4 * 1024 * 1024
 class TokenPacker:
     """Packs the calls of one attempt as they complete.
 
-    It keeps the ids of the calls used last, up to `most` bytes. Without the ids of an ancestor, a call is packed
-    against an earlier one, or whole.
+    It keeps the ids of the most recently used calls, up to `max_bytes`. A call is packed against its nearest ancestor
+    whose ids are kept, or whole if there is none.
     """
 
-    def __init__(self, most: int = PACKER_BYTES) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int = PACKER_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._parents: dict[int, int] = {}
         self._ids: OrderedDict[int, bytes] = OrderedDict()
         self._held = 0
 
     def pack(self, call: int, parent: int, capture: TokenCapture | None) -> bytes | None:
-        """Return the bytes to store for a call; None without tokens. Give every call as it completes."""
+        """Return the bytes to store for a call; None without tokens. Call it for every call as it completes."""
         self._parents[call] = parent
         if capture is None:
             return None
@@ -46,7 +46,7 @@ class TokenPacker:
             self._ids.move_to_end(base)
         self._ids[call] = capture.ids
         self._held += len(capture.ids)
-        while self._held > self._most and len(self._ids) > 1:
+        while self._held > self._max_bytes and len(self._ids) > 1:
             self._held -= len(self._ids.popitem(last=False)[1])
         return pack_tokens(capture, before=before, base=base)
 
@@ -85,7 +85,7 @@ class GraphTokens:
     def in_line(self, call: int, previous: int) -> bytes:
         """Return the tokens of a call packed for a line in which `previous` is the call with tokens before it.
 
-        Unreadable tokens become an empty text, so that readers of the line report them.
+        Unreadable tokens become empty bytes, so that readers of the line report them.
         """
         try:
             if self.base(call) == previous:

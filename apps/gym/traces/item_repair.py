@@ -1,4 +1,4 @@
-"""Repair items of other sources, so that all fields that readers of a trace need have their types."""
+"""Repair items from other sources, so that the fields that trace readers use have the right types."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def _mend_call(call: Item, name: str) -> None:
     if not _is_text(call.get("call_id")):
         call["call_id"] = call.get("id") or f"call_{name}"
     if not isinstance(call.get("name"), str):
-        call["name"] = ""  # not a tool's name, and the model is told so
+        call["name"] = ""  # no tool has this name, and the model is told so
     arguments = call.get("arguments")
     if arguments is None:
         call["arguments"] = "{}"
@@ -100,8 +100,10 @@ def _is_sound(part: dict[str, Any]) -> bool:
     if kind == "refusal":
         return isinstance(part.get("refusal"), str) and isinstance(part.get("text", ""), str)
     if kind in ("output_text", "summary_text", "reasoning_text", "text"):
-        said = isinstance(part.get("text"), str) and isinstance(part.get("refusal", ""), str)
-        return said and _are_objects(part.get("annotations", [])) and _are_objects(part.get("logprobs") or [])
+        has_valid_texts = isinstance(part.get("text"), str) and isinstance(part.get("refusal", ""), str)
+        return (
+            has_valid_texts and _are_objects(part.get("annotations", [])) and _are_objects(part.get("logprobs") or [])
+        )
     texts = (part.get("text"), part.get("refusal"))
     return _is_text(kind) and all(isinstance(text, str | None) for text in texts)
 

@@ -1,8 +1,8 @@
 """Traces as chat messages: the format that trainers with Hugging Face chat templates load.
 
-One assistant message is one turn of the policy model: its reasoning, its text and all its tool calls. Turns of an
-attempt are its ModelCall events, never adjacent items. Only a prompt (few-shot examples, earlier turns of a task),
-which has no such events, is split where the speaker changes.
+One assistant message is one turn of the policy model: its reasoning, its text and all its tool calls. Each
+ModelCall event of an attempt is one turn. Only a prompt (few-shot examples, earlier turns of a task), which has no such
+events, is split where the speaker changes.
 
 `developer` becomes `system`, because few chat templates know it. The system messages that open a prompt are joined,
 because many templates accept only one, at the start.

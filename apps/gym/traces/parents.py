@@ -5,8 +5,8 @@ Items are compared by canonical_items, as a chain of hashes, so a search takes t
 copies. The tools do not matter: a continued conversation may offer others.
 
 - A request equal to an earlier one, with equal tools, is a retry. It gets the place of the earlier call.
-- Several calls may have identical conversations. Then the latest of the same thread is taken, and the place is marked
-  ambiguous.
+- Several calls may have identical conversations. Then the latest is taken, of the same thread if possible. If
+  there were several to choose from, the place is marked ambiguous.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
 - If the items of a root changed on the way but its token IDs begin with all ids of an earlier call, that call becomes
@@ -29,7 +29,7 @@ from apps.gym.traces.tokens import TokenCapture
 class ParentFinder:
     """The calls of one attempt so far, as hashes. `tools` are the tools of the session.
 
-    Each call of `arrive` must be followed by `complete` or `abandon`.
+    Each call of `place_request` must be followed by `complete` or `abandon`.
     """
 
     def __init__(self, tools: Sequence[Tool] = ()) -> None:
@@ -42,7 +42,7 @@ class ParentFinder:
         self._roots = RootRules(self._calls)
         self._tokens = _TokenPrefixes()
 
-    def arrive(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "") -> Place:
+    def place_request(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "") -> Place:
         """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none."""
         self._last += 1
         prefixes, offered = hash_prefixes(items), digest_of(list(tools))
@@ -96,7 +96,7 @@ class ParentFinder:
     def _repeat(self, twin: int, items: Sequence[Item], record: CallRecord) -> Place:
         earlier = self._calls[twin]
         assert record.body is not None
-        record.matched, record.group, record.shape = earlier.matched, twin, _shape(items)
+        record.matched, record.retry_of, record.shape = earlier.matched, twin, _shape(items)
         record.parent, record.kept = earlier.parent, earlier.kept
         record.root_reason, record.spawned_by = earlier.root_reason, earlier.spawned_by
         return Place(
@@ -138,9 +138,9 @@ class ParentFinder:
         )
 
     def _lineage_after(self, parent: int, record: CallRecord) -> int:
-        """Return the parent's lineage for the first child of a call and its retries, otherwise a new one."""
+        """Return the parent's lineage for the first child of the parent and its retries, otherwise a new lineage."""
         before = self._calls[parent]
-        step = before.group or parent
+        step = before.retry_of or parent
         other_thread = bool(record.hint and before.hint and record.hint != before.hint)
         first = self._calls.get(step, before)
         if first.continued or other_thread:

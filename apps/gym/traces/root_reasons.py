@@ -1,18 +1,19 @@
 """Say why a captured call continues no earlier call.
 
-The rules, in this order:
+Such a call is a root. The rules, in this order:
 
-1. `first`: no root came before, or it offers tools and no earlier root did (a client may ask for a title first).
-2. `subagent`: the client sends another thread id; or a tool call contains a text of its messages, and it has another
-   system prompt or other tools than the caller, or the text is a whole argument.
-3. `auxiliary`: it offers no tools although another root did, and has at most two items besides the system prompt.
-4. `compaction` or `rewritten`: it replaces a conversation with the same thread id. Or it replaces one with the same
-   system prompt: it repeats an item or quotes a reply, or the conversation waits for outputs of tool calls. Or it
-   extends a whole conversation whose system prompt changed. It is a compaction if it has fewer items than the
-   conversation it replaces. It continues the lineage of that conversation.
+1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
+   first).
+2. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
+   has another system prompt or other tools than the caller, or the text is a whole argument.
+3. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
+4. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
+   same system prompt: the root repeats an item or quotes a reply, or the conversation waits for outputs of tool calls.
+   Or the root extends a whole conversation whose system prompt changed. It is a compaction if the root has fewer items
+   than the conversation. The root continues the lineage of the conversation.
 5. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
-Texts are compared by their lines of at least 16 characters, of which the first 64 of a text count.
+Texts are compared by their first 64 lines of at least 16 characters.
 """
 
 from collections import Counter
@@ -80,7 +81,7 @@ class RootRules:
         for value in (value for one in calls for value in _strings(call_arguments(one))):
             for digest in [*_whole(value), *_lines(value)]:
                 self._asked[digest] = call
-        record.waits = bool(calls)
+        record.calls_tools = bool(calls)
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
 
     def _caller(self, items: Sequence[Item], record: CallRecord) -> int:
@@ -103,7 +104,7 @@ class RootRules:
         known = [self._evidence.get(record.opening + one, 0) for one in (*record.body.digests, *lines)]
         extended = [self._bodies.get(one, 0) for one in record.body.hashes[1:]]
         latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
-        waiting = latest if latest and self._calls[latest].waits else 0
+        waiting = latest if latest and self._calls[latest].calls_tools else 0
         call = max([*known, *extended], default=0) or waiting
         return self._calls[call].lineage if call else 0
 

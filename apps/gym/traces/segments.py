@@ -203,8 +203,8 @@ def join_line(events: list[TraceUnion], masked: Collection[int] = ()) -> list[tu
 
 def count_captured_replies(events: Iterable[TraceUnion]) -> tuple[int, int]:
     """Return the number of calls with output, and how many of them have captured tokens."""
-    spoken = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
-    return len(spoken), sum(spoken)
+    captured = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
+    return len(captured), sum(captured)
 
 
 def find_break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:

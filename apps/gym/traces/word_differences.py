@@ -10,7 +10,7 @@ MOST_TOKENS = 6_000
 MOST_EDITS = 400
 """Texts with more edits are compared by lines, and those with more line edits as a whole.
 
-Time grows with the square.
+Time grows with the square of the number of edits.
 """
 
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|\w+|\s+|[^\w\s]")

@@ -1,1 +1,1 @@
-"""Policy clients: one protocol, and one small module per wire."""
+"""Policy clients: one protocol, and the modules of each wire (API format)."""

@@ -49,7 +49,7 @@ def chat_tool(tool: Tool) -> dict[str, Any]:
 
 
 def chat_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any]:
-    """Return Responses sampling keys as those of chat.
+    """Translate Responses sampling keys to Chat Completions keys.
 
     Nulls mean "the endpoint's default" and are left out.
 

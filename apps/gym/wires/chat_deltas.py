@@ -69,7 +69,7 @@ class DeltaReader:
             self._tell(Delta("arguments", arguments, index))
 
     def finish(self) -> None:
-        """Report the end of the last text, which was held back because it may have begun a secret."""
+        """Report the end of the last text, which was held back because it could be the start of a secret."""
         if text := self._filter.flush():
             self._pass_on(self._last._replace(text=text))
 

@@ -36,7 +36,7 @@ _FINISH = {
 }
 
 
-_OF_THE_WIRE = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
+_STANDARD_REASONS = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
 _MAX_REASON = 100  # maximum characters of an unknown reason
 
 
@@ -115,7 +115,9 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReplyMalformed(_told_problem(body) or f"The endpoint's reply is not a chat completion: {error}") from None
+        raise ReplyMalformed(
+            _reported_error(body) or f"The endpoint's reply is not a chat completion: {error}"
+        ) from None
     if not reply.choices:
         raise ReplyMalformed("The endpoint's reply has no choices.")
     choice, response_id = reply.choices[0], as_name(reply.id)
@@ -131,7 +133,7 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     return Reply(
         items=items,
         finish_reason=finish,
-        server_finish_reason=foreign_reason(choice.finish_reason, _OF_THE_WIRE),
+        server_finish_reason=foreign_reason(choice.finish_reason, _STANDARD_REASONS),
         usage=_usage(reply.usage),
         model=as_name(reply.model),
         response_id=response_id,
@@ -148,7 +150,7 @@ def read_error(body: bytes) -> dict[str, Any] | str | None:
         return None
 
 
-def _told_problem(body: bytes) -> str:
+def _reported_error(body: bytes) -> str:
     error = read_error(body)
     message = error.get("message") if isinstance(error, dict) else error
     return f"The endpoint failed to answer: {message}" if message and isinstance(message, str) else ""
@@ -183,7 +185,7 @@ def _calls(message: _Message) -> list[_Call]:
 
 
 def _plain_call(call: _Call) -> dict[str, Any]:
-    """Return a call with its arguments in their original characters, also if they are an object instead of text."""
+    """Return a call with its arguments character for character, even if they are an object instead of text."""
     written = bytes(call.function.arguments)
     if written.startswith(b'"'):
         arguments = msgspec.json.decode(written, type=str)
@@ -246,9 +248,9 @@ def _usage(usage: Any) -> TokenUsage:
     if not isinstance(usage, dict):
         return {}
     return read_usage(
-        read=usage.get("prompt_tokens"),
-        written=usage.get("completion_tokens"),
-        cached=read_detail(usage, "prompt_tokens_details", "cached_tokens"),
-        cache_written=read_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
-        reasoned=read_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+        input_tokens=usage.get("prompt_tokens"),
+        output_tokens=usage.get("completion_tokens"),
+        cached_tokens=read_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        cache_write_tokens=read_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=read_detail(usage, "completion_tokens_details", "reasoning_tokens"),
     )

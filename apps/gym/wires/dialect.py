@@ -38,13 +38,13 @@ _NO_SAMPLING = FIXED - {"instructions"}
 
 
 class SamplingRefused(PolicyError):
-    """Raised if sampling would contradict the trace."""
+    """Raised if sampling sets a field that the rollout sets, so that the trace would be wrong."""
 
 
 def check_sampling(sampling: dict[str, Any]) -> None:
     """Raise SamplingRefused if sampling sets a field that the rollout sets.
 
-    Rows are rejected when saved; this covers rows saved before.
+    Such rows cannot be saved any more; this covers older ones.
     """
     if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
         raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").permanent()
@@ -76,7 +76,7 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes of a request before sending, and expectations of a reply.
+    """How requests to this endpoint differ from the standard, and how its replies are read.
 
     `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `asks_tokens`:
     request token IDs and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
@@ -92,7 +92,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     def finish(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the request with `extra_body` merged in.
 
-        Its own fields take precedence; objects in both are merged.
+        Fields of the request take precedence; objects in both are merged.
 
         Raises PolicyError for a task's `metadata.extra_body` that cannot be merged.
         """
@@ -109,7 +109,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _with_task_body(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a request that still has its metadata, as over Responses, with the task's `extra_body` merged in."""
+    """Merge the task's `metadata.extra_body` into a Responses request.
+
+    Chat and Messages requests have no `metadata` any more: their sampling functions merged it.
+    """
     extra = read_task_body(body)
     if not extra:
         return body

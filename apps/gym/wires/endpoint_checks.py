@@ -40,7 +40,7 @@ TOOL: Tool = {
     },
     "strict": True,
 }
-_QUESTION = "Which color has the sky on a clear day? Report it with the tool."
+_QUESTION = "What color is the sky on a clear day? Report it with the tool."
 
 # A model cannot be made to call a tool while `thinking` is on.
 _NOT_FOR_A_CHECK = frozenset({"text", "parallel_tool_calls", "thinking"})
@@ -51,7 +51,8 @@ Status = Literal["ok", "failed", "not_applicable"]
 class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The result of one check.
 
-    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the server, if there are several.
+    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the URL of the server in
+    checks named `reachable`.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Checkup(msgspec.Struct):
     """The results of all checks.
 
-    `capabilities` has `max_model_len` (tokens), `server_version`, `served_models` and `root`, as far as known.
+    `capabilities` has `max_model_len` (tokens), `server_version`, `root` and `parent`, as far as known.
     """
 
     checks: list[Check]
@@ -78,7 +79,7 @@ class Checkup(msgspec.Struct):
 class Endpoint(msgspec.Struct, kw_only=True):
     """An endpoint to check.
 
-    `lists_models` is False if the list has other entries, as on Azure, or lacks some, as Anthropic's aliases.
+    `lists_models` is False if the endpoint's list has other names (Azure), or lacks some (Anthropic's aliases).
     """
 
     sender: Sender
@@ -224,7 +225,7 @@ def _said(reply: OutboundReply) -> str:
 
 
 def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, Any]:
-    """Return the capabilities. Of several servers the minimum, because a rollout may go to any of them."""
+    """Return the capabilities. `max_model_len` is the minimum, because a rollout may go to any of the servers."""
     found: dict[str, Any] = {}
     lengths = []
     for server in servers:
@@ -309,8 +310,8 @@ def _tokens(endpoint: Endpoint, reply: Reply) -> Check:
         why = reply.tokens_note or "none came"
         return Check(name="tokens", status="failed", message=f"The reply's tokens cannot be captured: {why}.")
     fields = reply.tokens.fields()
-    asked, said = len(fields["prompt_token_ids"]), len(fields["generation_token_ids"])
-    text = f"{asked:,} prompt ids and {said:,} reply ids with logprobs."
+    prompt_ids, reply_ids = len(fields["prompt_token_ids"]), len(fields["generation_token_ids"])
+    text = f"{prompt_ids:,} prompt ids and {reply_ids:,} reply ids with logprobs."
     return Check(name="tokens", status="ok", message=text)
 
 

@@ -28,7 +28,7 @@ class SecretFilter:
     def feed(self, piece: str) -> str:
         """Return the text that can be passed on."""
         text = hide_secrets(self._held + piece, self._secrets)
-        end = min((_find_begun(text, secret) for secret in self._secrets), default=len(text))
+        end = min((_find_partial_secret(text, secret) for secret in self._secrets), default=len(text))
         self._held = text[end:]
         return text[:end]
 
@@ -38,7 +38,7 @@ class SecretFilter:
         return held
 
 
-def _find_begun(text: str, secret: str) -> int:
+def _find_partial_secret(text: str, secret: str) -> int:
     """Return the index at which an incomplete secret starts at the end of the text, or the length of the text."""
     start = text.find(secret[0], max(len(text) - len(secret) + 1, 0))
     while start >= 0 and not secret.startswith(text[start:]):

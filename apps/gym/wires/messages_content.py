@@ -29,7 +29,7 @@ def assistant_items(blocks: Iterable[Block], name: object, *, dropped: list[str]
     """Return the items of one turn. `name` is part of their ids. Adjacent texts are parts of one message.
 
     The `input` of a call may also be JSON text, which becomes its arguments character by character. Types of blocks
-    without an item are appended to `dropped`.
+    that become no item are appended to `dropped`.
     """
     items: list[Item] = []
     for number, block in enumerate(blocks):
@@ -77,7 +77,7 @@ def input_content(blocks: Iterable[Block], *, dropped: list[str]) -> str | list[
 
 
 def write_arguments(given: Any) -> str:
-    """Return the arguments of a call as JSON text. Text is returned unchanged."""
+    """Return the arguments of a call as JSON text. Text is returned unchanged, except that UNPARSED is unwrapped."""
     if isinstance(given, str):
         if UNPARSED not in given:
             return given

@@ -61,7 +61,7 @@ _decoder = msgspec.json.Decoder(_Message)
 
 
 def read_messages_reply(body: bytes) -> Reply:
-    """Return the message as items. The arguments of a call have the characters of its input.
+    """Return the message as items. The arguments of a call are the JSON of its input, unchanged.
 
     Raises ReplyMalformed, CallsMissing if the stop reason is tool_use but the reply has no call, and ReplyFailed for an
     error in place of a message. Blocks of server tools, and citations, are left out.
@@ -103,11 +103,11 @@ def read_messages_usage(usage: Any) -> TokenUsage:
     ]
     whole = sum(counts) if all(isinstance(count, int) and count >= 0 for count in counts) else None
     return read_usage(
-        read=None if usage.get("input_tokens") is None else whole,
-        written=usage.get("output_tokens"),
-        cached=usage.get("cache_read_input_tokens"),
-        cache_written=usage.get("cache_creation_input_tokens"),
-        reasoned=as_object(usage.get("output_tokens_details")).get("thinking_tokens"),
+        input_tokens=None if usage.get("input_tokens") is None else whole,
+        output_tokens=usage.get("output_tokens"),
+        cached_tokens=usage.get("cache_read_input_tokens"),
+        cache_write_tokens=usage.get("cache_creation_input_tokens"),
+        reasoning_tokens=as_object(usage.get("output_tokens_details")).get("thinking_tokens"),
     )
 
 

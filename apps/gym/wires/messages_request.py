@@ -184,9 +184,10 @@ def messages_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> 
 
 
 def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | list[Block], list[dict[str, Any]]]:
-    """Return the system prompt and the messages. Consecutive items of the model form one message, others too.
+    """Return the system prompt and the messages.
 
-    Raises PolicyError for an item without a block.
+    Consecutive items of the model form one message, and so do consecutive other items. Raises PolicyError for an item
+    without a block.
     """
     opening = next((place for place, item in enumerate(items) if _side(item) != "system"), len(items))
     system = [block for item in items[:opening] for block in content_blocks(item.get("content"))]

@@ -265,7 +265,7 @@ def _outcome(status: int) -> Outcome:
     return "refused" if status in (401, 403, 404) else "ok"
 
 
-def is_strict(base_url: str) -> bool:
+def rejects_unknown_parameters(base_url: str) -> bool:
     """Return True if this endpoint rejects unknown parameters, as OpenAI's own do."""
     try:
         host = URL(base_url).host or ""

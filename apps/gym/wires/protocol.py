@@ -47,9 +47,9 @@ class Ask(msgspec.Struct, kw_only=True):
 
     With `on_delta`, the reply is streamed if the wire format supports it. No retry starts after the first delta.
 
-    `patience` is the maximum wait in seconds while the endpoint throttles; without it, there is none.
+    `patience` is the maximum wait in seconds while the endpoint throttles; None: no maximum.
 
-    With `strict` False, tools are never strict, also where the API makes them strict by default.
+    With `strict` False, tools are never strict, even where the API makes them strict by default.
 
     `sent` keeps the messages of earlier calls of the same conversation, for the Chat Completions wire.
     """
@@ -99,7 +99,12 @@ MAX_CALL_TOKENS = 1_000_000_000
 
 
 def read_usage(
-    *, read: Any, written: Any, cached: Any = None, cache_written: Any = None, reasoned: Any = None
+    *,
+    input_tokens: Any,
+    output_tokens: Any,
+    cached_tokens: Any = None,
+    cache_write_tokens: Any = None,
+    reasoning_tokens: Any = None,
 ) -> TokenUsage:
     """Return the valid counts.
 
@@ -108,16 +113,16 @@ def read_usage(
     tokens, so that no price can be negative.
     """
     usage: TokenUsage = {}
-    inputs, outputs = _count(read), _count(written)
+    inputs, outputs = _count(input_tokens), _count(output_tokens)
     if inputs is None and outputs is None:
         return usage
     if inputs is not None:
         usage["input_tokens"] = inputs
     if outputs is not None:
         usage["output_tokens"] = outputs
-    usage["reasoning_tokens"] = min(_count(reasoned) or 0, outputs or 0)
-    usage["cached_tokens"] = min(_count(cached) or 0, inputs or 0)
-    if stored := min(_count(cache_written) or 0, (inputs or 0) - usage["cached_tokens"]):
+    usage["reasoning_tokens"] = min(_count(reasoning_tokens) or 0, outputs or 0)
+    usage["cached_tokens"] = min(_count(cached_tokens) or 0, inputs or 0)
+    if stored := min(_count(cache_write_tokens) or 0, (inputs or 0) - usage["cached_tokens"]):
         usage["cache_write_tokens"] = stored
     return usage
 

@@ -142,9 +142,9 @@ def _usage(usage: Any) -> TokenUsage:
     if not isinstance(usage, dict):
         return {}
     return read_usage(
-        read=usage.get("input_tokens"),
-        written=usage.get("output_tokens"),
-        cached=read_detail(usage, "input_tokens_details", "cached_tokens"),
-        cache_written=read_detail(usage, "input_tokens_details", "cache_write_tokens"),
-        reasoned=read_detail(usage, "output_tokens_details", "reasoning_tokens"),
+        input_tokens=usage.get("input_tokens"),
+        output_tokens=usage.get("output_tokens"),
+        cached_tokens=read_detail(usage, "input_tokens_details", "cached_tokens"),
+        cache_write_tokens=read_detail(usage, "input_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=read_detail(usage, "output_tokens_details", "reasoning_tokens"),
     )

@@ -41,7 +41,7 @@ def judge_by_rule(ask: Ask) -> str:
 
 
 def _answer_question(system: str, transcript: str, mark: str, answer: dict[str, Any]) -> str:
-    """Answer whether, or in how many events, the text in double quotes of the question occurs.
+    """Answer whether the text in double quotes in the question occurs, or in how many events.
 
     With labels, the answer is the first label that occurs, else the last one.
     """

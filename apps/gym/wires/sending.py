@@ -23,14 +23,17 @@ class Sender(Protocol):
         ...
 
     async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
-        """Send a body and return the reply with any status.
+        """Send a body and return the reply with any status. `tries` is the number of this try, from 1.
 
         Raises OutboundFailed, OutboundTimedOut or OutboundRefused.
         """
         ...
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
-        """Return the reply of one server at `path`, below its base URL or above its /v1. Raises like `send`."""
+        """Return the reply of one server at `path` below its base URL, or below that URL without /v1 if `at_root`.
+
+        Raises like `send`.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_ans
 def adjudicate_item(
     *, item: QueueItem, user: User, answer: Answer, token: str = "", saw_votes: bool | None = None
 ) -> Review:
-    """Adjudicate an item that has at least one review. Its rollouts are in item order.
+    """Adjudicate an item that has at least one review. `answer` has the rollouts in the order of the item.
 
     Replaces an earlier adjudication. `saw_votes` records whether the adjudicator saw reviews, rewards and models; if
     so, the adjudication is not used to check the verifier. Raise AnswerRefused and CannotReview.
@@ -31,7 +31,7 @@ def adjudicate_item(
             raise CannotReview("A rollout of this item has been deleted.")
         review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, is_adjudication=True)
         review.arrangement = rollouts
-        # Also applies to later adjudications of the same item.
+        # A user who saw the votes once has seen them in later adjudications, too.
         has_seen = Review.objects.filter(item=item, reviewer=user, is_adjudication=True, saw_votes=True).exists()
         review.saw_votes = True if has_seen else saw_votes
         review.rollout_id = rollouts[0] if item.size == 1 else None

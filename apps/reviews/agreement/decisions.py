@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class CombinedVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The combined verdict about two rollouts, `low` (lower id) and `high`.
 
     `outcome` is `split` without a majority and without an adjudication. `strength` is 2 for much better, 1 for better,
@@ -54,7 +54,7 @@ def read_verdicts(
     *,
     rollout_ids: Iterable[int] | None = None,
     touching: Iterable[int] | None = None,
-) -> dict[tuple[int, int], StandingVerdict]:
+) -> dict[tuple[int, int], CombinedVerdict]:
     """Return the combined verdicts by (lower id, higher id), with one query.
 
     Restrict them to pairs with at least one rollout in `collection` or in `touching`, or with both in `rollout_ids`.
@@ -78,7 +78,7 @@ def read_verdicts(
     return {pair[:2]: _decide(pair, verdicts) for pair, verdicts in sorted(found.items())}
 
 
-def _decide(pair: RolloutPair, verdicts: list[tuple[Any, ...]]) -> StandingVerdict:
+def _decide(pair: RolloutPair, verdicts: list[tuple[Any, ...]]) -> CombinedVerdict:
     """Combine verdicts given as (review, outcome, strength, reviewer, is adjudication), in order of time."""
     low, high, low_collection, high_collection = pair
     # Reviews of deleted users count separately.
@@ -96,7 +96,7 @@ def _decide(pair: RolloutPair, verdicts: list[tuple[Any, ...]]) -> StandingVerdi
     else:
         outcome, strength = _majority(votes)
         how = "split" if outcome == "split" else "single" if len(votes) == 1 else "majority"
-    return StandingVerdict(
+    return CombinedVerdict(
         low=low,
         high=high,
         outcome=outcome,

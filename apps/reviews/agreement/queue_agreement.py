@@ -22,14 +22,14 @@ from apps.reviews.queues.hidden_items import is_whole
 from apps.reviews.queues.item_states import DISPUTED
 
 
-def find_opinions(queue: Queue, *, could_see_results: bool | None = None) -> Any:
-    opinions = Review.objects.filter(queue=queue).independent()
-    return opinions if could_see_results is None else opinions.filter(could_see_results=could_see_results)
+def find_independent_reviews(queue: Queue, *, could_see_results: bool | None = None) -> Any:
+    reviews = Review.objects.filter(queue=queue).independent()
+    return reviews if could_see_results is None else reviews.filter(could_see_results=could_see_results)
 
 
 def find_verdicts(queue: Queue, *, could_see_results: bool | None = None) -> Any:
-    opinions = find_opinions(queue, could_see_results=could_see_results)
-    return PairVerdict.objects.filter(review__in=opinions.values("pk"))
+    reviews = find_independent_reviews(queue, could_see_results=could_see_results)
+    return PairVerdict.objects.filter(review__in=reviews.values("pk"))
 
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
@@ -67,7 +67,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of items and reviews. `wanted` is `overlap` for each item without adjudication.
+    """Counts of items and reviews. `wanted` is the total number of reviews, once all items are done.
 
     Items with a deleted rollout are not assigned; unfinished ones count only as `lost`.
     """
@@ -143,7 +143,7 @@ def _questions(queue: Queue, could_see_results: bool | None) -> Iterator[Questio
         yield Question(name="verdict", units=list(answers.values()), scale=scale, is_verdict=True)
     if queue.rubric is None:
         return
-    opinions = find_opinions(queue, could_see_results=could_see_results)
+    opinions = find_independent_reviews(queue, could_see_results=could_see_results)
     reviews = list(opinions.values_list("item_id", "reviewer__username", "scores"))
     for criterion in queue.rubric.criteria:
         if not (level := score_level(criterion)):
@@ -181,7 +181,7 @@ def _differences(question: Question) -> list[tuple[str, str, int]]:
         words = (str(one), str(other))
         if question.is_verdict:
             sides = sorted((_SIDES[one], _SIDES[other]), key=list(_SIDES.values()).index)
-            # With two sides, the first is an arbitrary one; without a second side, the only one.
+            # A difference that names only "the other side" is shown as "one side".
             words = (_SIDES["low"] if sides[0] == _SIDES["high"] else sides[0], sides[1])
         counted[words] += number
     return [(one, other, number) for (one, other), number in counted.most_common(_DIFFERENCES)]

@@ -4,7 +4,7 @@ import msgspec
 
 from apps.reviews.agreement.queue_agreement import Agreement, Progress, read_agreement, read_progress
 from apps.reviews.agreement.reviewer_figures import Reviewer, read_reviewers
-from apps.reviews.agreement.verifier_agreement import Against, read_against_lengths, read_against_rewards
+from apps.reviews.agreement.verifier_agreement import OutsideAgreement, read_against_lengths, read_against_rewards
 from apps.reviews.models import Queue
 
 
@@ -12,8 +12,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
     reviewers: list[Reviewer]
     agreement: list[Agreement]
-    against_rewards: list[Against]
-    against_lengths: list[Against]
+    against_rewards: list[OutsideAgreement]
+    against_lengths: list[OutsideAgreement]
 
     @property
     def could_see_results(self) -> int:

@@ -17,8 +17,8 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one reviewer.
 
     `seconds` is the median time per item, and `last_at` the time of the last submission or skip. `first_side` is the
-    share of A among verdicts that prefer a side. Of `repeated` hidden repeats, `consistent` equal the first answer. Of
-    the `submitted` reviews, `could_see_results` could see results.
+    share of A among verdicts that prefer a side. Of `repeated` hidden repeats, `consistent` equal the first answer. In
+    `could_see_results` of the `submitted` reviews, the reviewer could see results.
     """
 
     username: str

@@ -7,7 +7,7 @@ import msgspec
 
 from apps.gym.environments.simulated_user.environment import SimulatedUser
 from apps.gym.metrics.agreement import correlate
-from apps.reviews.agreement.queue_agreement import find_opinions, find_verdicts
+from apps.reviews.agreement.queue_agreement import find_independent_reviews, find_verdicts
 from apps.reviews.models import Queue
 from apps.rollouts.models import Rollout
 
@@ -16,7 +16,7 @@ _BY_JUDGED = {0: "rewards of verifiers", 2: "rewards of judges", 1: "rewards of 
 """Labels by the number of rewards of the pair that are from a judge model."""
 
 
-class Against(msgspec.Struct, frozen=True, kw_only=True):
+class OutsideAgreement(msgspec.Struct, frozen=True, kw_only=True):
     """Agreement of reviewers with a number: `same` of `compared` answers, or a correlation for numeric answers."""
 
     name: str
@@ -29,13 +29,13 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
         return self.same / self.compared if self.compared else None
 
 
-def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
+def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None) -> list[OutsideAgreement]:
     """Return the agreement with rewards, separately for rewards by verifiers, by judge models, and mixed pairs."""
     against: dict[str, list[Any]] = {name: [] for name in _BY_JUDGED.values()}
     verdicts = list(
         find_verdicts(queue, could_see_results=could_see_results).values_list("low_id", "high_id", "outcome")
     )
-    opinions = find_opinions(queue, could_see_results=could_see_results).exclude(rollout=None)
+    opinions = find_independent_reviews(queue, could_see_results=could_see_results).exclude(rollout=None)
     scores = [] if verdicts else list(opinions.values_list("rollout_id", "scores"))
     wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
     rows = wanted.values_list("pk", "reward", "judge_calls", "collection__environment__builtin")
@@ -50,11 +50,11 @@ def read_against_rewards(queue: Queue, *, could_see_results: bool | None = None)
             (first, judged), (second, also) = rewards[low], rewards[high]
             if abs(first - second) > TOLERANCE:
                 against[_BY_JUDGED[judged + also]].append((outcome == "low") == (first > second))
-    found = [Against(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
+    found = [OutsideAgreement(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
     return found + _scores_against(queue, scores, rewards)
 
 
-def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None) -> list[Against]:
+def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None) -> list[OutsideAgreement]:
     """Return how often reviewers preferred the attempt with more output tokens.
 
     A share far from 0.5 suggests length bias. Attempts without token counts or of equal length are left out.
@@ -68,12 +68,12 @@ def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None)
     known = [each for each in verdicts if each[0] in tokens and each[1] in tokens]
     unlike = [(tokens[low] - tokens[high], outcome) for low, high, outcome in known if tokens[low] != tokens[high]]
     said = [(outcome == "low") == (more > 0) for more, outcome in unlike]
-    return [Against(name="the longer attempt", same=sum(said), compared=len(said))] if said else []
+    return [OutsideAgreement(name="the longer attempt", same=sum(said), compared=len(said))] if said else []
 
 
 def _scores_against(
     queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
-) -> list[Against]:
+) -> list[OutsideAgreement]:
     """Compare yes/no answers with solved or unsolved, and correlate numeric answers with the reward."""
     found = []
     known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
@@ -81,9 +81,9 @@ def _scores_against(
         both = [(given[criterion["key"]], reward) for given, reward in known if criterion["key"] in given]
         if criterion["kind"] == "boolean" and both:
             same = sum(said == (reward >= 1.0 - TOLERANCE) for said, reward in both)
-            found.append(Against(name=f"{criterion['label']} · solved", same=same, compared=len(both)))
+            found.append(OutsideAgreement(name=f"{criterion['label']} · solved", same=same, compared=len(both)))
         elif criterion["kind"] == "numeric" and both:
             together = correlate([(float(said), reward) for said, reward in both])
             name = f"{criterion['label']} · reward"
-            found.append(Against(name=name, same=0, compared=0, correlation=together))
+            found.append(OutsideAgreement(name=name, same=0, compared=0, correlation=together))
     return found

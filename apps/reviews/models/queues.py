@@ -17,7 +17,7 @@ from apps.tasks.models import Task
 class Rubric(Named):
     """Review criteria: questions and the kinds of answers they take (see apps/gym/rubric_criteria.py).
 
-    A rubric with reviews cannot be changed; create a new one instead.
+    The criteria of a rubric that reviews or queues use cannot be changed; create a new rubric instead.
     """
 
     name = RedactedCharField(max_length=100)

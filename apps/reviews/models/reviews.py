@@ -20,16 +20,16 @@ class ReviewQuerySet(models.QuerySet["Review"]):
         return self.filter(status=Review.Status.SUBMITTED)
 
     def independent(self) -> "ReviewQuerySet":
-        """Return reviews that are neither hidden repeats nor adjudications."""
+        """Return submitted reviews that are neither hidden repeats nor adjudications."""
         return self.submitted().filter(repeat_of__isnull=True, is_adjudication=False)
 
 
 class Review(models.Model):
     """One user's review of a queue item, or of a rollout outside queues.
 
-    Opening an item creates a review and reserves it: until `leased_until` (database clock), no other reviewer gets its
-    `slot`. A lapsed review has lost the reservation but can still be submitted. An adjudication replaces earlier
-    adjudications.
+    Opening an item creates a review with a `slot` of the item. Until `leased_until` (database clock), no other reviewer
+    gets this slot. A lapsed review has lost the reservation but can still be submitted. An adjudication replaces
+    earlier adjudications.
     """
 
     class Status(models.TextChoices):

@@ -1,6 +1,6 @@
 """Hide parts of trace events from reviewers of blind queues.
 
-Only listed fields are shown, so new or imported fields cannot leak.
+Unless the queue shows the model, only listed fields are shown, so new or imported fields cannot leak.
 """
 
 from typing import Any, NamedTuple

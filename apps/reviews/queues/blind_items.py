@@ -1,6 +1,6 @@
 """Build the reviewer's view of an item: its rollouts on their sides, without what the queue hides.
 
-Rollout ids and model names are left out, too.
+Rollout ids are left out, too.
 """
 
 from collections.abc import Sequence
@@ -36,14 +36,14 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ItemView(msgspec.Struct, frozen=True, kw_only=True):
     """An item as shown to the reviewer. `expected` has the verifier's fields of the task, or None if hidden."""
 
     sides: list[Side]
     expected: dict[str, Any] | None
 
 
-def read_shown(review: Review, *, whole: bool = False) -> Shown:
+def read_item_view(review: Review, *, whole: bool = False) -> ItemView:
     """Return the item as the reviewer of this review sees it. `whole` hides nothing, for users who lead the queue."""
     queue = review.queue
     assert queue is not None
@@ -64,10 +64,10 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
         )
     row = rollouts[0].task.masked_row if rollouts else {}
     expected = {name: value for name, value in row.items() if name != "responses_create_params"}
-    return Shown(sides=sides, expected=expected if shows.expected else None)
+    return ItemView(sides=sides, expected=expected if shows.expected else None)
 
 
-def shown_as_dict(review: Review, shown: Shown) -> dict[str, Any]:
+def item_view_as_dict(review: Review, shown: ItemView) -> dict[str, Any]:
     """Return the item as JSON-compatible values, with the prompt of the task."""
     sides = [
         {

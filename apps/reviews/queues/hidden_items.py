@@ -105,7 +105,7 @@ def end_repeats(queue: Queue) -> None:
 
 
 def is_whole(item: str) -> Exists:
-    """Return a condition that the item in this column of the outer query still has all its rollouts."""
+    """Return a query condition: the item with the id in column `item` of the outer query still has all its rollouts."""
     whole = QueueItem.objects.alias(present=_count_present()).filter(present=F("size"))
     return Exists(whole.filter(pk=OuterRef(item)))
 

@@ -93,9 +93,9 @@ def find_open(queue: Queue, user: User) -> QuerySet[Review]:
 
 
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
-    """Renew the lease and save the draft. The draft is also saved if an exception is raised.
+    """Renew the lease and save the draft. The draft is saved even if the lease cannot be renewed.
 
-    Raise LeaseLost if another reviewer has the item, and CannotReview.
+    Raise LeaseLost if another reviewer has the item, and CannotReview. An ended review keeps its draft unchanged.
     """
     with transaction.atomic():
         queue, locked = lock_review(review, user)

@@ -26,24 +26,24 @@ class State(TextChoices):
     CLAIMED = "claimed", "reserved"
     DONE = "done", "done"
     DISPUTED = "disputed", "disputed"
-    SETTLED = "settled", "adjudicated"
+    ADJUDICATED = "settled", "adjudicated"
     LOST = "lost", "rollout deleted"
 
 
-_UNSETTLED = Q(is_adjudicated=False)
-_JUDGED = Q(done__gte=F("queue__overlap"))
-OPEN = _UNSETTLED & ~_JUDGED
-DISPUTED = _UNSETTLED & Q(done__gt=1, doubt__gt=0)
+_NOT_ADJUDICATED = Q(is_adjudicated=False)
+_HAS_ENOUGH_REVIEWS = Q(done__gte=F("queue__overlap"))
+OPEN = _NOT_ADJUDICATED & ~_HAS_ENOUGH_REVIEWS
+DISPUTED = _NOT_ADJUDICATED & Q(done__gt=1, doubt__gt=0)
 
 
 def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
     match State(state):
-        case State.SETTLED:
+        case State.ADJUDICATED:
             return items.filter(is_adjudicated=True)
         case State.DONE:
-            return items.filter(_UNSETTLED, _JUDGED)
+            return items.filter(_NOT_ADJUDICATED, _HAS_ENOUGH_REVIEWS)
         case State.DISPUTED:
-            return items.filter(DISPUTED).filter(_JUDGED | Q(is_whole("pk")))
+            return items.filter(DISPUTED).filter(_HAS_ENOUGH_REVIEWS | Q(is_whole("pk")))
         case State.LOST:
             return items.filter(OPEN).filter(~is_whole("pk"))
         case State.CLAIMED:
@@ -61,14 +61,14 @@ def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> li
     It has `held` open reviews and `present` remaining rollouts.
     """
     if item.is_adjudicated:
-        return [State.SETTLED]
-    judged = item.done >= overlap
-    if not judged and present < item.size:
+        return [State.ADJUDICATED]
+    is_done = item.done >= overlap
+    if not is_done and present < item.size:
         return [State.LOST]
     found = {
-        State.WAITING: not judged and item.done + held < overlap,
-        State.CLAIMED: not judged and held > 0,
-        State.DONE: judged,
+        State.WAITING: not is_done and item.done + held < overlap,
+        State.CLAIMED: not is_done and held > 0,
+        State.DONE: is_done,
         State.DISPUTED: item.done > 1 and item.doubt > 0,
     }
     return [state for state, applies in found.items() if applies]

@@ -41,9 +41,9 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
     queue.seed = queue.seed or random.SystemRandom().randrange(1, 2**53)
     queue.full_clean(exclude=["created_by"])
     doubts = _initial_doubt(queue, items)
-    drawn = random.Random(queue.seed)
+    rng = random.Random(queue.seed)
     places = list(range(len(items)))
-    drawn.shuffle(places)
+    rng.shuffle(places)
     repeats = choose_repeats(len(items), queue.repeat_share)
     with transaction.atomic():
         queue.save()
@@ -173,7 +173,7 @@ def _check_reviewers(reviewers: Iterable[User]) -> list[User]:
 
 
 def _initial_doubt(queue: Queue, items: Sequence[Item]) -> dict[int, float]:
-    """Return the initial doubt of items: rollouts whose reward was flagged as wrong."""
+    """Return the initial disagreement by rollout id, for rollouts whose reward was flagged as wrong."""
     if queue.order != Queue.Order.DISAGREEMENT:
         return {}
     ids = [one for _, rollouts in items for one in rollouts]

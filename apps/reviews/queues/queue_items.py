@@ -22,7 +22,7 @@ MAX_ITEMS = 10_000
 
 MAX_PAIRS_PER_TASK = 15
 CHUNK = 500
-MAX_PASSING = 6 * MAX_ITEMS
+MAX_MATCHING = 6 * MAX_ITEMS
 
 Item = tuple[int, tuple[int, ...]]
 """A task, and the rollouts of the item in their stored order."""
@@ -59,20 +59,20 @@ class QueueRefused(Refusal):
 
 def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
     """Return the items, and record their source in the queue. Raise QueueRefused."""
-    ways: dict[str, Any] = {"per_task": source.per_task, "size": source.size, "seed": queue.seed, "kind": queue.kind}
+    options: dict[str, Any] = {"per_task": source.per_task, "size": source.size, "seed": queue.seed, "kind": queue.kind}
     given = [name for name in ("collection", "rollouts", "filter", "items") if getattr(source, name)]
     match given:
         case ["collection"]:
             assert source.collection is not None
             queue.source = {"collection": source.collection.pk}
             completed = Rollout.objects.filter(collection=source.collection, status=Rollout.Status.COMPLETED)
-            return fill_from_rollouts(completed.values_list("pk", flat=True), **ways)
+            return fill_from_rollouts(completed.values_list("pk", flat=True), **options)
         case ["filter"]:
             queue.source = {"filter": source.filter}
-            return fill_from_rollouts(_find_passing(source.filter), **ways)
+            return fill_from_rollouts(_find_matching(source.filter), **options)
         case ["rollouts"]:
             queue.source = {"rollouts": len(source.rollouts)}
-            return fill_from_rollouts(source.rollouts, **ways)
+            return fill_from_rollouts(source.rollouts, **options)
         case ["items"]:
             queue.source = {"items": len(source.items)}
             return fill_from_sets(source.items, kind=queue.kind)
@@ -82,7 +82,7 @@ def fill_queue(queue: Queue, source: ItemSource) -> list[Item]:
 def fill_from_rollouts(
     rollout_ids: Iterable[int], *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0
 ) -> list[Item]:
-    """Return items made from the completed ones of these rollouts. Raise QueueRefused.
+    """Return items made from these rollouts. Rollouts that are not completed are left out. Raise QueueRefused.
 
     For each task, a pairwise queue gets at most `per_task` random pairs, and a ranking queue gets groups of at most
     `size` rollouts. Both leave out tasks with a single rollout.
@@ -100,7 +100,7 @@ def fill_from_rollouts(
     return _bounded(items)
 
 
-def _find_passing(text: str) -> list[int]:
+def _find_matching(text: str) -> list[int]:
     """Return completed rollouts that match a rollout filter, the newest if there are too many. Raise QueueRefused."""
     try:
         parsed = parse_filter(text)
@@ -108,10 +108,10 @@ def _find_passing(text: str) -> list[int]:
         raise QueueRefused(f"At character {refusal.start + 1}: {refusal}", "filter") from None
     if not parsed.terms:
         raise QueueRefused("The filter must not be empty. Example: reward:<0.5 model:qwen*", "filter")
-    passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
+    matching = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
     try:
         with limit_query_time(parsed):
-            return list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
+            return list(matching.order_by("-pk").values_list("pk", flat=True)[:MAX_MATCHING])
     except FilterTooSlow as slow:
         raise QueueRefused(str(slow), "filter") from None
 

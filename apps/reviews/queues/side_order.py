@@ -15,7 +15,7 @@ _drawn = random.SystemRandom()
 
 
 def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[int]:
-    """Return the rollouts in the order to show. The more pairs were swapped, the less likely the next one is."""
+    """Return the rollouts in the order to show. The more pairs were swapped, the less likely the next is swapped."""
     shown = list(rollouts)
     if queue.kind != Queue.Kind.PAIRWISE:
         return shuffle(shown)

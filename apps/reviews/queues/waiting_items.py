@@ -72,9 +72,9 @@ def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Wait
 
 
 def count_with_others(queue: Queue, user: User) -> int:
-    """Return the number of items that other reviewers hold and that this user has not seen.
+    """Return the number of items that need reviews and that this user has not seen.
 
-    They become available if their leases expire.
+    If `read_waiting` found none for the user, other reviewers hold them all.
     """
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     wanted = {"is_adjudicated": False, "done__lt": queue.overlap}
@@ -82,7 +82,7 @@ def count_with_others(queue: Queue, user: User) -> int:
 
 
 def count_lapsed(user: User, queues: Iterable[Queue]) -> dict[int, int]:
-    """Return the number of this user's expired leases that another reviewer took, by queue, with one query."""
+    """Return the number of this user's lapsed reviews by queue, with one query."""
     mine = Review.objects.filter(is_whole("item"), queue__in=list(queues), reviewer=user, is_adjudication=False)
     lapsed = mine.filter(status=Review.Status.LAPSED).order_by()
     return dict(lapsed.values_list("queue").annotate(number=Count("pk")))

@@ -13,6 +13,7 @@ SAMPLE = 200
 """The usual time is the median of the latest reviews, at most this many."""
 
 FEWEST = 5
+"""Speed is not checked with fewer reviews."""
 LEAST_SECONDS = 8.0
 """Speed is not checked if the usual time is below this."""
 

@@ -34,18 +34,18 @@ def save_own_verdict(*, rollout_ids: Sequence[int], user: User, answer: Answer, 
         if sent := Review.objects.filter(item=item, reviewer=user, token=token).first():
             return sent
         review = claim_item(queue=queue, user=user) or _reopen_submitted(queue, user)
-        said = _reorder_answer(answer, ids, review.arrangement)
-        return submit_review(review=review, user=user, token=token, answer=said)
+        reordered = _reorder_answer(answer, ids, review.arrangement)
+        return submit_review(review=review, user=user, token=token, answer=reordered)
 
 
 def _reopen_submitted(queue: Queue, user: User) -> Review:
     locked = lock_queue(queue)
-    said = Review.objects.select_related("item").get(queue=queue, reviewer=user, is_adjudication=False)
-    assert said.item is not None
-    if said.item.is_adjudicated:
+    submitted = Review.objects.select_related("item").get(queue=queue, reviewer=user, is_adjudication=False)
+    assert submitted.item is not None
+    if submitted.item.is_adjudicated:
         raise CannotReview(f"Reviews in “{queue}” were adjudicated. Change the adjudication on the page of that queue.")
-    reopen_review(queue=locked, review=said, user=user)
-    return said
+    reopen_review(queue=locked, review=submitted, user=user)
+    return submitted
 
 
 def read_own_verdict(rollout_ids: Sequence[int], user: User) -> Answer | None:
@@ -54,11 +54,11 @@ def read_own_verdict(rollout_ids: Sequence[int], user: User) -> Answer | None:
     queue = _own_queue(ids, user)
     if queue is None:
         return None
-    said = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("submitted_at", "pk").last()
-    if said is None:
+    last = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("submitted_at", "pk").last()
+    if last is None:
         return None
-    given = {name: getattr(said, name) for name in ("choice", "ranks", "reasons", "note", "confidence")}
-    return _reorder_answer(Answer(**given), said.arrangement, ids)
+    given = {name: getattr(last, name) for name in ("choice", "ranks", "reasons", "note", "confidence")}
+    return _reorder_answer(Answer(**given), last.arrangement, ids)
 
 
 def _own_queue(ids: list[int], user: User) -> Queue | None:

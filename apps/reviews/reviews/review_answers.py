@@ -59,27 +59,27 @@ def take_answer(review: Review, answer: Answer) -> list[Verdict]:
     """
     kind, rubric = (review.queue.kind, review.queue.rubric) if review.queue else (Queue.Kind.RUBRIC, review.rubric)
     criteria: list[Criterion] = rubric.criteria if rubric else []
-    wrong = _common_problems(answer)
+    errors = _common_problems(answer)
     verdicts: list[Verdict] = []
     review.choice, review.ranks, review.scores = "", [], {}
     if kind == Queue.Kind.PAIRWISE:
         if answer.choice in CHOICES:
             review.choice, verdicts = answer.choice, [read_choice(answer.choice, review.arrangement)]
         else:
-            wrong["choice"] = f"Give a verdict, one of {', '.join(CHOICES)}."
+            errors["choice"] = f"Give a verdict, one of {', '.join(CHOICES)}."
     elif kind == Queue.Kind.RANKING:
         if problem := find_ranks_problem(answer.ranks, len(review.arrangement)):
-            wrong["ranks"] = problem
+            errors["ranks"] = problem
         else:
             review.ranks = dense_ranks(answer.ranks)
             verdicts = read_ranks(review.ranks, review.arrangement)
     if criteria:
         review.scores, missing = check_scores(criteria, answer.scores)
-        wrong.update({f"scores.{key}": text for key, text in missing.items()})
+        errors.update({f"scores.{key}": text for key, text in missing.items()})
     elif answer.scores:
-        wrong["scores"] = "This queue has no rubric to score by."
-    if wrong:
-        raise AnswerRefused(wrong)
+        errors["scores"] = "This queue has no rubric to score by."
+    if errors:
+        raise AnswerRefused(errors)
     review.reasons = list(dict.fromkeys(answer.reasons))
     review.note = redact_input(answer.note.strip())
     review.confidence = answer.confidence
@@ -98,11 +98,11 @@ def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
 
 
 def _common_problems(answer: Answer) -> dict[str, str]:
-    wrong = {}
+    errors = {}
     if unknown := [each for each in answer.reasons if each not in REASONS]:
-        wrong["reasons"] = f"Unknown reason “{cut(str(unknown[0]), 50)}”. Choose one of: {', '.join(REASONS)}."
+        errors["reasons"] = f"Unknown reason “{cut(str(unknown[0]), 50)}”. Choose one of: {', '.join(REASONS)}."
     if len(answer.note) > MAX_NOTE or find_unstorable(answer.note) is not None:
-        wrong["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
+        errors["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
     if answer.confidence is not None and answer.confidence not in CONFIDENCE:
-        wrong["confidence"] = "Confidence is 1, 2 or 3."
-    return wrong
+        errors["confidence"] = "Confidence is 1, 2 or 3."
+    return errors

@@ -46,7 +46,7 @@ COLUMNS = [
 def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
     """Yield one row per review. `rollouts` are in the order as shown; `winner` is the rollout preferred in a pair."""
     # Annotate only the needed names: joining whole rows is slower.
-    found = reviews.defer("draft").annotate(**_BESIDE).prefetch_related("verdicts")
+    found = reviews.defer("draft").annotate(**_JOINED_COLUMNS).prefetch_related("verdicts")
     yield from map(_as_row, read_by_key(found, size=CHUNK_ROWS))
 
 
@@ -70,7 +70,7 @@ def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySe
     return tag_table(reviews, format=format, **times, people=Count("reviewer"), **by_status)
 
 
-_BESIDE = {
+_JOINED_COLUMNS = {
     "queue_kind": F("queue__kind"),
     "reviewer_name": F("reviewer__username"),
     "rubric_slug": F("rubric__slug"),
@@ -79,7 +79,7 @@ _BESIDE = {
 
 
 def _as_row(review: Any) -> dict[str, Any]:
-    """Return the row of a review annotated with `_BESIDE`."""
+    """Return the row of a review annotated with `_JOINED_COLUMNS`."""
     verdicts = list(review.verdicts.all()) if review.queue_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None

@@ -27,7 +27,7 @@ class OverrideEnded(OverrideRefused, status=409, code="override-ended"):
     """Raised if another user has withdrawn or replaced the override."""
 
 
-class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveOverride(msgspec.Struct, frozen=True, kw_only=True):
     """The active override of a rollout, with author, time and reason."""
 
     id: int
@@ -51,8 +51,8 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
     reason = _clean(reason)
     try:
         with transaction.atomic():
-            standing = RewardOverride.objects.select_for_update().filter(rollout=rollout, ended_at__isnull=True)
-            if (before := standing.first()) is not None:
+            active = RewardOverride.objects.select_for_update().filter(rollout=rollout, ended_at__isnull=True)
+            if (before := active.first()) is not None:
                 _end(before, author, RewardOverride.End.REPLACED)
             given = RewardOverride.objects.create(
                 rollout=rollout, reward=reward, original_reward=rollout.reward, reason=reason, author=author
@@ -92,37 +92,37 @@ def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride
     return locked
 
 
-def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
+def read_overrides(rollout_ids: Iterable[int]) -> dict[int, ActiveOverride]:
     """Return the active overrides by rollout id, with one query.
 
     For all rollouts of a collection, pass a subquery instead of a list of ids.
     """
-    standing = RewardOverride.objects.filter(rollout__in=rollout_ids, ended_at__isnull=True)
-    rows = standing.values_list(
+    active = RewardOverride.objects.filter(rollout__in=rollout_ids, ended_at__isnull=True)
+    rows = active.values_list(
         "rollout_id", "id", "reward", "original_reward", "reason", "author__username", "created_at"
     )
     return {
-        rollout_id: StandingOverride(
+        rollout_id: ActiveOverride(
             id=pk, rollout=rollout_id, reward=reward, original_reward=original, reason=reason, author=by or "", at=at
         )
         for rollout_id, pk, reward, original, reason, by, at in rows
     }
 
 
-def find_standing(rollout: Rollout) -> RewardOverride | None:
+def _find_active(rollout: Rollout) -> RewardOverride | None:
     return RewardOverride.objects.filter(rollout=rollout, ended_at__isnull=True).first()
 
 
-def _end(standing: RewardOverride, user: User, how: str) -> None:
-    standing.ended_at, standing.ended_by, standing.ended_how = timezone.now(), user, how
-    standing.save(update_fields=["ended_at", "ended_by", "ended_how"])
+def _end(active: RewardOverride, user: User, how: str) -> None:
+    active.ended_at, active.ended_by, active.ended_how = timezone.now(), user, how
+    active.save(update_fields=["ended_at", "ended_by", "ended_how"])
 
 
 def _describe_end(override: RewardOverride) -> str:
     if override.ended_how == RewardOverride.End.WITHDRAWN:
         return f"Override {override.pk} was already withdrawn."
-    standing = find_standing(override.rollout)
-    now = f": {standing.pk} is now active with reward  {standing.reward:g}" if standing else ""
+    active = _find_active(override.rollout)
+    now = f": {active.pk} is now active with reward {active.reward:g}" if active else ""
     return f"Override {override.pk} was replaced in the meantime{now}. Check it first."
 
 

@@ -1,4 +1,4 @@
-"""Save a rubric with valid criteria. A rubric with scores cannot change."""
+"""Save a rubric with valid criteria. The criteria of a rubric that reviews or queues use cannot change."""
 
 from django.db import transaction
 

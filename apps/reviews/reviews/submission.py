@@ -56,12 +56,12 @@ def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) 
     Return (review, next review). The second is None if no item is left or the user may no longer review. Idempotent.
     Raises like `submit_review`.
     """
-    said = submit_review(review=review, user=user, token=token, answer=answer)
+    submitted = submit_review(review=review, user=user, token=token, answer=answer)
     assert review.queue is not None
     try:
-        return said, claim_item(queue=review.queue, user=user)
+        return submitted, claim_item(queue=review.queue, user=user)
     except CannotReview:
-        return said, None
+        return submitted, None
 
 
 def _store(review: Review, token: str, verdicts: list[Verdict], shown_with: int) -> None:
@@ -118,25 +118,25 @@ def recount(review: Review) -> None:
     """Update the review counts and the doubt of the review's item."""
     if review.repeat_of_id is not None or review.item_id is None:
         return
-    told = Review.objects.filter(item=review.item_id).independent()
+    reviews = Review.objects.filter(item=review.item_id).independent()
     item = QueueItem.objects.filter(pk=review.item_id)
-    item.update(done=told.count(), **_doubt(told))
+    item.update(done=reviews.count(), **_doubt(reviews))
 
 
-def _doubt(told: QuerySet[Review]) -> dict[str, float]:
+def _doubt(reviews: QuerySet[Review]) -> dict[str, float]:
     """Return the share of disagreeing pairs of reviewers.
 
     The initial doubt counts until two reviewers have answered.
     """
     opinions: dict[object, list[object]] = {}
-    for review in told.prefetch_related("verdicts"):
+    for review in reviews.prefetch_related("verdicts"):
         for verdict in review.verdicts.all():
             opinions.setdefault((verdict.low_id, verdict.high_id), []).append(verdict.outcome)
         for key, score in review.scores.items():
             if not isinstance(score, str) or len(score) <= 100:
                 opinions.setdefault(key, []).append(score)
     differing, compared = 0, 0
-    for said in opinions.values():
-        compared += len(said) * (len(said) - 1) // 2
-        differing += sum(one != other for one, other in combinations(said, 2))
+    for answers in opinions.values():
+        compared += len(answers) * (len(answers) - 1) // 2
+        differing += sum(one != other for one, other in combinations(answers, 2))
     return {"doubt": differing / compared} if compared else {}

@@ -45,7 +45,7 @@ class BackgroundJobs:
             kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._prepare_thread)
             for kind in {job.thread for job in self._jobs}
         }
-        self._due_of: dict[Thread, dict[str, BackgroundJob]] = {kind: {} for kind in self._threads}
+        self._due_by_thread: dict[Thread, dict[str, BackgroundJob]] = {kind: {} for kind in self._threads}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -91,8 +91,8 @@ class BackgroundJobs:
 
     def _start(self, due: list[BackgroundJob]) -> None:
         for job in due:
-            self._due_of[job.thread][job.path] = job
-        for kind, jobs in self._due_of.items():
+            self._due_by_thread[job.thread][job.path] = job
+        for kind, jobs in self._due_by_thread.items():
             if jobs and (kind not in self._running or self._running[kind].done()):
                 self._running[kind] = asyncio.create_task(self._run_jobs(jobs, self._threads[kind]))
 

@@ -1,8 +1,8 @@
 """Circuit breakers: an endpoint that keeps failing gets no new rollouts until a test rollout succeeds.
 
 Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES failures, it opens the breaker of
-the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs one
-test rollout: a successful call closes the breaker, a failed one doubles the cooldown.
+the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs
+one test rollout. Each test doubles the cooldown, up to LONGEST_COOLDOWN. A successful call closes the breaker.
 """
 
 from collections.abc import Iterable, Iterator
@@ -100,14 +100,14 @@ def store_reports(reports: dict[Endpoint, BreakerReport]) -> None:
             continue
         breaker, _ = Breaker.objects.get_or_create(**endpoint.key, defaults={})
         fields = {"failures": report.failures, "message": cut_clean(report.message.replace("\0", ""), 500)}
-        mine = Breaker.objects.filter(pk=breaker.pk)
-        mine.filter(state=Breaker.State.CLOSED).update(
+        row = Breaker.objects.filter(pk=breaker.pk)
+        row.filter(state=Breaker.State.CLOSED).update(
             state=Breaker.State.OPEN,
             opened_at=now,
             retry_at=now + timedelta(seconds=FIRST_COOLDOWN),
             cooldown=FIRST_COOLDOWN,
         )
-        mine.update(state=Breaker.State.OPEN, **fields)
+        row.update(state=Breaker.State.OPEN, **fields)
 
 
 def read_open_breakers() -> dict[Endpoint, OpenBreaker]:
@@ -127,9 +127,9 @@ def read_open_breakers() -> dict[Endpoint, OpenBreaker]:
 def claim_breaker_test(endpoint: Endpoint, breaker: OpenBreaker) -> bool:
     """Try to claim the test rollout of the breaker. Return True on success.
 
-    The next test is due after twice the cooldown.
+    The next test is due after twice the cooldown, at most LONGEST_COOLDOWN seconds.
     """
     cooldown = min(LONGEST_COOLDOWN, 2 * breaker.cooldown)
-    mine = Breaker.objects.filter(**endpoint.key, retry_at=breaker.retry_at).exclude(state=Breaker.State.CLOSED)
+    unclaimed = Breaker.objects.filter(**endpoint.key, retry_at=breaker.retry_at).exclude(state=Breaker.State.CLOSED)
     retry_at = timezone.now() + timedelta(seconds=cooldown)
-    return bool(mine.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at))
+    return bool(unclaimed.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at))

@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Claimed work. `has_external` says that rollouts wait for agents that run elsewhere."""
+    """Claimed work. `has_external` says that rollouts wait for external agents."""
 
     work: list[Work]
     has_external: bool
@@ -107,10 +107,11 @@ def _one_transaction_on_sqlite() -> AbstractContextManager[object]:
 
 
 class WorkerUpdates(NamedTuple):
-    """Changes made outside of this worker, read once per poll.
+    """The result of one poll.
 
-    `cancelled` are collections of this worker that were cancelled or deleted, `paused` the collections that this poll
-    paused. `live` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are endpoints.
+    `cancelled` are collections of this worker that were cancelled or deleted. `paused` are the overdue collections that
+    this poll paused. `live` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are
+    endpoints.
     """
 
     cancelled: set[int]
@@ -121,13 +122,13 @@ class WorkerUpdates(NamedTuple):
     is_draining: bool
 
 
-# One statement, because every worker asks once a second. The rows are (what, id, detail).
 _ENDPOINT = """COALESCE(policy_model_id, environment_id),
     CASE WHEN policy_model_id IS NULL THEN 'environment' ELSE 'policy_model' END"""
 _IS_OVERDUE = {
     "postgresql": "started_at + max_seconds * interval '1 second' <= clock_timestamp()",
     "sqlite": "julianday(started_at) + max_seconds / 86400.0 <= julianday('now')",
 }
+# One statement, because a busy worker runs it every second. Rows are (what, id, detail).
 _UPDATES = """
     SELECT 'live' AS what, id, "group" AS detail FROM rollouts_worker
     WHERE state = 'active' AND lease_expires_at >= {now}

@@ -19,7 +19,7 @@ MAX_SUSPECTS = 64
 
 
 class Claim(NamedTuple):
-    """A claimed rollout. Writes for it succeed only while `lease` and `attempt` still match the row (fencing).
+    """A claimed rollout. Its end is stored only while `lease` and `attempt` still match the row (fencing).
 
     `lost` is the number of workers that died while running it.
     """
@@ -39,8 +39,9 @@ class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
     `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
-    died. `alone`: the worker runs a quarantined rollout and must claim no more. `yields`: the worker should finish its
-    rollouts to make room for a quarantined one. `group` is its worker group.
+    died. A rollout whose workers died twice is quarantined: it runs alone on its worker. `alone`: the worker runs one
+    and must claim no more. `yields`: the worker should finish its rollouts to make room for one. `group` is its worker
+    group.
 
     `max_in_flight` limits rollouts in flight by collection id. `judge_calls` counts this worker's judge calls by model
     id. Only reservations read these two.
@@ -87,8 +88,8 @@ def claim_rollouts(
     `running` are the running collections; by default they are read here. `can_run(collection id)` tells whether this
     worker can run a collection; it is called only for collections with free slots.
 
-    A rollout may crash its worker. After one crash, a worker runs at most MAX_SUSPECTS such rollouts at a time. After
-    two crashes, a rollout runs alone on its worker.
+    A rollout may crash its worker. A worker runs at most MAX_SUSPECTS rollouts that have crashed one worker. A rollout
+    that has crashed two runs alone.
     """
     if slots.seats <= 0 or slots.alone:
         return []
@@ -129,10 +130,10 @@ class _Claiming:
                 break
         return claims
 
-    def take(self, candidate: RunningCollection, lost: str, limit: int) -> list[Claim]:
-        """Claim up to `limit` rollouts of one collection. `lost` is a SQL condition on the number of lost workers."""
-        limits = _limits(candidate)
-        free = min(limit, *(_remaining(self._slots, *name) - self._taken[name] for name in limits))
+    def take(self, candidate: RunningCollection, loss_condition: str, limit: int) -> list[Claim]:
+        """Claim up to `limit` rollouts of one collection. `loss_condition` is SQL on the number of lost workers."""
+        limits = _slot_keys(candidate)
+        free = min(limit, *(_remaining(self._slots, *key) - self._taken[key] for key in limits))
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
@@ -141,7 +142,7 @@ class _Claiming:
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        taken = _claim_rows(self._lease, candidate.pk, lost, free) if free else []
+        taken = _claim_rows(self._lease, candidate.pk, loss_condition, free) if free else []
         self._reservations.use(candidate.pk, len(taken))
         self._taken.update(dict.fromkeys(limits, len(taken)))
         return taken
@@ -153,11 +154,11 @@ def _remaining(slots: Slots, kind: str, pk: int) -> int:
 
 
 def _free_slots(slots: Slots, one: RunningCollection, seats: int) -> int:
-    return min(seats, *(_remaining(slots, *name) for name in _limits(one)))
+    return min(seats, *(_remaining(slots, *key) for key in _slot_keys(one)))
 
 
-def _limits(one: RunningCollection) -> list[tuple[str, int]]:
-    """Return the limits that apply to a collection, as (field of Slots, id)."""
+def _slot_keys(one: RunningCollection) -> list[tuple[str, int]]:
+    """Return the keys of the limits that apply to a collection: (field of Slots, id)."""
     return [("models", one.model), ("environments", one.environment), ("collections", one.pk)]
 
 
@@ -173,17 +174,17 @@ def usable_by(group: str) -> Q:
     return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
 
 
-def _claim_rows(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
+def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int) -> list[Claim]:
     """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
 
-    Checks the state of the collection again, which may have been paused since it was read.
+    The collection may have been paused since it was read, so its state is checked again.
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, moment = server_now_sql()
         # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
-        pick = _SELECT_QUEUED.format(lost=lost, lock=lock, running=running, now=now, limit=int(limit))
+        pick = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         given = [lease, started, collection_id, lease, *moment, collection_id]
         cursor.execute(_CLAIM.format(pick=pick), given)

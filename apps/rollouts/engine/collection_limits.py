@@ -1,6 +1,6 @@
 """End finished collections, and pause collections that reached a limit."""
 
-from collections.abc import Collection as AnyOf
+from collections import abc
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -13,21 +13,21 @@ from apps.rollouts.models import Collection
 from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 
 FIRST_CLAIM = 2
-"""Initial rollouts in flight of a collection with a budget, while the use per rollout is unknown."""
+"""How many rollouts a collection with a budget starts with, while the use per rollout is unknown."""
 
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
 _TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
 _MONEY_SPENT = Q(max_cost__lte=F("cost"))
 
 
-def lock_collections(collection_ids: AnyOf[int]) -> None:
+def lock_collections(collection_ids: abc.Collection[int]) -> None:
     """Lock several collections in a fixed order, to prevent deadlocks."""
     if len(collection_ids) > 1 and connection.vendor == "postgresql":
         rows = Collection.objects.filter(pk__in=collection_ids).order_by("pk")
         list(rows.select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def settle_collections(collection_ids: AnyOf[int]) -> None:
+def settle_collections(collection_ids: abc.Collection[int]) -> None:
     """End collections without unfinished rollouts, and pause collections at a token or cost limit.
 
     Rollouts in flight continue. If they use more than `rollouts_within_budget` expected, the limit is exceeded.
@@ -88,7 +88,7 @@ def rollouts_within_budget(budget: Budget) -> int:
     for limit, used in ((budget.max_tokens, tokens), (budget.max_cost, budget.cost)):
         if limit is not None and used > 0:
             room = min(room, int(max(0, limit - used) * max(1, budget.completed) // used))
-    # Collections with unfinished rollouts continue. Others are settled when their next rollout ends.
+    # At least one, so that a collection just below its limit goes on until it reaches it.
     return max(1, room)
 
 

@@ -85,9 +85,9 @@ def connect_setting(
     judged_by = environment.judge_model
     judge = None
     if judged_by is not None:
-        bench, judging = seats.of(judged_by, model), weights.of(judged_by)
+        judge_limiter, judge_weights = seats.of(judged_by, model), weights.of(judged_by)
         gate = throttles.gate(Endpoint("policy_model", judged_by.pk))
-        judge = connect_judge(environment, outbound, observe_judge, bench, weights=judging, gate=gate)
+        judge = connect_judge(environment, outbound, observe_judge, judge_limiter, weights=judge_weights, gate=gate)
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
@@ -176,7 +176,7 @@ class Settings:
     def _connect(self, collection_id: int) -> "Setting | CannotRun":
         rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
         collection = rows.get(pk=collection_id)
-        # Before the first call with a new key, because replies and errors may repeat the key.
+        # Load new keys into the redactor before calls use them: replies and errors may repeat a key.
         fresh_redactor()
         try:
             return connect_setting(
@@ -190,9 +190,9 @@ class Settings:
         except DatabaseError:
             raise  # an outage is not a problem of the collection
         except Exception as problem:
-            told = str(problem) if isinstance(problem, CannotRun) else f"{type(problem).__name__}: {problem}"
+            reason = str(problem) if isinstance(problem, CannotRun) else f"{type(problem).__name__}: {problem}"
             logger.warning("collection %s cannot run on this worker: %r", collection_id, problem)
-            return CannotRun(told)
+            return CannotRun(reason)
 
     def follow_versions(self) -> None:
         """Tell running rollouts the current version of their model."""

@@ -29,9 +29,9 @@ def tune_garbage_collection() -> None:
 CHECK_SECONDS = 2.0
 CHECKS_PER_TRIM = 2
 BURST = 64 * MIB
-"""Bytes of large replies that must be freed before memory is returned to the system."""
+"""Freed bytes of large replies after which memory is returned to the system at once."""
 TOLERATED_GROWTH = 16 * MIB
-"""Memory growth since the start, in bytes, below which nothing is returned."""
+"""Memory growth since the start, in bytes, above which memory is returned even without a burst."""
 _M_MMAP_THRESHOLD = -3
 
 
@@ -41,14 +41,14 @@ async def return_freed_memory(memory: MemoryBudget) -> None:
     Background jobs share the heap, so memory is also returned while the process is much larger than at its start.
     """
     _keep_large_blocks_apart()
-    small, looks = _resident_bytes() + TOLERATED_GROWTH, 0
+    size_limit, checks = _resident_bytes() + TOLERATED_GROWTH, 0
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        looks += 1
+        checks += 1
         if memory.freed >= BURST:
             memory.freed = 0
             await asyncio.to_thread(_return_memory)
-        elif looks % CHECKS_PER_TRIM == 0 and _resident_bytes() > small:
+        elif checks % CHECKS_PER_TRIM == 0 and _resident_bytes() > size_limit:
             await asyncio.to_thread(_trim)
 
 

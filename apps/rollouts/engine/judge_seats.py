@@ -16,7 +16,7 @@ class JudgeLimiter:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """Maximum judge calls plus rollouts of the model: this worker's share of its concurrency limit."""
+        """Maximum judge calls plus rollouts of the model: this worker's share of the model's concurrency limit."""
         self.running_rollouts = 0
         self.in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -71,13 +71,13 @@ class JudgeSeats:
     def __init__(self) -> None:
         self._limiters: dict[int, JudgeLimiter] = {}
 
-    def of(self, judge: PolicyModel, attempts: PolicyModel) -> AbstractAsyncContextManager[Any]:
-        """Return the limiter for rollouts of the policy model `attempts`.
+    def of(self, judge: PolicyModel, policy_model: PolicyModel) -> AbstractAsyncContextManager[Any]:
+        """Return the limiter of `judge` for calls that judge rollouts of `policy_model`.
 
         There is no limit if a model judges its own rollouts: a rollout makes no other call while it waits for the
         judge.
         """
-        if judge.pk == attempts.pk:
+        if judge.pk == policy_model.pk:
             return nullcontext()
         limiter = self._limiters.get(judge.pk)
         if limiter is None:

@@ -1,4 +1,4 @@
-"""The outbox of a worker: store events and ends in batches, and retry during database outages."""
+"""The outbox of a worker: store events and ends of attempts in batches, and retry during database outages."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from apps.gym.traces.events import TraceUnion, encode_event, event_kind, event_t
 from apps.policies.installation_redactor import current_redactor
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End, record_batch, unstorable_end
-from apps.rollouts.engine.trace_redaction import Attempt, clean_batch
+from apps.rollouts.engine.trace_redaction import AttemptKey, clean_batch
 from apps.rollouts.trace_images import EventRow, take_event_images
 from apps.tasks.stored_images import Images
 
@@ -47,7 +47,7 @@ class _Waiter(NamedTuple):
     """A caller that waits until the outbox has stored `events` events since it started."""
 
     events: int
-    attempt: Attempt
+    attempt: AttemptKey
     stored: "asyncio.Future[None]"
 
 
@@ -62,11 +62,11 @@ class Outbox:
         self._changed = changed
         self._events: list[EventRow] = []
         self._sizes: list[int] = []
-        self._ends: dict[Attempt, End] = {}
-        self._seqs: dict[Attempt, int] = {}
+        self._ends: dict[AttemptKey, End] = {}
+        self._seqs: dict[AttemptKey, int] = {}
         self._filled = asyncio.Event()
         self._wake = asyncio.Event()
-        self._redactions: dict[Attempt, Counts] = {}
+        self._redactions: dict[AttemptKey, Counts] = {}
         self._stopping = False
         self._touched: set[int] = set()
         self._bytes = 0
@@ -122,7 +122,7 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Drop the state of a rollout whose end this worker will not report."""
+        """Forget the event numbers of a cancelled attempt."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
 
     @property
@@ -160,7 +160,7 @@ class Outbox:
         ends = list(islice(self._ends.values(), MAX_ENDS))
         # A copy: rollouts add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
-        problems: dict[Attempt, Exception] = {}
+        problems: dict[AttemptKey, Exception] = {}
         try:
             await self._store(events, ends)
         except Exception:
@@ -182,7 +182,7 @@ class Outbox:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
 
-    def _wake_waiters(self, number: int, problems: dict[Attempt, Exception]) -> None:
+    def _wake_waiters(self, number: int, problems: dict[AttemptKey, Exception]) -> None:
         self._stored_events += number
         while self._waiters and self._waiters[0].events <= self._stored_events:
             _, attempt, stored = self._waiters.popleft()
@@ -212,13 +212,13 @@ class Outbox:
                 self._changed(changed | touched)
                 return
 
-    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[Attempt, Exception]:
+    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[AttemptKey, Exception]:
         """Store results one by one. If one cannot be stored, its rollout fails with the reason.
 
         Return the reasons by attempt.
         """
-        problems: dict[Attempt, Exception] = {}
-        by_attempt: dict[Attempt, list[EventRow]] = {}
+        problems: dict[AttemptKey, Exception] = {}
+        by_attempt: dict[AttemptKey, list[EventRow]] = {}
         for event in events:
             by_attempt.setdefault(event[:2], []).append(event)
         for end in ends:
@@ -249,7 +249,7 @@ class Outbox:
 class _Batch:
     """A batch of events and ends, prepared once even if storing is retried. Used on the database thread."""
 
-    def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[Attempt, Counts]) -> None:
+    def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[AttemptKey, Counts]) -> None:
         self.redactions = redactions
         self._events, self._ends = events, ends
         self._images: dict[int, Images] = {}

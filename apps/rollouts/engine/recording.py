@@ -141,7 +141,7 @@ def record_batch(
 ) -> set[int]:
     """Store events and ends in one transaction. Return the ids of changed collections.
 
-    An end is ignored if the rollout has another lease or attempt by now; it does not even change counters. Events need
+    An end is ignored, counters included, if the rollout has another lease or attempt by now. Events need
     no such check, because each claim has a new attempt number. Set `may_be_stored` on a retry: events that are already
     stored are skipped. `images` maps a rollout id to the images of its events.
     """
@@ -181,7 +181,7 @@ def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
 
 
 def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
-    """Yield the rows of each statement. Limits its size, because SQLite copies all values before it runs."""
+    """Yield the rows of each statement. Its size is limited, because SQLite copies all values before running it."""
     start = size = 0
     for position, row in enumerate(events):
         size += len(row[4])

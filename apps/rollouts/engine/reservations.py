@@ -1,9 +1,9 @@
 """Enforce limits of rollouts in flight across all workers, without a global lock.
 
 On PostgreSQL, each worker has one row per collection with its number of reserved slots: at least one per running
-rollout. Reserving locks only the limits that apply to the collection: its model, its environment, its own concurrency.
-In one short transaction, it adds up the rows of all workers with a live lease and takes free slots. Releasing needs no
-lock.
+rollout. To reserve slots, a worker locks only the limits that apply to the collection: of its model, of its
+environment, and its own. In one short transaction, the worker adds up the rows of all live workers and takes free
+slots. To release slots, it needs no lock.
 
 SQLite has a single writer, so claims count the running rollouts instead.
 """
@@ -41,12 +41,15 @@ class Reservations:
         self._slots: Counter[int] = Counter()
         """Reserved slots by collection id, as stored."""
         self._running: Counter[int] = Counter()
-        """Rollouts of this worker by collection id, with the rollouts that the current claim has taken."""
+        """Rollouts of this worker by collection id, including those that the current claim has taken."""
         self._is_certain = True
-        """False if the reply to the last change was lost, so that other slots may be stored."""
+        """False if the reply to the last change was lost: the stored slots may differ from `_slots`."""
 
     def exceed(self, running: Mapping[int, int]) -> bool:
-        """Return True if more slots are reserved than `running` needs: the number of rollouts by collection id."""
+        """Return True if more slots are reserved than needed, or if the stored slots are unknown.
+
+        `running` is the number of rollouts by collection id.
+        """
         return not self._is_certain or any(slots > running.get(pk, 0) for pk, slots in self._slots.items())
 
     def read(self, lease: int, running: Mapping[int, int]) -> dict[int, int]:
@@ -76,8 +79,8 @@ class Reservations:
     def reserve(self, collection_id: int, *, wanted: int, judge_calls: int, max_in_flight: int | None) -> int:
         """Reserve slots for up to `wanted` more rollouts of a collection and return their number.
 
-        Slots of ended rollouts are used again. Other unused slots are released before more are reserved: they may be
-        of a less urgent collection with the same limits. `judge_calls` is the number of this worker's judge calls to
+        Slots of ended rollouts are used again. Unused slots of other collections are released first: they may belong
+        to a less urgent collection that shares a limit. `judge_calls` is the number of this worker's judge calls to
         the collection's model. `max_in_flight` is the maximum number of rollouts in flight for the collection, or None.
         """
         if connection.vendor == "sqlite":
@@ -107,6 +110,6 @@ class Reservations:
 def delete_stale_reservations() -> None:
     """Delete the reservations of workers without a lease, and empty ones of collections that do not run."""
     Reservation.objects.exclude(worker__state__in=[Worker.State.ACTIVE, Worker.State.DRAINING]).delete()
-    # A condition on the row itself, which PostgreSQL checks again after it waited for a worker that reserves slots.
+    # PostgreSQL checks `slots=0` again after waiting for a worker that reserves slots in this row.
     running = Collection.objects.filter(state=Collection.State.RUNNING)
     Reservation.objects.filter(slots=0).exclude(collection__in=running).delete()

@@ -15,7 +15,7 @@ from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_counters import Meters
 
 MAX_CLAIMS = 20
-"""Claims of a rollout after which its next failure is final, whatever the cause."""
+"""Claims of a rollout after which its next failure is final, even if it is transient or a breaker is open."""
 
 
 class RolloutListener:
@@ -71,7 +71,10 @@ class RolloutListener:
 
 
 def _failing_endpoint(setting: Setting, failure: GymError) -> Endpoint:
-    """Return the endpoint of a rollout that failed its attempt; a resource server may have its own judge."""
+    """Return the endpoint that failed.
+
+    Without a judge model, a resource server has its own judge, so judge errors count against the environment.
+    """
     if failure.kind == "policy_error":
         return Endpoint("policy_model", setting.policy_model_id)
     if failure.kind == "judge_error" and setting.judge_model_id is not None:

@@ -58,7 +58,7 @@ class Setting(msgspec.Struct, kw_only=True):
 
 
 class RolloutStats:
-    """Statistics of a rollout, added up from its events."""
+    """Statistics of one attempt, added up from its events."""
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -77,7 +77,7 @@ class RolloutStats:
             case ModelCall():
                 self.turns += 1
                 self.model_time += event.duration
-                if event.lineage <= 1:  # not a subagent
+                if event.lineage <= 1:  # 0: built-in agent; 1: main conversation of a captured agent
                     self.last_reply = event.items
                 self.model_version = self.model_version or event.version
                 self.input_tokens += event.usage.get("input_tokens", 0)
@@ -205,7 +205,7 @@ async def run_rollout(
     listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counted_failures = listener.count_failure(claim, setting, failure)
     # The traceback and this frame reference each other and would keep the attempt in memory until the next full
-    # collection.
+    # garbage collection.
     failure.__traceback__ = None
     if counted_failures is not None:
         return _retry_end(claim, tally, setting, counted_failures, deferred=failure.refused_by is not None)

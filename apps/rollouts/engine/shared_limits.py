@@ -66,7 +66,7 @@ class InUse:
         self.judge_shares: dict[int, int] = {}
         """This worker's share of each judge's concurrency, by model id. Set by `slots`."""
         self.awaits_results = False
-        """True if a collection with a budget cannot continue until results are stored. Set by `slots`."""
+        """True if a collection with a budget has results that are not stored yet. Set by `slots`."""
         self._unstored = unstored or {}
         self._claimable = claimable or {}
         self._due_tests: dict[Endpoint, set[int]] = {}
@@ -178,7 +178,7 @@ class InUse:
     def claim_breaker_tests(self, open_breakers: dict[Endpoint, OpenBreaker], claimed: Iterable[int]) -> None:
         """Claim the due breaker tests for the claimed collections, so that no other worker tests these endpoints.
 
-        Call it only after a successful claim. Otherwise no rollout tests the endpoint, and the next test is later.
+        Call it only after a successful claim: without a rollout, the test is lost and the next one is due later.
         """
         for endpoint, collections in self._due_tests.items():
             if not collections.isdisjoint(claimed):

@@ -65,7 +65,7 @@ class Throttles:
             self._start_task(self._pause(endpoint))
 
     def claimable(self) -> dict[Endpoint, int]:
-        """Return how many rollouts this process may claim for each throttled or exhausted endpoint."""
+        """Return how many rollouts this process may claim for each endpoint that throttles or has no quota left."""
         limits = {one: gate.claimable for one, gate in self._gates.copy().items() if gate.limited}
         return {**limits, **dict.fromkeys(self._quotas, 0)}
 
@@ -109,7 +109,7 @@ class Throttles:
 
 
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
-    """Merge a report into the row of the endpoint and return a grant, by the clock of the database."""
+    """Merge a report into the row of the endpoint, and return a grant. Times are by the clock of the database."""
     with transaction.atomic():
         Throttle.objects.get_or_create(**endpoint.key)
         throttle = Throttle.objects.select_for_update().get(**endpoint.key)

@@ -9,7 +9,7 @@ from apps.gym.traces.events import Prompt, TraceUnion, encode_event, event_token
 from apps.rollouts.engine.recording import End
 from apps.rollouts.trace_images import EventRow
 
-Attempt = tuple[int, int]
+AttemptKey = tuple[int, int]
 """(rollout id, attempt)"""
 PROMPT = "prompt"
 """Kind of the event that holds the prompt."""
@@ -20,8 +20,8 @@ TOKENS_NOTE = "redacted"
 
 
 def clean_batch(
-    events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[Attempt, Counts]
-) -> tuple[Sequence[EventRow], Sequence[End], dict[Attempt, Counts]]:
+    events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor, before: Mapping[AttemptKey, Counts]
+) -> tuple[Sequence[EventRow], Sequence[End], dict[AttemptKey, Counts]]:
     """Return redacted events and ends, and the updated redaction counts of attempts that have any.
 
     In the common case, a single search over the whole batch finds nothing to redact.
@@ -69,7 +69,7 @@ def _clean(
     """Redact a payload. `before` has the redaction counts of its attempt so far.
 
     After the first credential, no token IDs are stored, because all later prompts contain it. Token IDs stored earlier
-    remain. Credentials in the prompt do not count: the task row has them as uploaded, and they were reported then.
+    remain. Credentials in the prompt do not count: the task row keeps them, and the upload reported them.
     """
     payload, found = redactor.redact_json(payload)
     if kind == PROMPT:
@@ -85,8 +85,8 @@ def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
     """Return the redacted end, with the redaction counts of the whole attempt."""
     # Texts that were too long for a message were redacted when they were cut.
     marked = count_marks(end.error_message)
-    said = "\n".join(_texts(end))
-    if redactor.is_suspicious(said):
+    text = "\n".join(_texts(end))
+    if redactor.is_suspicious(text):
         message, found = redactor.redact_text(end.error_message)
         answer, also_found = redactor.redact_text(end.answer)
         tools, _ = redactor.redact_value(dict(end.tools))

@@ -53,7 +53,7 @@ MAX_BACKLOG = 2_000
 
 
 class RolloutWorker(ChannelsWorker):
-    """A Channels worker that uses its channel only for wake-ups. Rollouts do not run in its dispatch."""
+    """A Channels worker that uses its channel only for wake-ups. Rollouts run as asyncio tasks."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class RolloutWorker(ChannelsWorker):
         return self._identity.lease
 
     def stop(self) -> None:
-        """Start draining, with a grace period for running rollouts. `handle` returns when they have finished."""
+        """Start draining. `handle` returns when all rollouts have finished or the grace period is over."""
         self._leave_at = min(self._leave_at, time.monotonic() + settings.WORKER_GRACE_SECONDS)
-        self._finish_and_leave()
+        self._begin_draining()
 
-    def _finish_and_leave(self) -> None:
+    def _begin_draining(self) -> None:
         self._stopping = True
         self._woken.set()
 
@@ -201,7 +201,7 @@ class RolloutWorker(ChannelsWorker):
         return self._external
 
     async def _claim_external(self, collection_id: int) -> "ExternalAttempt | None":
-        """Claim a rollout of an agent that runs elsewhere, and begin its attempt. None if there is none to claim."""
+        """Claim a rollout of an external agent, and begin its attempt. None if there is none to claim."""
         async with self._claim_lock:
             if self._seats.free <= 0 or not self.lease or self._is_behind() or self._stopping or not self._external:
                 return None
@@ -259,11 +259,11 @@ class RolloutWorker(ChannelsWorker):
         )
 
     async def _run(
-        self, claim: Claim, row: TaskRow, setting: Setting, external: "ExternalAttempt | HostedAttempt | None"
+        self, claim: Claim, row: TaskRow, setting: Setting, attempt: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
         try:
             with self._memory.account():
-                make_driver = external.drive if external else None
+                make_driver = attempt.drive if attempt else None
                 end = await run_rollout(
                     claim=claim, row=row, setting=setting, listener=self._listener, make_driver=make_driver
                 )
@@ -274,8 +274,8 @@ class RolloutWorker(ChannelsWorker):
             logger.exception("rollout %s failed outside its error handling", claim.rollout_id)
             end = broken_end(claim, bug)
         finally:
-            if external:
-                await external.close()
+            if attempt:
+                await attempt.close()
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.add_end(end)
 
@@ -335,7 +335,7 @@ class RolloutWorker(ChannelsWorker):
         self._changes.add(updates.paused)
         if updates.is_draining and not self._stopping:
             logger.info("draining: %d rollouts are still running", self._seats.taken)
-            self._finish_and_leave()
+            self._begin_draining()
         for claim in self._seats.cancel(updates.cancelled):
             self._outbox.add_end(cancelled_end(claim))
             self._meters.count_end("cancelled", "", 0.0, 0, 0)

@@ -25,7 +25,7 @@ RETRY_SECONDS = 1.0
 
 
 class WorkerIdentity:
-    """The lease of a worker.
+    """The identity of a worker: its lease.
 
     `vitals` is called on the heartbeat thread. `lost` is called on the event loop with the id of the lost lease. All
     other methods are used on the event loop.
@@ -51,7 +51,7 @@ class WorkerIdentity:
         self._strays: set[int] = set()
 
     async def obtain(self, *first: Callable[[], object], is_wanted: Callable[[], bool]) -> None:
-        """Take a lease. During an outage, also at startup, wait for the database."""
+        """Run the functions `first`, then take a lease. During an outage, wait for the database."""
         while not self.lease and is_wanted():
             try:
                 for work in first:
@@ -78,9 +78,9 @@ class WorkerIdentity:
         self._heartbeat.start()
 
     async def release_unknown(self, known: set[int]) -> None:
-        """Requeue rollouts that only the database assigns to this worker, for example after a lost response."""
+        """Requeue rollouts that this worker has only in the database, for example because a response was lost."""
         if self.lease:
-            held = {"worker_id": self.lease, "known": known, "suspects": self._strays}
+            held = {"worker_id": self.lease, "known": known, "unknown_before": self._strays}
             self._strays = await self._database.run(release_unknown, **held)
 
     def drop(self) -> None:

@@ -62,12 +62,12 @@ def take_lease(*, seats: int, group: str = "") -> Worker:
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
     """Renew the lease. Return False if it was expired by another worker, or ended."""
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
-    said = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
+    fields = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
         if connection.vendor == "postgresql":
-            # UPDATE computes values before it waits for the row lock, but the lease must count from after the wait.
+            # UPDATE computes its values before it waits for the row lock, but the lease must start after the wait.
             list(live.select_for_update().values_list("pk", flat=True))
-        return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **said))
+        return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **fields))
 
 
 def drain_lease(*, worker_id: int) -> None:
@@ -129,10 +129,10 @@ _REQUEUE_LOST = """
 
 def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
     """Requeue, fail or cancel running rollouts in one statement, and update the counters by the changed rows."""
-    hopeless = [lost, MAX_LOST]
+    losses = [lost, MAX_LOST]
     message = f"Its worker was lost {MAX_LOST} times while running it."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
-    values = [*hopeless, *hopeless, *hopeless, message, now, *hopeless, now, lost, *parameters]
+    values = [*losses, *losses, *losses, message, now, *losses, now, lost, *parameters]
     with connection.cursor() as cursor:
         cursor.execute(_REQUEUE_LOST.format(which=which), values)
         rows = cursor.fetchall()
@@ -147,15 +147,15 @@ def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
     return sum(taken.values())
 
 
-def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
-    """Requeue rollouts that only the database assigns to this worker, for example after a lost response.
+def release_unknown(*, worker_id: int, known: Container[int], unknown_before: set[int]) -> set[int]:
+    """Requeue rollouts that this worker has only in the database, for example because a response was lost.
 
     They must have been unknown in the previous call too. `known` are the ids of rollouts that are running or waiting to
-    be stored. `suspects` are the ids that the previous call returned.
+    be stored. `unknown_before` are the ids that the previous call returned.
     """
     held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in held if pk not in known}
-    stray = list(unknown & suspects)
+    stray = list(unknown & unknown_before)
     for start in range(0, len(stray), 500):
         chunk = stray[start : start + 500]
         with transaction.atomic():
@@ -197,7 +197,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         # After an outage, or if this process was suspended, other workers may look expired although they are about to
-        # renew. So a heartbeat expires leases only after two beats in time.
+        # renew. So a heartbeat expires leases only after two punctual beats in a row; the start counts as one.
         in_time, last = 1, time.monotonic()
         beats = 0
         try:

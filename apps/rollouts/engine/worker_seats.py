@@ -21,7 +21,7 @@ class WorkerSeats:
         self._number = number
         self._freed = freed
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
-        self._attempting: Counter[int] = Counter()  # number of rollouts by policy model id
+        self._rollouts_by_model: Counter[int] = Counter()  # number of rollouts by policy model id
 
     @property
     def taken(self) -> int:
@@ -36,18 +36,18 @@ class WorkerSeats:
 
     def set_judge_limits(self, limits: Mapping[int, int]) -> None:
         """Set the maximum judge calls in flight by model id."""
-        self.judges.set_limits(limits, self._attempting)
+        self.judges.set_limits(limits, self._rollouts_by_model)
 
     def take(self, claim: Claim, setting: Setting, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._running[task] = (claim, setting)
-        self._attempting[setting.policy_model_id] += 1
+        self._rollouts_by_model[setting.policy_model_id] += 1
         task.add_done_callback(self._leave)
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         ended = self._running.pop(task, None)
         if ended is not None:
-            self._attempting[ended[1].policy_model_id] -= 1
+            self._rollouts_by_model[ended[1].policy_model_id] -= 1
             self.set_judge_limits({})
         # Claim when a batch of seats is free or nothing runs; otherwise the next poll claims. With few seats, a quarter
         # is enough: waiting for all would leave them empty between short rollouts.
@@ -55,7 +55,7 @@ class WorkerSeats:
             self._freed()
 
     def cancel(self, collection_ids: set[int]) -> list[Claim]:
-        """Cancel the rollouts of these collections. Return their claims, except of rollouts that have just ended."""
+        """Cancel the rollouts of these collections. Return their claims, without rollouts that have just ended."""
         running = list(self._running.items())
         return [claim for task, (claim, _) in running if claim.collection_id in collection_ids and task.cancel()]
 

@@ -48,7 +48,7 @@ class Groups(msgspec.Struct, array_like=True):
     deviations: Deviations = Deviations()
 
     @property
-    def known(self) -> int:
+    def count(self) -> int:
         return sum(count for count, _ in self.shapes.values())
 
     @property

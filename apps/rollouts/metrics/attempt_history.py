@@ -14,8 +14,8 @@ OUTCOMES = ("running", "completed", "failed", "cancelled", "cut_off")
 class PastAttempt:
     """One attempt.
 
-    `outcome` is one of OUTCOMES. `cut_off` is True without a final event: the worker was lost, or shut down and
-    requeued the rollout.
+    `outcome` is one of OUTCOMES. It is `cut_off` without a final event: the worker was lost, or shut down and requeued
+    the rollout.
     """
 
     attempt: int
@@ -39,31 +39,31 @@ def read_attempts(rollout: Rollout) -> list[PastAttempt]:
     # Only the existence of verifications is read, because they may be large. The last event counts: a reverification
     # may have rewarded a failed attempt.
     kinds = dict(ends.values_list("attempt", "kind"))
-    said: dict[int, ErrorRaised | None] = dict.fromkeys(kinds)
+    final_events: dict[int, ErrorRaised | None] = dict.fromkeys(kinds)
     for attempt, payload in ends.filter(kind="error").values_list("attempt", "payload"):
         event = decode_event(payload)
-        said[attempt] = event if isinstance(event, ErrorRaised) and kinds[attempt] == "error" else None
+        final_events[attempt] = event if isinstance(event, ErrorRaised) and kinds[attempt] == "error" else None
     last = max([rollout.attempt, *counts])
     past = [number for number in range(1, last + 1) if number != rollout.attempt]
-    silent = sum(number not in said for number in past) + (_is_latest_silent(rollout, said))
+    silent = sum(number not in final_events for number in past) + (_latest_has_no_end(rollout, final_events))
     # If the row counts as many lost workers as there are attempts without a final event, all of those lost their
     # worker.
     all_lost = rollout.lost > 0 and silent == rollout.lost
-    return [_read(rollout, number, counts.get(number, 0), said, all_lost) for number in range(1, last + 1)]
+    return [_read(rollout, number, counts.get(number, 0), final_events, all_lost) for number in range(1, last + 1)]
 
 
-def _is_latest_silent(rollout: Rollout, said: dict[int, ErrorRaised | None]) -> bool:
+def _latest_has_no_end(rollout: Rollout, final_events: dict[int, ErrorRaised | None]) -> bool:
     waits = rollout.status == Rollout.Status.QUEUED or rollout.error_kind == "worker_lost"
-    return waits and rollout.attempt > 0 and rollout.attempt not in said
+    return waits and rollout.attempt > 0 and rollout.attempt not in final_events
 
 
 def _read(
-    rollout: Rollout, number: int, events: int, said: dict[int, ErrorRaised | None], all_lost: bool
+    rollout: Rollout, number: int, events: int, final_events: dict[int, ErrorRaised | None], all_lost: bool
 ) -> PastAttempt:
-    error = said.get(number)
+    error = final_events.get(number)
     if error is not None:
         return PastAttempt(number, events, "failed", error.kind, error.message)
-    if number in said:
+    if number in final_events:
         return PastAttempt(number, events, "completed")
     is_latest = number == rollout.attempt and rollout.status != Rollout.Status.QUEUED
     if is_latest and rollout.error_kind != "worker_lost":

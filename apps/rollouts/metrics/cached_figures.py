@@ -50,7 +50,7 @@ class CachedFigures(Generic[Figures]):
     measured_at: datetime | None = None
 
 
-def is_measured_at_once(collection: Collection) -> bool:
+def is_measured_on_request(collection: Collection) -> bool:
     """Return True if the collection is small enough to be measured on each request."""
     return collection.total <= AT_ONCE
 
@@ -60,7 +60,7 @@ def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Cach
 
     `facets` are the breakdowns to include. `may_wait` allows measuring in this process if no worker does it.
     """
-    if is_measured_at_once(collection):
+    if is_measured_on_request(collection):
         return CachedFigures(measure_page(collection, facets), is_fresh=True)
     row, _ = KeptFigures.objects.get_or_create(collection=collection)
     if missing := [facet for facet in facets if facet not in row.facets]:
@@ -71,7 +71,7 @@ def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Cach
 
 def fresh_figures(collection: Collection) -> PageFigures:
     """Return up-to-date figures, measuring in this process if the cached ones are not fresh."""
-    if is_measured_at_once(collection):
+    if is_measured_on_request(collection):
         return measure_page(collection, ())
     row, _ = KeptFigures.objects.get_or_create(collection=collection)
     kept: PageFigures | None = _if_unchanged(row, collection, _decode(row, PageFigures))

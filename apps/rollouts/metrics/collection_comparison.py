@@ -136,8 +136,8 @@ class Contrast:
     improvements: list[Change]
 
 
-class PairSums(NamedTuple):
-    """Sums over tasks with rewards in both collections: means, mean difference, and its squared deviations."""
+class PairStatistics(NamedTuple):
+    """Means over tasks with rewards in both collections, and the sum of squared deviations of the difference."""
 
     tasks: int
     mean: float | None
@@ -147,7 +147,7 @@ class PairSums(NamedTuple):
 
 
 class CannotContrast(Refusal, status=409, code="cannot-contrast"):
-    """Raised if the two collections have no task in common."""
+    """Raised if the two collections use different datasets."""
 
 
 def check_contrast(one: Collection, other: Collection) -> None:
@@ -209,10 +209,10 @@ def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
     return _PAIRED.format(**parts), [one.pk, other.pk, one.pk, other.pk]
 
 
-def measure_pairs(one: Collection, other: Collection) -> PairSums:
+def measure_pairs(one: Collection, other: Collection) -> PairStatistics:
     pairs, given = pair_tasks(one, other)
     [(tasks, mean, other_mean, difference, squares)] = read_pairs(pairs + _SUMS, given)
-    return PairSums(int(tasks), mean, other_mean, difference or 0.0, squares or 0.0)
+    return PairStatistics(int(tasks), mean, other_mean, difference or 0.0, squares or 0.0)
 
 
 def _permutation(pairs: str, given: list[Any], tasks: int, difference: float, squares: float) -> float:

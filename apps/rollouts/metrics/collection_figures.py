@@ -13,7 +13,7 @@ from apps.rollouts.metrics.distributions import Bar, Numbers
 from apps.rollouts.metrics.figure_blocks import read_whole_parts
 from apps.rollouts.metrics.label_figures import Figures, fields_of, figure
 from apps.rollouts.metrics.outcomes import Outcome, add_up
-from apps.rollouts.metrics.whole_parts import WholePart
+from apps.rollouts.metrics.whole_parts import CollectionPart
 from apps.rollouts.models import Collection
 
 LENGTH_BARS = 12
@@ -78,7 +78,7 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
         return _measure(collection, read_whole_parts(collection))
 
 
-def _measure(collection: Collection, parts: Sequence[WholePart]) -> CollectionMetrics:
+def _measure(collection: Collection, parts: Sequence[CollectionPart]) -> CollectionMetrics:
     figures = figure([each.part for each in parts])
     attempts = combine_ordered(each.attempts for each in parts)
     outcomes = [outcome for each in parts for outcome in each.part.outcomes]
@@ -147,7 +147,7 @@ def _length_bar(bars: Sequence[Bar]) -> LengthBar:
     )
 
 
-def _tools(parts: Sequence[WholePart]) -> list[ToolFigures]:
+def _tools(parts: Sequence[CollectionPart]) -> list[ToolFigures]:
     """Return the tools, most called first."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     for each in parts:

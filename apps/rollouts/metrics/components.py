@@ -32,8 +32,8 @@ _CLUSTERED = f"""
         ) r {{join}}
     ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1
 """  # noqa: S608
-_COMPONENTS_A_QUERY = 20
-_MEANS_A_QUERY = 400
+_COMPONENTS_PER_QUERY = 20
+_MEANS_PER_QUERY = 400
 
 
 class Component(msgspec.Struct, array_like=True):
@@ -100,7 +100,7 @@ def _figures(name: str, parts: Iterable[Component]) -> ComponentFigures:
 def _add_tasks(tasks: TaskRange, labels: Labels, components: Mapping[str, Mapping[str, Component]]) -> None:
     """Set the number of tasks of each component, and their deviations from its mean."""
     names = sorted({name for by_name in components.values() for name in by_name})
-    together = max(1, min(_COMPONENTS_A_QUERY, _MEANS_A_QUERY // max(1, len(components))))
+    together = max(1, min(_COMPONENTS_PER_QUERY, _MEANS_PER_QUERY // max(1, len(components))))
     for start in range(0, len(names), together):
         chunk = names[start : start + together]
         values = [_member(name) for name in chunk]

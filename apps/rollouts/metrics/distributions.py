@@ -146,7 +146,7 @@ class Numbers:
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """Numbers of one part in one place: lowest, highest, count, and total of their sums."""
+    """The numbers of one part that fall into one bin: lowest, highest, count, and total of their sums."""
 
     place: int
     low: float

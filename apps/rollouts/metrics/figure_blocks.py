@@ -21,7 +21,7 @@ from apps.accounts.job_declarations import background_job
 from apps.gym import process_exit
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.task_ranges import TaskRange
-from apps.rollouts.metrics.whole_parts import WholePart, read_whole_part
+from apps.rollouts.metrics.whole_parts import CollectionPart, read_whole_part
 from apps.rollouts.models import LAST_SPAN, SPAN_BITS, Collection, FigureBlock, FigureMark
 
 BLOCK_ROLLOUTS = 8_192
@@ -43,7 +43,7 @@ class Spans(NamedTuple):
     content: bytes = b""
 
 
-def read_whole_parts(collection: Collection) -> list[WholePart]:
+def read_whole_parts(collection: Collection) -> list[CollectionPart]:
     """Return counts that together cover the collection. Call it within `consistent_reads`."""
     blocks = FigureBlock.objects.filter(collection=collection).order_by("first")
     marks = FigureMark.objects.filter(collection=collection).order_by("span").distinct()
@@ -72,13 +72,13 @@ def _joined(spans: Iterable[Spans]) -> Iterator[Spans]:
         yield from found if is_counted else [Spans(found[0].first, found[-1].last)]
 
 
-def _encode(part: WholePart) -> bytes:
+def _encode(part: CollectionPart) -> bytes:
     return _VERSION + zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(part))
 
 
-def _decode(content: bytes) -> WholePart:
+def _decode(content: bytes) -> CollectionPart:
     plain = zstandard.ZstdDecompressor().decompress(content[len(_VERSION) :])
-    return msgspec.msgpack.decode(plain, type=WholePart)
+    return msgspec.msgpack.decode(plain, type=CollectionPart)
 
 
 @background_job(thread="figures", waiting=FigureMark.objects.all, every=5.0)

@@ -120,12 +120,12 @@ def figure(parts: Sequence[Part]) -> Figures:
         cancelled=statuses.get(Rollout.Status.CANCELLED, 0),
         rewarded=rewards.size,
         missing=sum(statuses.values()) - rewards.size,
-        tasks=groups.known,
+        tasks=groups.count,
         mean_reward=rewards.mean if rewards.size else None,
         std=rewards.std if rewards.size else None,
         median=rewards.median if rewards.size else None,
-        standard_error=standard_error_from(squares, rewards.size, groups.known) if rewards.size else None,
-        confidence=rewards.interval(squares, groups.known),
+        standard_error=standard_error_from(squares, rewards.size, groups.count) if rewards.size else None,
+        confidence=rewards.interval(squares, groups.count),
         min_reward=rewards.low if rewards.size else None,
         max_reward=rewards.high if rewards.size else None,
         pass_at_1=passes.get(1),
@@ -148,7 +148,7 @@ def figure(parts: Sequence[Part]) -> Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share(Figures):
+class LabelFigures(Figures):
     """Figures of one label. The label is empty for tasks or rollouts without one.
 
     A group is all attempts at one task; by model version, only the attempts that started with the same version.
@@ -160,7 +160,7 @@ class Share(Figures):
 class Breakdown(NamedTuple):
     """Figures by label, largest first, and the number of labels left out."""
 
-    shares: list[Share]
+    shares: list[LabelFigures]
     left_out: int
 
 
@@ -169,7 +169,7 @@ def break_down(collection: Collection, facet: Facet) -> Breakdown:
     with consistent_reads():
         labels = find_labels(collection, facet)
         parts = read_parts(whole(collection), labels)
-    shares = [Share(label=label, **fields_of(figure([part]))) for label, part in parts.items()]
+    shares = [LabelFigures(label=label, **fields_of(figure([part]))) for label, part in parts.items()]
     return Breakdown(sorted(shares, key=lambda share: (-share.rollouts, share.label)), labels.left_out)
 
 

@@ -38,7 +38,7 @@ class Labelling(NamedTuple):
     """SQL fragments to group by label.
 
     `raw` is the stored value of rollouts `r` after `join`, grouped by `by`. `label` is one label in it, after joining
-    `parts`. `version` is an additional grouping of a task's rollouts; `r` may be these groups.
+    `parts`. `version` is an additional column by which queries over tasks group rollouts; there, `r` is such a group.
     """
 
     raw: str

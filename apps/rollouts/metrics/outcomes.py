@@ -87,7 +87,7 @@ def _combine(rows: list[Outcome]) -> Outcome:
 
 
 def read_rewards(tasks: TaskRange, labels: Labels) -> dict[str, Distribution]:
-    """Return the distribution of rewards by label, with a second query."""
+    """Return the distribution of rewards by label, with one query."""
     rows: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
     for label, reward, count in read_by_label(_REWARDS, labels, [*tasks]):
         rows[label].append((reward, int(count), 0.0))

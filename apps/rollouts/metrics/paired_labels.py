@@ -71,7 +71,7 @@ class _Sums:
 def contrast_by(one: Collection, other: Collection, grouping: Grouping, *, k: int = 1) -> list[LabelContrast]:
     """Return the differences by label, most tasks first, at most MAX_LABELS. A task with several tags counts for each.
 
-    With a collection and itself, return its own means.
+    If both are the same collection, return its own means.
     """
     label, join = _LABELS[grouping]
     pairs, given = pair_tasks(one, other)

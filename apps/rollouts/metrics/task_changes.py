@@ -76,20 +76,22 @@ def list_changes(
     ]
 
 
-def find_representatives(one: Collection, other: Collection, changes: Sequence[Change]) -> list[tuple[int, int] | None]:
+def find_extreme_rollouts(
+    one: Collection, other: Collection, changes: Sequence[Change]
+) -> list[tuple[int, int] | None]:
     """Return two rollouts per task: the best of the better collection, and the worst of the other."""
     mine = _extremes(one, [change.task for change in changes])
     theirs = _extremes(other, [change.other_task for change in changes])
-    witnesses: list[tuple[int, int] | None] = []
+    extremes: list[tuple[int, int] | None] = []
     for change in changes:
         ends, other_ends = mine.get(change.task), theirs.get(change.other_task)
         if ends is None or other_ends is None:
-            witnesses.append(None)
+            extremes.append(None)
         elif change.difference < 0:
-            witnesses.append((ends[1], other_ends[0]))
+            extremes.append((ends[1], other_ends[0]))
         else:
-            witnesses.append((ends[0], other_ends[1]))
-    return witnesses
+            extremes.append((ends[0], other_ends[1]))
+    return extremes
 
 
 def _extremes(collection: Collection, tasks: list[int]) -> dict[int, tuple[int, int]]:

@@ -27,7 +27,7 @@ _TOOLS = {
 }
 
 
-class WholePart(msgspec.Struct, array_like=True):
+class CollectionPart(msgspec.Struct, array_like=True):
     """Counts of the rollouts of some tasks, for all labels.
 
     `attempts` has the rewarded attempts in the order they were planned. `tools` has (rollouts, calls, errors, seconds)
@@ -40,10 +40,10 @@ class WholePart(msgspec.Struct, array_like=True):
     lengths: Distribution
 
 
-def read_whole_part(tasks: TaskRange) -> WholePart:
+def read_whole_part(tasks: TaskRange) -> CollectionPart:
     labels = single_label()
     (part,) = read_parts(tasks, labels).values()
-    return WholePart(part, read_ordered(tasks), _read_tools(tasks), _read_lengths(tasks))
+    return CollectionPart(part, read_ordered(tasks), _read_tools(tasks), _read_lengths(tasks))
 
 
 def _read_lengths(tasks: TaskRange) -> Distribution:

@@ -44,8 +44,8 @@ class KeptFigures(models.Model):
 class FigureBlock(models.Model):
     """Counts of a collection's rollouts in a range of spans. The blocks of a collection cover all spans.
 
-    `content` is an encoded WholePart (apps/rollouts/metrics/whole_parts.py), or empty before the first count. A block
-    is never updated: a new row replaces it.
+    `content` is an encoded CollectionPart (apps/rollouts/metrics/whole_parts.py), or empty before the first count. A
+    block is never updated: a new row replaces it.
     """
 
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_blocks", db_index=False)

@@ -58,7 +58,10 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
 
 
 class Rollout(models.Model):
-    """One attempt at one task. The rows are the queue: `queued` rows are claimed under a worker's lease."""
+    """One run of an agent on a task, in one or more attempts.
+
+    The rows are the queue: `queued` rows are claimed under a worker's lease.
+    """
 
     class Status(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -187,7 +190,7 @@ class Rollout(models.Model):
 
     @property
     def repeat_number(self) -> int:
-        """Attempt number as shown to users, from 1. `repeat` counts from 0."""
+        """Repeat number as shown to users, from 1. `repeat` counts from 0."""
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:

@@ -18,7 +18,7 @@ FAILED_WORD = "error"
 
 
 class Scan(Dated):
-    """A question, and the rollouts that it is asked for. They are fixed when it starts."""
+    """A question, and the rollouts it is asked about. The rollouts are fixed when the scan starts."""
 
     class State(models.TextChoices):
         DRAFT = "draft", "not started"

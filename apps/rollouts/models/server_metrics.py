@@ -9,7 +9,7 @@ from apps.rollouts.models.collections import Collection
 
 
 class ServerMetrics(RetriedJob):
-    """A job that requests `/aggregate_metrics` of a server, and its last reply, which a failed request keeps."""
+    """A job that requests `/aggregate_metrics` of a server, and the last reply. A failed request does not change it."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"

@@ -18,7 +18,7 @@ MEASURED = 1_000
 """Maximum number of latest rollouts per collection whose duration is used."""
 SAMPLED = 200
 """Number of tasks whose words are counted, spread evenly over the version."""
-TOKENS_A_WORD = 1.4
+TOKENS_PER_WORD = 1.4
 REPLY_TOKENS = 256
 """Assumed tokens of a reply without data, unless the sampling allows fewer."""
 
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
         return (self.input_tokens or 0) + (self.output_tokens or 0) if known else None
 
 
-class _Each(NamedTuple):
+class _RolloutUse(NamedTuple):
     """Use of one rollout."""
 
     input_tokens: float
@@ -66,26 +66,26 @@ def estimate_plan(plan: Plan) -> Estimate:
         nothing = "" if size.rollouts else "No rollouts to run."
         return Estimate(choice.version, *size, None, None, None, None, nothing or "No task data to estimate from.", [])
     prices: Prices = policy_model.prices
-    read, said = round(each.input_tokens * size.rollouts), round(each.output_tokens * size.rollouts)
+    input_tokens, output_tokens = round(each.input_tokens * size.rollouts), round(each.output_tokens * size.rollouts)
     return Estimate(
         choice.version,
         *size,
-        read,
-        said,
-        prices.cost({"input_tokens": read, "output_tokens": said}) + each.judge_cost * size.rollouts,
+        input_tokens,
+        output_tokens,
+        prices.cost({"input_tokens": input_tokens, "output_tokens": output_tokens}) + each.judge_cost * size.rollouts,
         _seconds(each, size, checked),
         each.basis,
         each.based_on,
     )
 
 
-def _measured(plan: Plan) -> _Each | None:
+def _measured(plan: Plan) -> _RolloutUse | None:
     """Estimate from the latest collections of the dataset with this model, preferring those with this agent."""
     alike = Collection.objects.present().filter(
         dataset=plan.dataset, policy_model=plan.policy_model, completed__gt=0, started_at__isnull=False
     )
     rows = list(alike.filter(agent=plan.agent).order_by("-pk")[:EARLIER]) or list(alike.order_by("-pk")[:EARLIER])
-    # All finished attempts are counted, including retried ones.
+    # Token sums include retried attempts; `ended` counts rollouts.
     ended = sum(row.completed + row.failed for row in rows)
     if not ended:
         return None
@@ -98,7 +98,7 @@ def _measured(plan: Plan) -> _Each | None:
         if row.judge_tokens
     ]
     names = ", ".join(f"#{row.pk}" for row in rows)
-    return _Each(
+    return _RolloutUse(
         input_tokens=sum(row.input_tokens for row in rows) / ended,
         output_tokens=sum(row.output_tokens for row in rows) / ended,
         judge_cost=max(0.0, sum(judged)) / ended,
@@ -114,7 +114,7 @@ def _mean_duration(collection: Collection) -> float | None:
     return mean
 
 
-def _guessed(plan: Plan, choice: Choice) -> _Each | None:
+def _guessed(plan: Plan, choice: Choice) -> _RolloutUse | None:
     """Estimate from the words of some tasks, assuming one reply to each."""
     version = choice.version
     step = max(1, version.task_count // SAMPLED)
@@ -127,8 +127,8 @@ def _guessed(plan: Plan, choice: Choice) -> _Each | None:
     sampling = {**plan.policy_model.sampling, **agent.sampling, **plan.sampling}
     allowed = sampling.get("max_output_tokens")
     said = min(REPLY_TOKENS, allowed) if isinstance(allowed, int) and allowed > 0 else REPLY_TOKENS
-    return _Each(
-        input_tokens=(sum(words) / len(words) + around) * TOKENS_A_WORD,
+    return _RolloutUse(
+        input_tokens=(sum(words) / len(words) + around) * TOKENS_PER_WORD,
         output_tokens=said,
         judge_cost=0.0,
         seconds=None,
@@ -138,7 +138,7 @@ def _guessed(plan: Plan, choice: Choice) -> _Each | None:
     )
 
 
-def _seconds(each: _Each, size: Size, plan: Plan) -> float | None:
+def _seconds(each: _RolloutUse, size: Size, plan: Plan) -> float | None:
     """Return the expected seconds.
 
     Assumes the lowest concurrency limit of model, environment, collection and workers.

@@ -12,9 +12,9 @@ from apps.tasks.models import Dataset
 
 MAX_INTEGER = 2**31 - 1
 MAX_REPEATS = 10_000
-MAX_MARKS = 64
+MAX_SPLITS_OR_TAGS = 64
 """Maximum splits or tags of one plan."""
-_MARK = Option("Name", low=1, length=64)
+_SPLIT_OR_TAG = Option("Name", low=1, length=64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +104,29 @@ class TaskSelection:
         Option(
             "Repeats by split",
             "Rollouts per task of a split. Other splits use the value of Repeats.",
-            length=MAX_MARKS,
+            length=MAX_SPLITS_OR_TAGS,
             each=Option("Repeats", low=1, high=MAX_REPEATS),
             example={"train": 8, "validation": 2},
         ),
     ] = field(default_factory=dict)
     splits: Annotated[
         list[str],
-        Option("Splits", "Only tasks of these splits", length=MAX_MARKS, each=_MARK, example=["train", "validation"]),
+        Option(
+            "Splits",
+            "Only tasks of these splits",
+            length=MAX_SPLITS_OR_TAGS,
+            each=_SPLIT_OR_TAG,
+            example=["train", "validation"],
+        ),
     ] = field(default_factory=list)
     tags: Annotated[
         list[str],
         Option(
-            "Tags", "Only tasks that have all of these tags", length=MAX_MARKS, each=_MARK, example=["hard", "algebra"]
+            "Tags",
+            "Only tasks that have all of these tags",
+            length=MAX_SPLITS_OR_TAGS,
+            each=_SPLIT_OR_TAG,
+            example=["hard", "algebra"],
         ),
     ] = field(default_factory=list)
     search: Annotated[
@@ -191,6 +201,6 @@ def plan_rest(collection: Collection, *, only_failed: bool = False) -> Plan:
 
 
 def change_plan(plan: Plan, changes: Mapping[str, Any]) -> Plan:
-    """Return the plan with changes. With another dataset or earlier collection, the version is dropped."""
+    """Return the plan with changes. If `dataset` or `resume_from` changes, the version is dropped."""
     moved = any(name in changes and changes[name] != getattr(plan, name) for name in ("dataset", "resume_from"))
     return replace(plan, **{**({"version": None} if moved else {}), **changes})

@@ -29,7 +29,7 @@ def plan_sample(user: User, *, idempotency_key: str | None = None) -> Collection
 
     With a key that was used before, return the earlier collection.
 
-    Raise the refusals of planning.
+    Raises the same errors as `plan_collection`.
     """
     about = "Generated arithmetic tasks for the calculator environment."
     dataset = load_tasks(SLUG, "Demo arithmetic", about, make_arithmetic_rows(), user)

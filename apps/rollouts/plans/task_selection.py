@@ -95,13 +95,13 @@ class Choice:
         rows = islice(read_by_key(columns, by="index", size=CHUNK), self.selection.limit)
         most = max([1, self.selection.repeats, *self.selection.split_repeats.values()])
         while tasks := list(islice(rows, max(1, CHUNK // most))):
-            left = self._left({task_id for _, task_id, _ in tasks})
+            left = self._earlier_pairs({task_id for _, task_id, _ in tasks})
             for index, task_id, split in tasks:
                 for repeat in range(self.repeats_of(split)):
                     if left is None or ((task_id, repeat) in left) == self.selection.only_failed:
                         yield Chosen(task_id, index, repeat)
 
-    def _left(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
+    def _earlier_pairs(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
         """Return the (task, repeat) pairs of `_earlier`, or None without an earlier collection."""
         if self.selection.resume_from is None:
             return None
@@ -173,8 +173,10 @@ def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None 
     if earlier and version and version != earlier.version:
         raise ValidationError({"version": [f"{earlier.label} uses {earlier.version}. Leave the version empty."]})
     version = earlier.version if earlier else version or dataset.latest_version()
-    if (solver := selection.unsolved_in) and solver.version != version:
-        raise ValidationError({"unsolved_in": [f"{solver.label} uses {solver.version}, but this plan uses {version}."]})
+    if (unsolved_in := selection.unsolved_in) and unsolved_in.version != version:
+        raise ValidationError(
+            {"unsolved_in": [f"{unsolved_in.label} uses {unsolved_in.version}, but this plan uses {version}."]}
+        )
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version. Upload tasks first.")
     choice = Choice(selection, version, task_ids)

@@ -20,7 +20,7 @@ from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.rollout_files.rollout_rows import judged_stop_reason
 from apps.gym.storable import clean_line, clean_names
-from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.tasks.prompt_templates import PromptTemplate, apply_template_or_fail
 from apps.gym.traces.events import ModelCall, TraceUnion, encode_event
 from apps.gym.traces.items import TaskRow
 from apps.gym.wires.pricing import FREE
@@ -36,7 +36,7 @@ from apps.tasks.stored_images import full_row
 CHUNK = 100
 """Rollouts that are verified together and stored in one transaction."""
 IN_FLIGHT = 32
-SIGN_OF_LIFE_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
 GIVEN_UP = 50
 """Consecutive failures of the environment after which the reverification fails."""
 SAME = 1e-9
@@ -129,7 +129,7 @@ def _verify_chunks(
 def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:
     # Events after the end of the attempt belong to earlier reverifications.
     events = rollout.trace()
-    row = ask_as_planned(template, full_row(rollout.task))
+    row = apply_template_or_fail(template, full_row(rollout.task))
     return _Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
 
 
@@ -178,7 +178,7 @@ async def _start(
 
 async def _wait(tasks: Sequence[asyncio.Task[Verdict]]) -> bool:
     """Wait until the next heartbeat is due. Return True if some tasks are still running."""
-    _, going_on = await asyncio.wait(tasks, timeout=SIGN_OF_LIFE_SECONDS)
+    _, going_on = await asyncio.wait(tasks, timeout=HEARTBEAT_SECONDS)
     return bool(going_on)
 
 

@@ -1,7 +1,7 @@
 """Ask the resource server of a collection for its own metrics, in the background, and store them."""
 
 import asyncio
-from collections.abc import Collection as AnyOf
+from collections import abc
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,7 +58,7 @@ def request_server_metrics(*, collection: Collection, user: User | None = None) 
     return ServerMetrics.objects.select_related("collection").get(collection=collection)
 
 
-def queue_server_metrics(collection_ids: AnyOf[int]) -> None:
+def queue_server_metrics(collection_ids: abc.Collection[int]) -> None:
     """Queue the requests of those collections whose environment may have metrics of its own."""
     chosen = Collection.objects.filter(pk__in=collection_ids, environment__adapter__in=ADAPTERS, rewarded__gt=0)
     now = timezone.now()

@@ -14,7 +14,7 @@ from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.wires import sending
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.openai_http import PolicyReplyTooLarge, is_strict
+from apps.gym.wires.openai_http import PolicyReplyTooLarge, rejects_unknown_parameters
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.responses_wire import responses_request
 from tests.plain_policies import plain_policy
@@ -276,5 +276,5 @@ def test_an_endpoint_that_may_not_be_called_is_a_policy_error():
     ],
 )
 def test_a_seed_is_not_sent_to_responses_endpoints_that_refuse_it(base_url, sent):
-    body = responses_request(ASK, model_name="m", dialect=Dialect(takes_seed=not is_strict(base_url)))
+    body = responses_request(ASK, model_name="m", dialect=Dialect(takes_seed=not rejects_unknown_parameters(base_url)))
     assert ("seed" in body) is sent

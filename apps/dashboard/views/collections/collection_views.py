@@ -32,7 +32,7 @@ from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import OLDEST, RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
 from apps.dashboard.views.collections.figure_views import RETRIED, breakdown_context, read_facet
-from apps.rollouts.metrics.cached_figures import is_measured_at_once, read_figures
+from apps.rollouts.metrics.cached_figures import is_measured_on_request, read_figures
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.plans.planning import plan_collection
@@ -138,7 +138,7 @@ def _snippets(request: PageRequest, collection: Collection) -> list[Snippet]:
 
 def _read_page(request: PageRequest, collection: Collection, *, with_table: bool, may_wait: bool) -> dict[str, Any]:
     """Return the figures of the page and its table. For small collections, all figures are from the same moment."""
-    if is_measured_at_once(collection):
+    if is_measured_on_request(collection):
         with consistent_reads():
             context = _figures(request, collection, may_wait=may_wait)
             return context | (_table(request, collection, context["progress"].as_of) if with_table else {})
@@ -168,7 +168,7 @@ def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dic
         **show_table(request.GET, rollouts, request.user, there, collection=collection),
     }
     counted = None
-    if is_measured_at_once(collection) and there.is_understood and not context["too_slow"]:
+    if is_measured_on_request(collection) and there.is_understood and not context["too_slow"]:
         with suppress(FilterTooSlow), limit_query_time(there.parsed):
             counted = read_facets(there, Rollout.objects.of_collection(collection.pk))
     return context | {"counted": counted, "back": request.path, "table_as_of": as_of}

@@ -22,7 +22,7 @@ from apps.rollouts.metrics.collection_comparison import (
     find_differences,
 )
 from apps.rollouts.metrics.paired_labels import Grouping, contrast_by
-from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_representatives, list_changes
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_extreme_rollouts, list_changes
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
@@ -75,8 +75,8 @@ def collection_compare(request: PageRequest) -> HttpResponse:
 def _figures(a: Collection, b: Collection) -> dict[str, Any]:
     contrast = contrast_collections(a, b)
     same = contrast.tasks - contrast.improved - contrast.regressed
-    witnesses = find_representatives(a, b, contrast.regressions)
-    shown = [pair for pair in witnesses if pair]
+    extremes = find_extreme_rollouts(a, b, contrast.regressions)
+    shown = [pair for pair in extremes if pair]
     overall = next(iter(contrast_by(a, b, "all")), None)
     groupings: tuple[tuple[str, Grouping], ...] = (("Split", "split"), ("Tag", "tag"))
     labels = [(title, contrast_by(a, b, grouping)) for title, grouping in groupings]
@@ -92,7 +92,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
             ]
         ),
         "bubbles": draw_bubbles(contrast.grid),
-        "regressions": list(zip(contrast.regressions, _addresses(witnesses), strict=True)),
+        "regressions": list(zip(contrast.regressions, _addresses(extremes), strict=True)),
         "sequence": _sequence(shown),
         "names": (f"#{a.pk}", f"#{b.pk}"),
         "server_metrics": compare_server_metrics(a, b),
@@ -114,7 +114,7 @@ def collection_changes(request: PageRequest) -> HttpResponse:
         "which": which,
         "tabs": _WORDS.items(),
         "query": f"a={a.pk}&b={b.pk}",
-        "changes": list(zip(changes, _addresses(find_representatives(a, b, changes)), strict=True)),
+        "changes": list(zip(changes, _addresses(find_extreme_rollouts(a, b, changes)), strict=True)),
         "is_first": not request.GET.get("after"),
         "next_after": str(Cursor(changes[-1].difference, changes[-1].task)) if full else "",
     }
@@ -175,9 +175,9 @@ def _offered(sides: Sides) -> list[Collection]:
     return [*(side for side in (sides.a, sides.b) if side and side not in offered), *offered]
 
 
-def _addresses(witnesses: list[tuple[int, int] | None]) -> list[str]:
+def _addresses(extremes: list[tuple[int, int] | None]) -> list[str]:
     here = reverse("dashboard:rollout_compare")
-    return [f"{here}?r={pair[0]},{pair[1]}" if pair else "" for pair in witnesses]
+    return [f"{here}?r={pair[0]},{pair[1]}" if pair else "" for pair in extremes]
 
 
 def _sequence(pairs: list[tuple[int, int]]) -> str:

@@ -19,7 +19,7 @@ from apps.gym.boxes.command_run import CommandRun
 from apps.gym.boxes.protocol import BoxFailed, BoxLimits
 from apps.gym.calls.time_limits import stopped_clocks
 from apps.gym.capture.capture_server import CaptureServer
-from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
+from apps.gym.capture.captured_attempt import CapturedAttempt, WaitUntilStored
 from apps.gym.capture.captured_commands import Command
 from apps.gym.errors import AgentFailed
 from apps.gym.sandbox.choosing import find_python, the_sandbox
@@ -45,7 +45,7 @@ class CommandAttempts:
         self._opening = asyncio.Lock()
         self._socket = ""
 
-    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> "CommandAttempt":
+    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: WaitUntilStored) -> "CommandAttempt":
         """Return the attempt of a claimed rollout. It begins when its driver runs."""
         captured = CapturedAttempt(
             row=row,

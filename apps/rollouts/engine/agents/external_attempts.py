@@ -1,4 +1,4 @@
-"""Attempts of agents that run elsewhere: one claimed rollout each, offered to the agent that asked for it.
+"""Attempts of external agents: one claimed rollout each, offered to the agent that asked for it.
 
 Web processes send commands (open, finish, fail, extend) to the worker's capture server, at which the agents also call
 the model. See apps/api/attempts and docs/use/external_agents.md.
@@ -15,8 +15,8 @@ from aiohttp import web
 from django.conf import settings
 
 from apps.gym.capture.capture_server import CaptureServer
-from apps.gym.capture.captured_attempt import CapturedAttempt, Stored
-from apps.gym.capture.captured_commands import CallRefused, Command, has_ended
+from apps.gym.capture.captured_attempt import CapturedAttempt, WaitUntilStored
+from apps.gym.capture.captured_commands import CallRefused, Command, attempt_ended
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.errors import AgentFailed, GymError
 from apps.gym.loop.agent_loop import compose_prompt
@@ -110,7 +110,7 @@ class ExternalAttempts:
             raise AgentFailed("The capture server of the worker is not running.")
         return self._server.open(captured, self._worker)
 
-    def capture(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> CapturedAttempt:
+    def capture(self, claim: Claim, row: TaskRow, setting: Setting, stored: WaitUntilStored) -> CapturedAttempt:
         """Return the driver of a claimed rollout whose calls are captured."""
         return CapturedAttempt(
             row=row,
@@ -129,7 +129,7 @@ class ExternalAttempts:
         if self._server is not None:
             self._server.forget(captured)
 
-    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: Stored) -> ExternalAttempt:
+    def prepare(self, claim: Claim, row: TaskRow, setting: Setting, stored: WaitUntilStored) -> ExternalAttempt:
         """Return the attempt of a claimed rollout. It begins when its driver runs."""
         captured = self.capture(claim, row, setting, stored)
         attempt = ExternalAttempt(claim, captured, setting.rollout_timeout, self._drop)
@@ -211,7 +211,7 @@ class ExternalAttempts:
         async with asyncio.timeout(OPEN_SECONDS):
             await asyncio.shield(attempt.captured.opened)
         if self._server is None or attempt.captured.is_closed:
-            raise has_ended()
+            raise attempt_ended()
         attempt.claimer = claimer
         attempt.secret = self._server.open(attempt.captured, self._worker)
         return 201, attempt.describe()
