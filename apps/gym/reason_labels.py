@@ -3,7 +3,8 @@
 _LABELS = {
     "too_few_attempts": "fewer than two usable rollouts",
     "chosen_too_weak": "best reward below the minimum chosen reward",
-    "states_differ": "environment answered differently first",
+    "states_differ": "environment replies differ before the actions do",
+    "lengths_differ": "above the maximum length ratio",
     "judged_equal": "reviewed as equal",
     "judged_both_bad": "reviewed as both bad",
     "judged_split": "reviewers disagree",

@@ -150,7 +150,7 @@ def upload(page: Page, hands: Hands, slug: str, folder: Path) -> None:
         hands.write(page.locator("[name=rows]"), ROWS)
     hands.press(page.get_by_role("button", name="Continue"))
     page.wait_for_url("**/uploads/*/map/")
-    hands.press(page.get_by_role("button", name="Validate all rows"))
+    hands.press(page.get_by_role("button", name="Validate only"))
     expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows are valid")
     hands.press(page.get_by_role("button", name="Load as a new version"))
     expect(page.locator("#result")).to_contain_text("Version 1 is ready.")

@@ -41,7 +41,7 @@ def test_an_export_with_a_flagged_rollout_is_refused_and_says_what_to_do(collect
     with pytest.raises(ExportRefused) as refusal:
         queue_export(ExportOrder(format=FORMAT, collection=collection))
     assert refusal.value.argument == "filters"
-    assert ("1 rollout" in str(refusal.value), "set include_flagged" in str(refusal.value)) == (True, True)
+    assert ("1 rollout" in str(refusal.value), "include_flagged" in str(refusal.value)) == (True, True)
 
 
 def test_an_export_takes_them_where_it_is_told_to(collection):

@@ -197,6 +197,6 @@ FORMATS = [
         features=lambda _: {},
         encodings=("jsonl", "jsonl.gz"),
         note="The inputs of the nemo_gym_rollouts rows, without results. `gym eval reverify` reads both files; "
-        "agent_ref names the agent whose resource server to use.",
+        "agent_ref names the agent; its resource server verifies the rows.",
     ),
 ]

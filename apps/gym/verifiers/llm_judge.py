@@ -99,8 +99,9 @@ def _require(expected: str) -> str:
 
 
 class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
-    """(score − low) ÷ (high − low) of the judge's score, or the reward of the verdict that it names. When comparing
-    with the expected answer: 1.0 for better, 0.5 for tie, 0.0 for worse; or 1.0 for equal and 0.0 for different.
+    """The judge's score, scaled from its range to 0 to 1, or the reward of the verdict that the judge gives. When
+    comparing with the expected answer: 1.0 for better, 0.5 for tie, 0.0 for worse; or 1.0 for equal and 0.0 for
+    different.
 
     The environment sets the judge model, the question, the scale, and whether the judge reads the final answer or
     the whole trace. The row's `rubric` overrides the rubric set here, which overrides the environment's. If the row

@@ -11,7 +11,7 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 MAX_BUDGET = 1e9
 MAX_LABEL = 100
-BUDGET = Option("Budget", "US dollars; the scan pauses when its cost reaches it", low=0.01, high=MAX_BUDGET, unit="USD")
+BUDGET = Option("Budget", "The scan pauses when it has cost this much", low=0.01, high=MAX_BUDGET, unit="USD")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,7 @@ class ScanSpec:
     kind: Annotated[AnswerKind, Option("Answer", names=dict(Scan.Kind.choices))] = "yes_no"
     labels: Annotated[
         list[str],
-        Option(
-            "Labels", "Possible answers, if the answer is a label", length=20, each=Option("Label", length=MAX_LABEL)
-        ),
+        Option("Labels", "Possible answers, only for “a label”", length=20, each=Option("Label", length=MAX_LABEL)),
     ] = field(default_factory=list)
     filter: Annotated[
         str, Option("Rollouts", "A rollout filter: collection:12 reward:<0.5. Empty: all", length=MAX_LENGTH)

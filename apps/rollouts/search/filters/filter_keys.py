@@ -1,6 +1,7 @@
 """The filter keys and the type of their values. Pure data; `filter_sql` compiles it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import get_args
 
@@ -11,13 +12,13 @@ STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 STOP_REASONS: tuple[str, ...] = get_args(StopReason)
 ERROR_KINDS: tuple[str, ...] = get_args(ErrorKind)
 FLAGS = {
-    "truncated": "cut off by a limit",
+    "truncated": "ended at a limit",
     "tool_error": "at least one tool error",
     "redacted": "credentials were redacted",
-    "credentials": "redacted and not reviewed",
+    "credentials": "redactions not reviewed",
     "no_usage": "some replies have no token counts",
     "retried": "more than one attempt",
-    "lost": "a worker was lost while running it",
+    "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
 }
 
@@ -42,6 +43,8 @@ class Key:
     choices: tuple[str, ...] = ()
     may_be_missing: bool = False
     """True if `key:*` selects rollouts with any value."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Explanations of the choices."""
 
 
 KEYS: dict[str, Key] = {
@@ -54,7 +57,7 @@ KEYS: dict[str, Key] = {
         Key(
             "error", Kind.CHOICE, "error kind of a failed rollout", "error:timed_out", ERROR_KINDS, may_be_missing=True
         ),
-        Key("flag", Kind.CHOICE, "flags", "flag:truncated", tuple(FLAGS)),
+        Key("flag", Kind.CHOICE, "flags", "flag:truncated", tuple(FLAGS), meanings=FLAGS),
         Key("steps", Kind.COUNT, "turns: replies of the policy model", "steps:<10"),
         Key("calls", Kind.COUNT, "tool calls", "calls:0"),
         Key("tool_errors", Kind.COUNT, "tool calls that failed", "tool_errors:>=2"),
@@ -74,7 +77,12 @@ KEYS: dict[str, Key] = {
         Key("task", Kind.REFERENCE, "number or id of the task", "task:340"),
         Key("split", Kind.EXACT, "split of its task", "split:train", may_be_missing=True),
         Key("tag", Kind.EXACT, "tag of its task", "tag:algebra", may_be_missing=True),
-        Key("cause", Kind.COUNT, "failure cause: the number on the page Failures and low rewards", "cause:12"),
+        Key(
+            "cause",
+            Kind.COUNT,
+            "ID of a failure cause, as in the links of the page Failures and low rewards",
+            "cause:12",
+        ),
         Key("scan", Kind.ANSWER, "answer in a scan; scan:3 matches all rollouts of scan 3", "scan:3=yes"),
         Key("worker", Kind.COUNT, "worker that runs it", "worker:3"),
         Key("id", Kind.COUNT, "rollout number", "id:>1200"),
