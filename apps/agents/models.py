@@ -38,14 +38,12 @@ class Agent(Named):
     examples = models.JSONField(
         default=list,
         blank=True,
-        help_text="Few-shot examples: Responses items placed before the task input",
+        help_text="Few-shot examples: items of the Responses API, placed before the task input",
     )
     max_steps = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=(
-            "Maximum turns. One turn is one model reply. At the limit, the rollout ends with stop reason max_steps."
-        ),
+        help_text=("One turn is one model reply. At the limit, the rollout ends with stop reason max_steps."),
     )
     time_limit = models.FloatField(
         default=600.0,

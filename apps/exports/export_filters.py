@@ -83,15 +83,16 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     drop_zero_variance: Annotated[
         bool,
         Option(
-            "Skip tasks without variance",
-            "Skips tasks whose rollouts all have the same reward: they give no learning signal",
+            "Leave out tasks without variance",
+            "Tasks whose rollouts all have the same reward give no learning signal",
         ),
     ] = False
     include_truncated: IncludeTruncated = False
     include_flagged: Annotated[
         bool,
         Option(
-            "Include rollouts with redacted credentials", "Otherwise the export needs their redactions to be reviewed"
+            "Include rollouts with redacted credentials",
+            "If off, the export is refused until their redactions are reviewed",
         ),
     ] = False
 

@@ -79,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Option(
             "Margin",
-            "Minimum difference of the chosen and the rejected reward. Equal rewards never form a pair.",
+            "Minimum difference between the chosen and the rejected reward. Equal rewards never form a pair.",
             low=0,
         ),
     ] = 0.1
@@ -116,7 +116,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "actions"
     include_truncated: IncludeTruncated = False
-    include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Skipped by default")] = (
+    include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Left out by default")] = (
         False
     )
     reward_from: Annotated[

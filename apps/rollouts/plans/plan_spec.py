@@ -110,7 +110,7 @@ class TaskSelection:
         dict[str, int],
         Option(
             "Rollouts per task by split",
-            "Other splits use “Rollouts per task”",
+            "Replaces “Rollouts per task” for these splits",
             length=MAX_MARKS,
             each=Option("Rollouts per task", low=1, high=MAX_REPEATS),
             example={"train": 8, "validation": 2},

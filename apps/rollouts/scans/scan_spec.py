@@ -23,7 +23,7 @@ class ScanSpec:
         str,
         Option(
             "Question",
-            "The judge reads one transcript at a time, without reward",
+            "The judge reads one transcript at a time, without the reward",
             low=1,
             length=4_000,
             example="Did the agent report success although a tool call had failed?",
@@ -36,14 +36,19 @@ class ScanSpec:
         Option("Labels", "Possible answers, only for “a label”", length=20, each=Option("Label", length=MAX_LABEL)),
     ] = field(default_factory=list)
     filter: Annotated[
-        str, Option("Rollouts", "A rollout filter: collection:12 reward:<0.5. Empty: all", length=MAX_LENGTH)
+        str,
+        Option(
+            "Rollouts",
+            "A rollout filter, for example collection:12 reward:<0.5. Empty: all finished rollouts",
+            length=MAX_LENGTH,
+        ),
     ] = ""
     budget: Annotated[float, BUDGET] = 10.0
     max_characters: Annotated[
         int,
         Option(
             "Maximum transcript length (characters)",
-            "In longer transcripts, the longest events are shortened",
+            "In longer transcripts, the longest steps are shortened",
             low=1_000,
             high=2_000_000,
         ),

@@ -34,6 +34,7 @@ _PERMISSIONS = {
     Permission.EXPORT: "export",
     Permission.ENDPOINTS: "start collections on any model server, given its URL",
     Permission.MODELS: "edit policy models and their API keys",
+    Permission.RETENTION: "see disk use and delete old data",
     Permission.AUDIT: "read the audit log",
     Permission.ACCOUNTS: "manage users",
 }
