@@ -133,7 +133,8 @@ class TaskSelection:
         Collection | None,
         Option(
             "Continue collection",
-            "Run only rollouts that failed or were cancelled in this collection, or that it does not have",
+            "Number of an earlier collection. Run only rollouts that failed or were cancelled in it, or that it does "
+            "not have.",
             none="all rollouts",
         ),
     ] = None
@@ -141,7 +142,7 @@ class TaskSelection:
         Collection | None,
         Option(
             "Only tasks unsolved in",
-            "Only tasks that no rollout of this collection solved. It must use the same dataset version.",
+            "Number of a collection of the same dataset version. Run only tasks that none of its rollouts solved.",
             none="all tasks",
         ),
     ] = None
