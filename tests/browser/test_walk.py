@@ -167,7 +167,7 @@ def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
     hands.choose(page.get_by_label("Dataset"), slug)
     offered = page.locator("[name=policy_model] option").all_inner_texts()
     hands.choose(page.get_by_label("Policy model"), next(each for each in offered if each.startswith(model)))
-    hands.write(page.get_by_role("spinbutton", name="Repeats"), str(REPEATS))
+    hands.write(page.get_by_role("spinbutton", name="Rollouts per task"), str(REPEATS))
     expect(page.locator("#plan")).to_contain_text(f"{len(TASKS) * REPEATS} rollouts")
     hands.press(page.get_by_role("button", name="Start collection"))
     page.wait_for_url(re.compile(r"/collections/\d+/$"))
