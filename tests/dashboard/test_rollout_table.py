@@ -232,7 +232,7 @@ def test_a_row_shows_what_reviewers_decided():
     override_reward(rollout=worst, reward=0.25, reason="partly right", author=lead)
     rows = {row.pk: row for row in signed_in().get(LIST, {"columns": "review"}).context["page"].rows}
     assert rows[best.pk].reviewed == ["preferred in 2 of 2 comparisons"]
-    assert rows[middle.pk].reviewed == ["preferred 1 of 2"]
+    assert rows[middle.pk].reviewed == ["preferred in 1 of 2 comparisons"]
     assert rows[worst.pk].reviewed == ["reward set to 0.25", "preferred 0 of 2"]
     assert rows[alone.pk].reviewed == []
 
@@ -398,7 +398,7 @@ def test_a_preview_shows_the_beginning_and_links_to_the_trace():
     assert "<html" not in part.text
     assert f'href="/rollouts/{rollout.pk}/?list=q%3D%26sort%3D-id"' in part.text
     assert 'id="peek-e0"' in part.text
-    assert "credentials" in part.text
+    assert "redactions not reviewed" in part.text
     assert client.get(address)["Location"] == f"/rollouts/{rollout.pk}/"
 
 

@@ -67,7 +67,7 @@ def test_pausing_and_resuming_go_back_to_the_page_and_say_so():
     assert paused.redirect_chain == [(detail(collection), 302)]
     page = squeezed(paused.text)
     assert "is paused" in page
-    assert "Paused by a user: resume it" in page
+    assert "Paused by a user: resume" in page
     resumed = steer(collection, "resume")
     assert f"{collection} continues." in resumed.text
     collection.refresh_from_db()
