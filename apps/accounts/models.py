@@ -25,9 +25,9 @@ class Scope(models.TextChoices):
 
     ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews"
     TASKS_WRITE = "tasks:write", "Read, upload and change datasets and tasks"
-    ROLLOUTS_RUN = "rollouts:run", "Read, plan and control collections, and stream rollouts to a trainer"
-    ANNOTATE = "annotate", "Read, comment, review, flag and manage queues"
-    EXPORT = "export", "Read, build pairs, write and download exports"
+    ROLLOUTS_RUN = "rollouts:run", "Read everything, plan and control collections, and stream rollouts to a trainer"
+    ANNOTATE = "annotate", "Read everything, review, comment and flag, and manage queues"
+    EXPORT = "export", "Read everything, build pairs, create and download exports"
     ADMIN = "admin", "Everything that your role allows, except users and keys"
 
 

@@ -88,7 +88,7 @@ def hidden_folders() -> list[str]:
 def find_problem(examples: object) -> str:
     """Return why these examples are not a conversation that every policy model accepts; empty if they are."""
     if not isinstance(examples, list):
-        return "Give a JSON list of Responses items."
+        return "Give a JSON list of items of the Responses API."
     open_calls: set[str] = set()
     for number, item in enumerate(examples, start=1):
         problem = _problem_of_item(item, open_calls)

@@ -38,14 +38,12 @@ class Agent(Named):
     examples = models.JSONField(
         default=list,
         blank=True,
-        help_text="Few-shot examples: Responses items placed before the task input",
+        help_text="Few-shot examples: items of the Responses API, placed before the task input",
     )
     max_steps = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=(
-            "Maximum turns. One turn is one model reply. At the limit, the rollout ends with stop reason max_steps."
-        ),
+        help_text=("One turn is one model reply. At the limit, the rollout ends with stop reason max_steps."),
     )
     time_limit = models.FloatField(
         default=600.0,
@@ -84,19 +82,13 @@ class Agent(Named):
     server_url = RedactedCharField(
         max_length=500,
         blank=True,
-        help_text=(
-            "For the kind `agent_server`: its URL. In the agent server's configuration, set the model server to "
-            "GymWeb's host and port."
-        ),
+        help_text=("URL of the agent server. In its configuration, set the model server to GymWeb's host and port."),
     )
     server_route = models.CharField(
         max_length=16,
         choices=Route.choices,
         default=Route.RESPONSES,
-        help_text=(
-            "For the kind `agent_server`. /run sends the whole task with its expected answer, and takes the reward "
-            "from the reply."
-        ),
+        help_text=("/run: GymWeb sends the whole task with its expected answer, and uses the reward in the reply."),
     )
     updated_at = models.DateTimeField(auto_now=True)
 

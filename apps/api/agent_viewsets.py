@@ -20,7 +20,7 @@ class CommandSettingsSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
     examples = serializers.ListField(
-        child=serializers.DictField(), required=False, help_text="Few-shot examples: Responses items."
+        child=serializers.DictField(), required=False, help_text="Few-shot examples: items of the Responses API."
     )
     sampling = serializers.DictField(required=False)
     command_settings = CommandSettingsSerializer(required=False, help_text="For the kind `command`.")

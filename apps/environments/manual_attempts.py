@@ -99,9 +99,9 @@ def _check(environment: Environment, row: object, moves: object, *, verify: bool
     except msgspec.ValidationError as problem:
         errors["moves"] = [f"{problem}."]
     if len(read) > MOST_MOVES:
-        errors["moves"] = [f"Give at most {MOST_MOVES} moves."]
+        errors["moves"] = [f"At most {MOST_MOVES} actions."]
     if verify and not read and not errors:
-        errors["moves"] = ["Nothing to verify. Give at least one move."]
+        errors["moves"] = ["Nothing to verify. Add at least one action."]
     if verify and environment.verifies and asks_for_judge(environment):
         errors["verify"] = ["A judge model runs only in a collection, which counts its cost."]
     for name, given in (("row", row), ("moves", moves)):

@@ -16,7 +16,7 @@ class Adapter(models.TextChoices):
     GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
     MCP = "mcp", "MCP server over HTTP"
     MCP_PROCESS = "mcp_process", "MCP server as a process"
-    DECLARED = "declared", "No server, configured verifier"
+    DECLARED = "declared", "Verifier only, without a server"
 
 
 DEFAULT_CONCURRENCY = 1024
@@ -59,12 +59,12 @@ class Environment(Server):
     call_timeout = models.FloatField(
         default=60.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Seconds until a seed or tool call fails",
+        help_text="Timeout in seconds for a tool call, and for starting a session",
     )
     verify_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
-        help_text="Seconds until a verification fails",
+        help_text="Timeout in seconds for a verification",
     )
     max_tries = models.PositiveSmallIntegerField(
         default=3,

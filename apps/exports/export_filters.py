@@ -66,7 +66,9 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     max_solve_rate: Annotated[
         float | None,
-        Option("Maximum solve rate", "Below 1 leaves out tasks that are always solved", low=0, high=1, none="any"),
+        Option(
+            "Maximum solve rate", "A value below 1 leaves out tasks that are always solved", low=0, high=1, none="any"
+        ),
     ] = None
     splits: Annotated[
         list[str],
@@ -81,13 +83,17 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     drop_zero_variance: Annotated[
         bool,
         Option(
-            "Skip tasks without variance",
-            "Skips tasks whose rollouts all have the same reward: they give no learning signal",
+            "Leave out tasks without variance",
+            "Tasks whose rollouts all have the same reward give no learning signal",
         ),
     ] = False
     include_truncated: IncludeTruncated = False
     include_flagged: Annotated[
-        bool, Option("Include rollouts with redacted credentials", "Otherwise their flags must be resolved first")
+        bool,
+        Option(
+            "Include rollouts with redacted credentials",
+            "If off, the export is refused until their redactions are reviewed",
+        ),
     ] = False
 
 
@@ -152,7 +158,7 @@ def _check_selection(filters: Filters) -> None:
     except NotUnderstood as refusal:
         raise FilterRefused(f"q: at character {refusal.start + 1}: {refusal}") from None
     if len(filters.rollouts) > MAX_NAMED:
-        raise FilterRefused(f"rollouts are at most {MAX_NAMED:,} numbers: select more by a filter, in q.")
+        raise FilterRefused(f"At most {MAX_NAMED:,} rollout numbers. To select more, use the filter (q).")
     if not all(0 < one < 2**63 for one in filters.rollouts):
         raise FilterRefused("rollouts must be a list of rollout numbers.")
 

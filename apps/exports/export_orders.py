@@ -72,7 +72,8 @@ class ExportOrder:
         bool,
         Option(
             "Mask credentials",
-            "Mask suspected credentials in prompts and verifier fields. Rows with token IDs are left out instead.",
+            "Mask suspected credentials in prompts and verifier fields. A rollout that has both suspected credentials "
+            "and captured token IDs is left out.",
         ),
     ] = False
 
@@ -201,9 +202,9 @@ def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filt
     except FilterTooSlow as slow:
         raise ExportRefused(str(slow), "filters") from None
     if number:
-        had = "rollout had" if number == 1 else "rollouts had"
+        had = "rollout have" if number == 1 else "rollouts have"
         raise ExportRefused(
-            f"{number:,} {had} redacted credentials that are not reviewed. Review them and resolve the "
-            "flags, or set include_flagged. Redactions stay.",
+            f"The redactions in {number:,} {had} not been reviewed. Mark them as reviewed, or select “Include rollouts "
+            "with redacted credentials” (include_flagged). The text stays redacted.",
             "filters",
         )

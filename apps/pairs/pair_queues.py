@@ -37,8 +37,8 @@ def create_pair_queue(
         open_pairs = unreviewed.filter(~Exists(_open_queue_items()))
         sets = list(open_pairs.order_by("margin", "id").values_list("chosen_id", "rejected_id")[:limit])
         if not sets:
-            left = "without reviews and outside open queues"
-            raise QueueRefused(f"{pair_set.title} has no proposed pair {left}.", "pair_set")
+            problem = f"All proposed pairs of {pair_set.title} have reviews or are in an open queue."
+            raise QueueRefused(problem, "pair_set")
         return create_queue(queue=queue, items=fill_from_sets(sets, kind=queue.kind), user=user)
 
 

@@ -58,7 +58,9 @@ class PairOrder:
             length=MAX_NAME,
         ),
     ] = ""
-    keeps_decisions: Annotated[bool, Option("Keep decisions", "Keep earlier decisions for equal pairs")] = True
+    keeps_decisions: Annotated[
+        bool, Option("Keep decisions", "Keep decisions on pairs that the previous version has too")
+    ] = True
 
 
 def build_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:

@@ -41,11 +41,11 @@ def describe_verdict(pair: PreferencePair) -> str:
     people = "1 reviewer" if total == 1 else f"{total} reviewers"
     reviewers = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
     if not pair.adjudicated:
-        return f"{said}, by {reviewers}"
+        return f"{said} according to {reviewers}"
     if agreeing is None:
-        return f"{said}, adjudicated"
+        return f"{said} according to the adjudicator"
     agree = "agrees" if total == 1 else "agree"
-    return f"{said}, adjudicated: {reviewers} {agree}"
+    return f"{said} according to the adjudicator; {reviewers} {agree}"
 
 
 def provenance_columns(pair: PreferencePair) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class Upload(RetriedJob):
 
     class Mode(models.TextChoices):
         REPLACE = "replace", "Replace all tasks"
-        UPSERT = "upsert", "Merge into the latest version by id"
+        UPSERT = "upsert", "Merge by ID into the latest version"
 
     class OnDuplicate(models.TextChoices):
         KEEP = "keep", "Keep both"

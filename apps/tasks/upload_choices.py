@@ -35,8 +35,7 @@ class Choices:
         str,
         Option(
             "Duplicate rows",
-            "Rows with the same id, or equal rows without an id. Default: keep both. If you merge into the latest "
-            "version, the second row is rejected.",
+            "Rows with the same ID, or equal rows without an ID. Default: keep both; reject the second when merging.",
             names={"": "Default", **dict(Upload.OnDuplicate.choices)},
         ),
     ] = ""
@@ -77,14 +76,16 @@ class Choices:
         _check_choice("on_credential", self.on_credential, Upload.OnCredential.values)
         if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
             raise ChoiceRefused(
-                "Two rows with one id cannot replace the same task. Choose skip or reject.", "on_duplicate"
+                "Two rows with the same ID cannot both replace one task. Choose “Keep the first” (skip) or “Reject the "
+                "second” (reject).",
+                "on_duplicate",
             )
         if problem := find_ratio_problem(self.split_ratios):
             raise ChoiceRefused(problem, "split_ratios")
         if not 0 <= self.split_seed <= MAX_SEED:
             raise ChoiceRefused(f"Give a whole number from 0 to {MAX_SEED}.", "split_seed")
         if self.split and self.split_ratios:
-            raise ChoiceRefused("Give one split for all rows or shares of several, not both.", "split")
+            raise ChoiceRefused("Fill in either “Default split” or “Random split”, not both.", "split")
         if len(self.split) > 64:
             raise ChoiceRefused("The name of a split has at most 64 characters.", "split")
         note = self.note.strip()

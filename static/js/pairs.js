@@ -63,7 +63,7 @@ function decide(status) {
 function tellWhich() {
   if (!document.getElementById("decide-marked")) return;
   const many = marked().length;
-  reason().placeholder = many ? `of the ${many} selected` : current() ? `of #${current().dataset.row}` : "";
+  reason().placeholder = many ? `Reason for the ${many} selected` : current() ? `Reason for #${current().dataset.row}` : "";
 }
 
 document.addEventListener("focusin", (event) => {

@@ -94,7 +94,7 @@ if (form) {
     event.preventDefault();
     send();
   });
-  add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "Accept and next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
+  add("submit", kind === "rubric" ? "Ctrl+enter" : "Enter", "Adjudicate and next", () => form.requestSubmit(), () => !waits && (kind === "rubric" || !isOpener()));
 }
 for (const [id, key, label] of [["show", "v", "Show reviews, rewards and models"], ["hide", "v", "As shown to reviewers"]]) {
   const link = document.getElementById(`settle-${id}`);

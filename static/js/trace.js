@@ -126,7 +126,7 @@ function openReader(reader, signal) {
   function bringOne(part, what, names) {
     const note = document.createElement("p");
     note.className = "brought-note muted small";
-    note.textContent = `Hidden (${what}), but shown here because your search matches.`;
+    note.textContent = `Shown because your search matches it. Hidden otherwise: ${what}.`;
     part.classList.add("brought");
     if (part.matches(".event")) part.querySelector(".event-head").after(note);
     else part.prepend(note);
@@ -320,7 +320,7 @@ function openReader(reader, signal) {
       .filter(([count]) => count).map(([count, label]) => `${label} ${count}×`);
     if (reader.dataset.only) {
       const all = transcript().querySelectorAll(".event").length;
-      counts.unshift(`${all - transcript().querySelectorAll(".event.trouble").length} of ${all} steps without errors`);
+      counts.unshift(`${all - transcript().querySelectorAll(".event.trouble").length} of ${all} steps (without errors)`);
     }
     document.getElementById("hidden-note").textContent = [counts.length ? `Hidden: ${counts.join(", ")}.` : "", broughtNote].filter(Boolean).join(" ");
   }

@@ -61,7 +61,7 @@ def start_collection(page: Page, site: Site, name: str) -> int:
     page.goto(f"{site.base}/collections/new/")
     for field in ("dataset", "policy_model", "agent"):
         page.locator(f"[name={field}]").select_option(value=name)
-    page.get_by_role("spinbutton", name="Repeats").fill("1")
+    page.get_by_role("spinbutton", name="Rollouts per task").fill("1")
     expect(page.locator("#plan strong").first).to_have_text("1 rollout")
     page.get_by_role("button", name="Start collection").click()
     page.wait_for_url(re.compile(r"/collections/\d+/$"))

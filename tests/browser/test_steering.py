@@ -70,7 +70,7 @@ def test_an_endpoint_that_fails_is_named_on_the_page(site, tab):
     tab.goto(f"{site.base}/collections/{collection['id']}/")
     held = tab.locator("#collection-progress .message.error")
     expect(held).to_contain_text("calls failed in a row")
-    expect(held).to_contain_text("Waiting for policy model Model")
+    expect(held).to_contain_text("Policy model Model")
     site.api("POST", f"collections/{collection['id']}/cancel/")
 
 

@@ -32,10 +32,10 @@ def map_check_and_load(tab: Page) -> None:
     tab.get_by_role("button", name="Update preview").click()
     expect(tab.locator("td.first").first).to_contain_text("Was ist 0 + 0?")
     # A row of the preview is invalid, and the file would be rejected.
-    expect(tab.get_by_role("button", name="Validate all rows")).to_be_disabled()
+    expect(tab.get_by_role("button", name="Validate only")).to_be_disabled()
     tab.get_by_label("Skip invalid rows").check()
     tab.get_by_role("button", name="Update preview").click()
-    tab.get_by_role("button", name="Validate all rows").click()
+    tab.get_by_role("button", name="Validate only").click()
     tab.wait_for_url("**/uploads/*/")
     expect(tab.locator("#result")).to_contain_text("30 rows are valid")
     expect(tab.locator("#result")).to_contain_text("/frage is missing")
@@ -72,7 +72,7 @@ def test_a_file_over_8_mb_is_sent_in_parts(site, tab):
     tab.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
     send(tab, address, "large.jsonl", rows)
     assert [url.split("offset=")[1] for url in sent] == ["0", str(8 * 1024**2), str(16 * 1024**2)]
-    tab.get_by_role("button", name="Load without validating").click()
+    tab.get_by_role("button", name="Validate and load").click()
     expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
     assert site.api("GET", "datasets/large/versions/1/")["task_count"] == 9000
 

@@ -150,7 +150,7 @@ def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
     ("role", "may"),
     [
         (Role.VIEWER, "lets a script read tasks, rollouts and rewards on your behalf"),
-        (Role.ANNOTATOR, "lets a script take items of your queues and submit reviews on your behalf"),
+        (Role.ANNOTATOR, "lets a script get items from your queues and submit reviews on your behalf"),
         (Role.ENGINEER, "lets a script upload tasks, plan collections and fetch exports on your behalf"),
     ],
 )

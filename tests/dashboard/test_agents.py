@@ -193,7 +193,7 @@ def test_pages_name_the_kind_and_show_the_fields_that_apply_to_it(pages: Client,
     assert label in pages.get(reverse("dashboard:agent_list")).text
     page = pages.get(reverse("dashboard:agent_detail", args=[agent.slug])).text
     assert label in page
-    assert ("Parallel calls" in page, 'id="connect"' in page) == (kind == "builtin", kind == "external")
+    assert ("Parallel tool calls" in page, 'id="connect"' in page) == (kind == "builtin", kind == "external")
 
 
 def test_the_form_has_all_fields_and_names_the_kinds_that_use_them(pages: Client):

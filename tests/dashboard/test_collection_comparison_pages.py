@@ -51,7 +51,7 @@ def test_the_verdict_comes_first_then_figures_and_settings():
     assert '<code class="value">0.2</code></td><td><code class="value">0.9</code>' in page
     for part in [
         "10 tasks with rewards in both",
-        f"#{b.pk} Try 1 solves 80.0 percentage points fewer tasks than #{a.pk} Try 0",
+        f"solve rate of #{b.pk} Try 1 is 80.0 percentage points lower than that of #{a.pk} Try 0",
         "interval −125.2 to −34.8",
         "<dt>McNemar p</dt><dd>0.021</dd>",
         "▼ −0.800",

@@ -180,7 +180,7 @@ def test_a_plan_that_makes_no_sense_is_refused_with_its_reason(fields, complaint
 def test_a_dataset_without_tasks_has_nothing_to_collect():
     answer = signed_in().post(reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset(rows=[]).slug))
     assert answer.status_code == 422
-    assert "repeats gives no rollouts" in answer.text
+    assert "per task gives no rollouts" in answer.text
 
 
 def test_the_page_shows_progress_results_and_rollouts():
@@ -399,7 +399,7 @@ def test_the_form_chooses_tasks_and_says_what_they_would_take():
     client, address = signed_in(), reverse("dashboard:collection_create")
     page = squeezed(client.get(address, given).text)
     assert "<strong>9 rollouts</strong>" in page
-    assert "× 2 repeats (train: 5)" in page
+    assert "× 2 rollouts per task (train: 5)" in page
     assert re.search(r"About <strong>[\d,]+ tokens</strong>, \$0\.00\d+\.", page)
     assert "Rough estimate, because there are no earlier rollouts: based on the length of" in page
     assert "<strong>5 rollouts</strong>" in client.get(address, {**given, "tags": "hard"}).text
@@ -429,7 +429,7 @@ def test_a_plan_from_the_form_has_its_choice_and_template():
         ({"split_repeats": "train=0"}, "10,000 for train"),
         ({"user_template": "{"}, "Write a literal brace twice"),
         ({"resume_from": 999}, "Select a valid choice."),
-        ({"only_failed": "on"}, "Choose the collection whose failed rollouts"),
+        ({"only_failed": "on"}, "Choose an earlier collection"),
         ({"tags": "nobody"}, "matches the filters"),
     ],
 )

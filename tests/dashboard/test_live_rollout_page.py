@@ -128,7 +128,7 @@ def test_the_end_is_told_with_the_last_events_and_the_figures_of_the_row(rollout
     news = squeezed(signed_in().get(address(rollout, "running-1-2"), headers=HTMX).text)
     for part in ['data-settled="true"', 'data-mark="completed-1-3"', "0.50", "<dt>Turns</dt><dd>7</dd>", 'id="e2"']:
         assert part in news
-    assert "<dt>Time in</dt><dd>verifier 250 ms</dd>" in news
+    assert "<dt>Time by phase</dt><dd>verifier 250 ms</dd>" in news
     assert ("data-follow" in news, 'id="e1"' in news) == (False, False)
 
 

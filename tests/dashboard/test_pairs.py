@@ -216,7 +216,7 @@ def test_people_are_asked_from_the_page_of_the_set():
     assert "holds 1 pair" in page
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
-    assert "has no proposed pair" in again
+    assert "All proposed pairs of" in again
     assert Queue.objects.count() == 2
 
 

@@ -192,7 +192,7 @@ def test_who_answers_far_faster_than_is_usual_is_told_so(desk, ann, took, usual,
     Review.objects.update(seconds=usual)
     judge(queue, ann, "a")
     Review.objects.filter(reviewer=ann).update(seconds=took)
-    assert ("Your last answer took" in desk.get(f"/queues/{queue.pk}/review/").content.decode()) is word
+    assert ("You submitted your last review after" in desk.get(f"/queues/{queue.pk}/review/").content.decode()) is word
 
 
 def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):

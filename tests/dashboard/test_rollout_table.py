@@ -231,8 +231,8 @@ def test_a_row_shows_what_reviewers_decided():
         save_own_verdict(rollout_ids=ids, user=lead, answer=Answer(choice="a"), token=f"t{number}")
     override_reward(rollout=worst, reward=0.25, reason="partly right", author=lead)
     rows = {row.pk: row for row in signed_in().get(LIST, {"columns": "review"}).context["page"].rows}
-    assert rows[best.pk].reviewed == ["preferred 2 of 2"]
-    assert rows[middle.pk].reviewed == ["preferred 1 of 2"]
+    assert rows[best.pk].reviewed == ["preferred in 2 of 2 comparisons"]
+    assert rows[middle.pk].reviewed == ["preferred in 1 of 2 comparisons"]
     assert rows[worst.pk].reviewed == ["reward set to 0.25", "preferred 0 of 2"]
     assert rows[alone.pk].reviewed == []
 
@@ -266,7 +266,7 @@ def test_the_counts_are_of_what_passes_and_lead_on():
     client = signed_in(Role.VIEWER)
     found = counted(client)
     assert found["Status"] == {"completed": 4, "failed": 1}
-    assert found["Reward"] == {"0": 1, "up to 0.5": 1, "1": 2}
+    assert found["Reward"] == {"0": 1, "above 0, up to 0.5": 1, "1": 2}
     assert found["Error"] == {"timed_out": 1}
     assert found["Tools"] == {"search": 4}
     assert found["Tags"] == {"hard": 5, "new": 5}
@@ -300,7 +300,7 @@ def test_a_count_is_how_many_rollouts_its_link_shows(q):
     assert seen == [each.rollouts for each in links], [each.label for each in links]
 
 
-@pytest.mark.parametrize("bucket", ["below 0", "0", "up to 0.5", "0.5 to 1", "1", "above 1"])
+@pytest.mark.parametrize("bucket", ["below 0", "0", "above 0, up to 0.5", "above 0.5, below 1", "1", "above 1"])
 def test_a_bucket_of_rewards_leads_to_as_many_rollouts_as_it_counts(bucket):
     collection = make_collection()
     for reward in (-1.0, 0.0, 0.0, 0.1, 0.5, 0.5, 0.7, 0.99, 1.0, 1.0, 1.0, 1.0, 2.0):
@@ -398,7 +398,7 @@ def test_a_preview_shows_the_beginning_and_links_to_the_trace():
     assert "<html" not in part.text
     assert f'href="/rollouts/{rollout.pk}/?list=q%3D%26sort%3D-id"' in part.text
     assert 'id="peek-e0"' in part.text
-    assert "credentials" in part.text
+    assert "redactions not reviewed" in part.text
     assert client.get(address)["Location"] == f"/rollouts/{rollout.pk}/"
 
 

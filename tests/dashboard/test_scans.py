@@ -77,7 +77,7 @@ def test_a_scan_is_created_confirmed_and_answered(collection, judge):
     page = squeezed(client.get(url).text)
     assert f'<a href="/rollouts/?q=scan%3A{scan.pk}%3Dyes">3</a>' in page
     rollout = Rollout.objects.first()
-    assert f'<a href="/rollouts/{rollout.pk}/?step=2#e2">event 2</a> <q>calculator</q>' in page
+    assert f'<a href="/rollouts/{rollout.pk}/?step=2#e2">step #2</a> <q>calculator</q>' in page
     assert "No rollout has this answer" in client.get(url, {"answer": "no"}).text
 
 

@@ -67,7 +67,7 @@ def test_pausing_and_resuming_go_back_to_the_page_and_say_so():
     assert paused.redirect_chain == [(detail(collection), 302)]
     page = squeezed(paused.text)
     assert "is paused" in page
-    assert "Paused by a user: resume it" in page
+    assert "Paused by a user: resume" in page
     resumed = steer(collection, "resume")
     assert f"{collection} continues." in resumed.text
     collection.refresh_from_db()
@@ -215,13 +215,13 @@ def test_a_breaker_that_holds_it_back_is_said_plainly():
     collection = make_collection(total=4, policy_model=model)
     make_breaker(policy_model=model, retry_at=timezone.now() + timedelta(minutes=10))
     page = squeezed(signed_in().get(detail(collection)).text)
-    assert "Waiting for policy model Model X: 12 calls failed in a row: connection refused;" in page
+    assert "Policy model Model X: 12 calls failed in a row: connection refused;" in page
     assert re.search(r"next try in \d+ s", page)
     assert "<p>waiting · " in page
     Breaker.objects.update(state="half_open", retry_at=timezone.now())
     assert "one rollout is testing it; the next try is due" in signed_in().get(detail(collection)).text
     Breaker.objects.update(state="closed")
-    assert "Waiting for" not in signed_in().get(detail(collection)).text
+    assert "Rollouts wait in the queue" not in signed_in().get(detail(collection)).text
 
 
 def test_a_collection_without_a_worker_of_its_group_says_which_to_start():

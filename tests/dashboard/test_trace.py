@@ -158,7 +158,7 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
         ("tokens out", "7"),
         ("reasoning tokens", "5"),
         ("input items", "3"),
-        ("retries", "2"),
+        ("HTTP retries", "2"),
     )
     assert [(block.kind, block.title) for block in card.blocks] == [("fold", "sampling")]
 

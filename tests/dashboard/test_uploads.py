@@ -153,7 +153,7 @@ def test_the_preview_has_expected_answers_and_names_dropped_columns(pages: Clien
 def test_invalid_rows_disable_the_buttons_until_they_may_be_skipped(pages: Client, empty: Dataset):
     address = begin(pages, QUESTIONS + '{"question": "", "answer": "x"}\n')
     page = pages.get(address)
-    assert "first 5: 1" in page.context["refused"]
+    assert "1 of the first 5" in page.context["refused"]
     assert page.text.count('disabled aria-describedby="refused"') == 2
     skipping = pages.post(address, {**FOUND, "on_error": "skip", "action": "preview"})
     assert (skipping.context["refused"], "disabled" in skipping.text) == ("", False)

@@ -48,7 +48,7 @@ def test_an_environment_that_was_written_is_saved_connected_and_shown_like_other
     probe = async_to_sync(server.probe)()
     assert (probe.healthy, probe.message, [tool["name"] for tool in probe.tools]) == (
         True,
-        "written here, in lighthouse",
+        "custom environment, defined in lighthouse",
         ["light"],
     )
     assert fields_needed(environment) == {"ships"}

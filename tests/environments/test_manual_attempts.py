@@ -80,8 +80,8 @@ def test_a_row_without_a_prompt_is_one_for_its_verifier_alone():
     [
         ({"moves": [{"text": 3}]}, "moves", "at `$[0].text`"),
         ({"moves": [{"calls": [{}]}]}, "moves", "missing required field `name`"),
-        ({"moves": [{"text": "a"}] * 51}, "moves", "at most 50 moves"),
-        ({"moves": [], "verify": True}, "moves", "Give at least one move"),
+        ({"moves": [{"text": "a"}] * 51}, "moves", "most 50 actions"),
+        ({"moves": [], "verify": True}, "moves", "Add at least one action"),
         ({"moves": [{"text": "x" * 500_001}]}, "moves", "at most 500,000 characters"),
         ({"moves": [{"calls": [{"name": "a", "arguments": {"n": 10**30}}]}]}, "moves", "cannot be sent as JSON"),
         ({"moves": [], "row": {"n": 10**30}}, "row", "cannot be sent as JSON"),

@@ -354,7 +354,7 @@ def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collecti
 def test_only_flags_of_selected_rollouts_refuse_an_export(collection):
     first, second = collection.rollouts.filter(reward=1.0).order_by("pk")[:2]
     collection.rollouts.filter(pk=first.pk).update(flagged=True)
-    with pytest.raises(ExportRefused, match="1 rollout had redacted credentials"):
+    with pytest.raises(ExportRefused, match="redactions in 1 rollout"):
         queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "reward:1"}))
     assert queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]})).pk
 

@@ -115,7 +115,7 @@ def test_a_collection_says_that_it_waits_for_the_disk_and_goes_on_by_itself(prog
     said = program.get(f"/api/v1/collections/{collection.pk}/").json()
     assert said["state"] == "running"
     assert ["disk full" in hold for hold in said["held_back_by"]] == [True]
-    assert "Waiting for the disk" in person.get(f"/collections/{collection.pk}/").text
+    assert "The disk" in person.get(f"/collections/{collection.pk}/").text
     # The disk does not resume it.
     collection.state = Collection.State.PAUSED
     assert find_holds(collection) == []

@@ -53,13 +53,13 @@ def bench() -> Bench:
 @pytest.mark.parametrize(
     ("votes", "settled", "words"),
     [
-        ("g", False, "better, by 1 reviewer"),
-        ("ggg", False, "better, by 3 reviewers"),
-        ("gge", False, "better, by 2 of 3 reviewers"),
-        ("be", True, "much better, adjudicated: 0 of 2 reviewers agree"),
-        ("gb", True, "much better, adjudicated: 1 of 2 reviewers agree"),
-        ("b", True, "much better, adjudicated: 0 of 1 reviewer agrees"),
-        ("g", True, "much better, adjudicated: 1 reviewer agrees"),
+        ("g", False, "better according to 1 reviewer"),
+        ("ggg", False, "better according to 3 reviewers"),
+        ("gge", False, "better according to 2 of 3 reviewers"),
+        ("be", True, "much better according to the adjudicator; 0 of 2 reviewers agree"),
+        ("gb", True, "much better according to the adjudicator; 1 of 2 reviewers agree"),
+        ("b", True, "much better according to the adjudicator; 0 of 1 reviewer agrees"),
+        ("g", True, "much better according to the adjudicator; 1 reviewer agrees"),
     ],
 )
 def test_a_pair_has_its_votes_and_adjudication(bench, votes, settled, words):
@@ -81,7 +81,7 @@ def test_who_settled_it_over_which_votes_is_told_with_names(bench):
     votes = [bench.say(ben, bench.bad), bench.say(ann, None)]
     reviews = [*votes, bench.settle(erika, bench.good, much=True)]
     pair = bench.make()
-    told = "much better, adjudicated: 0 of 2 reviewers agree"
+    told = "much better according to the adjudicator; 0 of 2 reviewers agree"
 
     page = squeezed(signed_in().get(f"/pairs/{pair.pk}/").text)
     assert f"human verdict: {told}" in page

@@ -109,8 +109,8 @@ def test_pages_mark_them_and_offer_to_leave_them_out(disputed):
     path = f"/queues/{disputed.pk}/"
     page, narrowed = (client.get(path + query).content.decode() for query in ("", "?could_see_results=false"))
     assert "4 of the submitted reviews are by reviewers who could see results" in page
-    assert (">exclude<" in page, ">include<" in page) == (True, False)
-    assert (">exclude<" in narrowed, ">include<" in narrowed) == (False, True)
+    assert (">Exclude them<" in page, ">Include them<" in page) == (True, False)
+    assert (">Exclude them<" in narrowed, ">Include them<" in narrowed) == (False, True)
     mark = ">could see results</span>"
     assert page.count(mark) == 1
     assert client.get(f"{path}items/").content.decode().count(mark) == 4

@@ -51,7 +51,7 @@ def test_agreement_with_each_other_and_with_the_reward():
     assert (verdict.name, verdict.units, verdict.percent) == ("verdict", 10, 0.7)
     assert read_agreed([queue, make_queue(pairs=1)]) == {queue.pk: pytest.approx(0.7)}
     assert [(one, other, shared) for one, other, _, shared in verdict.kappas] == [("ann", "ben", 10)]
-    assert verdict.differences == [("one side", "the other side", 3)]
+    assert verdict.differences == [("one side better", "the other side better", 3)]
     (reward,) = read_against_rewards(queue)
     assert (reward.name, reward.same, reward.compared, reward.share) == ("rewards of verifiers", 17, 20, 0.85)
     Rollout.objects.update(judge_calls=1)
@@ -73,7 +73,7 @@ def test_what_two_say_who_differ_is_counted_whichever_side_it_was():
         say(first, choices[0])
         say(second, choices[1])
     (verdict,) = read_agreement(queue)
-    assert sorted(verdict.differences) == [("equal", "both bad", 1), ("one side", "equal", 2)]
+    assert sorted(verdict.differences) == [("equal", "both bad", 1), ("one side better", "equal", 2)]
 
 
 def test_how_often_the_longer_attempt_is_preferred_says_whether_length_is_judged():
@@ -88,7 +88,7 @@ def test_how_often_the_longer_attempt_is_preferred_says_whether_length_is_judged
     for best in (True, True, False):
         prefer(queue, ann, best=best)
     (length,) = read_against_lengths(queue)
-    assert (length.name, length.same, length.compared) == ("the longer attempt", 2, 3)
+    assert (length.name, length.same, length.compared) == ("preference for the longer rollout", 2, 3)
 
 
 def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent():

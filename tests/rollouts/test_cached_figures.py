@@ -175,7 +175,7 @@ def test_pages_show_earlier_figures_while_measuring(collection):
     client: Client = signed_in()
     make_worker()
     page, results = f"/collections/{collection.pk}/", f"/collections/{collection.pk}/results/"
-    assert "Measuring 1 rollouts…" in client.get(page).text
+    assert "metrics of 1 rollouts…" in client.get(page).text
     assert 'hx-trigger="every 2s"' in client.get(results, headers={"HX-Request": "true"}).text
     assert '<meta http-equiv="refresh" content="5">' in client.get(results).text
     assert "worker is computing" in client.get(f"/models/{collection.policy_model.slug}/").text

@@ -54,8 +54,8 @@ def test_collect_says_which_endpoint_holds_it_back(quick, capsys):
     with pytest.raises(CommandError, match="the time limit is reached"):
         collect(model, "--max-seconds", "2")
     said = capsys.readouterr().err
-    assert re.search(r"Waiting for policy model Gone: \d+ calls failed in a row: ", said)
-    assert said.count("Waiting for") == 1
+    assert re.search(r"Policy model Gone: \d+ calls failed in a row: ", said)
+    assert said.count("Rollouts stay in the queue") == 1
     assert Breaker.objects.get().policy_model == model
 
 

@@ -97,7 +97,7 @@ def test_the_page_of_the_collection_says_what_it_waits_for():
     client = Client()
     client.force_login(make_user(role="viewer"))
     page = client.get(f"/collections/{collection.pk}/").content.decode()
-    assert "Waiting for environment Lab: its server is unhealthy: GET / returned 503; next health check in" in page
+    assert "Environment Lab: its server is unhealthy: GET / returned 503; next health check in" in page
     (held,) = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
     assert held.startswith("environment Lab: its server is unhealthy: GET / returned 503; next health check in")
     assert "held_back_by" not in client.get("/api/v1/collections/").json()["results"][0]

@@ -138,7 +138,7 @@ def test_answers_are_checked_again_after_the_verifier_was_corrected(client):
     user = make_user()
     client.force_login(user)
     address = f"/datasets/{version.dataset.slug}/"
-    assert "Check answers again" in client.get(address).text
+    assert "Score expected answers again" in client.get(address).text
     assert client.post(f"{address}check/?v={version.number}").status_code == 302
     asked = DatasetVersion.objects.get(pk=version.pk)
     assert (asked.gold_next, asked.gold_check) == (0, None)

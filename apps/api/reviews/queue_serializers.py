@@ -150,7 +150,7 @@ class QueueFiguresSerializer(serializers.Serializer[Any]):
     agreement = AgreementSerializer(many=True)
     against_rewards = AgainstSerializer(many=True)
     against_lengths = AgainstSerializer(
-        many=True, help_text="Share of preferences for the longer attempt. Values far from 0.5 suggest a length bias."
+        many=True, help_text="Share of preferences for the longer rollout. Values far from 0.5 suggest a length bias."
     )
 
 

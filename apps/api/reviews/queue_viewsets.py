@@ -183,7 +183,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         """Return the figures of the queue.
 
         Progress, pace, agreement between reviewers, with themselves, with verifiers and with judge models, and how
-        often the longer attempt was preferred.
+        often the longer rollout was preferred.
         """
         given = read_choice(request, "could_see_results", SEEING, message="Give true or false.")
         figures = read_figures(self.get_object(), could_see_results=SEEING[given])

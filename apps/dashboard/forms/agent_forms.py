@@ -26,7 +26,7 @@ class AgentForm(NamedForm):
         kind=list,
         rows=8,
         label="Few-shot examples",
-        help_text='Responses items placed before the task input, e.g. [{"role": "user", "content": "…"}, '
+        help_text='Items of the Responses API, placed before the task input, e.g. [{"role": "user", "content": "…"}, '
         '{"role": "assistant", "content": "…"}].',
     )
     sampling = JSONTextField(
@@ -76,7 +76,7 @@ class AgentForm(NamedForm):
         labels = {
             "max_steps": "Maximum turns",
             "strict_tools": "Strict tools",
-            "server_url": "Address",
+            "server_url": "Server URL",
             "server_route": "Route",
         }
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}

@@ -108,8 +108,8 @@ class EnvironmentForm(ServerForm):
         model = self.fields["judge_model"]
         model.label = "User model" if self.instance.has_simulated_user else "Judge model"
         model.help_text = (
-            "The concurrency limit of the model applies. If empty, the built-in environment simulated_user uses a "
-            "scripted user without an LLM."
+            "Calls count towards the concurrency limit of this model. Only for simulated_user: without a model, a "
+            "script plays the user."
         )
 
     def clean(self) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from apps.tasks.models import Dataset, Suite
 @spec_form(MatrixSpec)
 class MatrixForm(forms.Form):
     dataset = forms.ChoiceField(required=False, label="Dataset", help_text="Needed for splits and tags")
-    suite = forms.ChoiceField(required=False, label="Suite", help_text="Only its datasets, with their mean")
+    suite = forms.ChoiceField(
+        required=False, label="Suite", help_text="Shows only the datasets of the suite, and their mean"
+    )
     baseline = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, data: Any) -> None:

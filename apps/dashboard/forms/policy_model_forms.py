@@ -91,8 +91,8 @@ class PolicyModelForm(ServerForm):
     extra_headers = JSONTextField(
         kind=dict,
         rows=2,
-        help_text='Sent with every request, for example {"X-Team": "rl"}. Do not enter secrets here: {api_key} inserts '
-        'the API key, for example {"X-Auth-Token": "{api_key}"}.',
+        help_text='Sent with every request, for example {"X-Team": "rl"}. Do not enter secrets. Write {api_key} where '
+        'the API key belongs, for example {"X-Auth-Token": "{api_key}"}.',
     )
     extra_body = JSONTextField(
         kind=dict,

@@ -103,7 +103,7 @@ class ReviewFilterForm(TableFilterForm):
     def narrower(self) -> list[tuple[str, str]]:
         """Return the filters of the URL that have no visible field, each with the query string that removes it."""
         given = self.wanted or {}
-        seen = [(f"shown as {CHOICES[given['choice']]}", "choice")] if "choice" in given else []
+        seen = [(f"verdict as the reviewer saw it: {CHOICES[given['choice']]}", "choice")] if "choice" in given else []
         seen += [(f"{name} {given[name]}", name) for name in ("item", "rollout", "task") if name in given]
         sent = [(name, value) for name, value in self.data.items() if value and name != "after"]
         return [(words, urlencode([pair for pair in sent if pair[0] != name])) for words, name in seen]

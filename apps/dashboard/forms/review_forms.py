@@ -50,8 +50,8 @@ class QueueForm(ReviewersForm):
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. On one line, GymWeb groups them by task. On several lines, each line is "
-        "an item.",
+        help_text="Or rollout numbers. Numbers on one line are grouped by task. If you use several lines, each "
+        "line is one item.",
     )
     filter = forms.CharField(
         required=False,
@@ -122,6 +122,7 @@ class QueueChangeForm(ReviewersForm):
         model = Queue
         fields = ["name", "instructions", "overlap", "order", "lease_minutes"]
         labels = {"overlap": "Reviews per item", "lease_minutes": "Reservation time (minutes)"}
+        help_texts = dict.fromkeys(("overlap", "instructions"), "")  # they would repeat the labels
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
 
 
@@ -133,9 +134,8 @@ class RubricForm(NamedForm):
         kind=list,
         rows=10,
         required=True,
-        help_text='A list of criteria with key, label and kind: {"key": "right", "label": "Is it '
-        'right?", "kind": "boolean"}, '
-        'or "numeric" with minimum and maximum, "category" with choices, "text".',
+        help_text='A list of criteria, for example [{"key": "right", "label": "Is it right?", "kind": "boolean"}]. '
+        "Kinds: boolean, numeric (with minimum and maximum), category (with choices) and text.",
     )
 
     class Meta:

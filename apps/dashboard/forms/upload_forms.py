@@ -90,7 +90,7 @@ class MappingForm(forms.Form):
     )
     input = _path("Prompt", "Column with the question or the list of messages")
     context = _path("Context", "Column with text appended to the prompt after an empty line")
-    images = _path("Images", "Column with an image of the prompt, or a list of images")
+    images = _path("Images", "Column with one or more images that belong to the prompt")
     user = _template(
         "User message template",
         "Replaces the prompt column. Put column names in braces: Solve {problem}. Write literal braces twice: {{ }}.",
@@ -105,7 +105,9 @@ class MappingForm(forms.Form):
         "like /answer.",
         widget=forms.TextInput(attrs={**_CODE, "list": "extractors"}),
     )
-    external_id = _path("ID", "Identifies the task across versions. Combine columns like {split}/{number}.")
+    external_id = _path(
+        "ID", "Identifies the task across versions. To combine columns, write for example {split}/{number}."
+    )
     split_column = _path("Split")
     tags = _path("Tags", "Column with a list, or with comma-separated text")
     tools = _path("Tools")

@@ -39,8 +39,8 @@ def describe_difference(a: Collection, b: Collection, overall: LabelContrast) ->
 
 
 def _solves(interval: Interval, one: str, other: str) -> str:
-    points, more = abs(interval.mean) * 100, "fewer" if interval.mean < 0 else "more"
-    return f"{other} solves {points:.1f} percentage points {more} tasks than {one}"
+    points, higher = abs(interval.mean) * 100, "lower" if interval.mean < 0 else "higher"
+    return f"The solve rate of {other} is {points:.1f} percentage points {higher} than that of {one}"
 
 
 def _is_higher(interval: Interval, one: str, other: str) -> str:

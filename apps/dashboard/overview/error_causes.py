@@ -13,7 +13,7 @@ CAUSES = {
     "agent_error": "The agent reported that it failed",
     "agent_lost": "The agent did not report back in time",
     "timed_out": "A call or the whole attempt timed out",
-    "worker_lost": "Its worker crashed three times",
+    "worker_lost": "Three workers were lost while running the rollout",
     "cancelled": "Cancelled",
 }
 

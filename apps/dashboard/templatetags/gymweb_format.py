@@ -229,7 +229,7 @@ def flags_of(rollout: Rollout) -> list[str]:
     holds = {
         "truncated": rollout.stop_reason not in {"", *ENDED_BY_ITSELF},
         "tool error": rollout.tool_errors > 0,
-        "credentials": rollout.flagged,
+        "redactions not reviewed": rollout.flagged,
         "no token counts": rollout.calls_without_usage > 0,
         "retried": rollout.attempt > 1,
     }

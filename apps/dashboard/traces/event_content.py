@@ -201,7 +201,7 @@ def _call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
     yield from _place_facts(event)
     yield "input items", str(event.seen)
     if event.retries:
-        yield "retries", str(event.retries)
+        yield "HTTP retries", str(event.retries)
     yield from _token_facts(event, tokens)
 
 
@@ -221,10 +221,10 @@ def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
     if event.role == "judge":
         yield "question", event.question
     if event.tries > 1:
-        yield "retry", str(event.tries)
+        yield "try", str(event.tries)
     yield from _reply_facts(event)
     if event.retries:
-        yield "retries", str(event.retries)
+        yield "HTTP retries", str(event.retries)
 
 
 def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
@@ -235,7 +235,7 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
     if event.finish_reason:
         yield "finish reason", event.finish_reason
     if isinstance(event, ModelCall) and event.server_finish_reason:
-        yield "server message", event.server_finish_reason
+        yield "server finish reason", event.server_finish_reason
     for label, count in (
         ("tokens in", event.usage.get("input_tokens")),
         ("tokens out", event.usage.get("output_tokens")),

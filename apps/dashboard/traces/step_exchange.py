@@ -112,7 +112,7 @@ def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> l
     if event is not None and event.duration:
         found.append(("Duration", event.duration, "duration"))
     if event is not None and event.at:
-        found.append(("Started after", max(0.0, event.at - event.duration), "duration"))
+        found.append(("Since start of attempt", max(0.0, event.at - event.duration), "duration"))
     if isinstance(event, ModelCall | JudgeCall):
         usage = event.usage
         counts = (

@@ -21,7 +21,7 @@ class RetentionRule:
         str,
         Option(
             "Delete",
-            "All model calls and tool results. Rollouts, rewards and metrics stay",
+            "Traces are all model calls and tool results. “Only traces” keeps rollouts, rewards and metrics.",
             names={TRACES: "Only traces", COLLECTIONS: "Whole collections"},
         ),
     ] = TRACES
@@ -35,20 +35,20 @@ class RetentionRule:
             names={"": "Archived or not", "archived": "Only archived", "unarchived": "Only not archived"},
         ),
     ] = ""
-    collections: Annotated[list[Collection], Option("Only these collections", "None: all", length=1000)] = field(
-        default_factory=list
+    collections: Annotated[list[Collection], Option("Only these collections", "None selected: all", length=1000)] = (
+        field(default_factory=list)
     )
     min_megabytes: Annotated[
         float | None,
         Option("Minimum size (MB)", "Size of the traces of a collection", low=0, high=1e9, none="any size"),
     ] = None
-    ignore_exports: Annotated[bool, Option("Include collections that exports use", "Only if traces are deleted")] = (
+    ignore_exports: Annotated[bool, Option("Also collections used by exports", "Possible only with “Only traces”")] = (
         False
     )
     ignore_pair_sets: Annotated[
-        bool, Option("Include collections that pair sets use", "Only if traces are deleted")
+        bool, Option("Also collections used by pair sets", "Possible only with “Only traces”")
     ] = False
-    ignore_queues: Annotated[bool, Option("Include collections that queues use")] = False
-    ignore_reviews: Annotated[
-        bool, Option("Include collections that reviews, comments, flags or reward overrides use")
-    ] = False
+    ignore_queues: Annotated[bool, Option("Also collections used by queues")] = False
+    ignore_reviews: Annotated[bool, Option("Also collections with reviews, comments, flags or reward overrides")] = (
+        False
+    )

@@ -62,13 +62,18 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = {}
     answer_file: Annotated[
-        str, Option("Answer file", f"The file with the answer, {_RELATIVE}; empty: the output", length=500)
+        str,
+        Option(
+            "Answer file",
+            f"Path of the file with the answer, {_RELATIVE}. If empty, the standard output is the answer.",
+            length=500,
+        ),
     ] = ""
     artifacts: Annotated[
         list[str],
         Option(
             "Artifacts",
-            f"Files that are stored in the trace, {_RELATIVE}",
+            f"Paths of the files to store in the trace, {_RELATIVE}",
             length=20,
             each=Option("Path", low=1, length=500),
         ),

@@ -199,7 +199,7 @@ FORMATS = [
         choices={**_CHOICES, "good_from": ("0.5",)},
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "Rollouts with a reward of at least good_from are good.",
+        note=_NOTE + "Rollouts that reach the “Minimum reward for good” are labelled good.",
         companions=lambda files, options: dataset_info(files, options, {**_COLUMNS, "kto_tag": "kto_tag"}),
     ),
 ]

@@ -167,7 +167,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "trajectory"
     prompt: Annotated[
         Literal["explicit", "implicit"],
-        Option("Prompt", names={"explicit": "In a separate column", "implicit": "Before chosen and rejected"}),
+        Option(
+            "Prompt", names={"explicit": "In a separate column", "implicit": "At the start of both chosen and rejected"}
+        ),
     ] = "explicit"
     opening: Annotated[
         Literal["attempts", "task"],

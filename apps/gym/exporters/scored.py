@@ -128,9 +128,9 @@ FORMATS = [
             "grammar_calls": GRAMMAR_CHOICES,
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
-        note="loss_mask is 1 for tokens that the model sampled, except in calls with a grammar; logprobs of other "
-        "tokens are 0. sampled lists the call, model version and temperature of each token range. Group figures and "
-        "advantages include all rollouts with a reward, even if filters leave them out. Parquet needs about 7 bytes "
-        "per token, JSON 18.",
+        note="The field loss_mask is 1 for tokens that the model sampled, except in calls with a grammar; logprobs of "
+        "other tokens are 0. The field sampled lists the call, model version and temperature of each token range. "
+        "Group metrics and advantages include all rollouts with a reward, even if filters leave them out. Parquet "
+        "needs about 7 bytes per token, JSON 18.",
     ),
 ]

@@ -240,7 +240,7 @@ FORMATS = [
         rows=kto_rows,
         features=attempt_features("prompt", "completion", "label"),
         choices={**CHAT, "good_from": ("0.5",)},
-        note="Rollouts with a reward of at least good_from are good. The loss covers the completion.",
+        note="Rollouts that reach the “Minimum reward for good” are labelled good. The loss covers the completion.",
     ),
     Format(
         slug="trl_grpo",

@@ -18,7 +18,7 @@ MODES: list[tuple[Mode, str]] = [
     ("best_worst", "Best vs worst"),
     ("best_vs_all", "Best vs every other"),
     ("all", "All combinations"),
-    ("best_mu_2sigma", "Best vs μ − 2σ"),
+    ("best_mu_2sigma", "Best vs reward nearest to μ − 2σ"),
     ("nearest_length", "Closest in length"),
 ]
 Level = Literal["trajectory", "step"]
@@ -76,7 +76,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "trajectory"
     margin: Annotated[
-        float, Option("Margin", "Minimum chosen reward minus rejected reward. Equal rewards never form a pair.", low=0)
+        float,
+        Option(
+            "Margin",
+            "Minimum difference between the chosen and the rejected reward. Equal rewards never form a pair.",
+            low=0,
+        ),
     ] = 0.1
     min_chosen_reward: Annotated[
         float | None, Option("Minimum chosen reward", "Minimum reward of the chosen rollout", none="any", example=0.5)
@@ -88,7 +93,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "Maximum pairs per task",
             low=1,
             high=MAX_PER_TASK,
-            none=f"no limit (all combinations: {CAP_OF_ALL})",
+            none=f"no limit, or {CAP_OF_ALL} for “All combinations”",
         ),
     ] = None
     max_length_ratio: Annotated[
@@ -111,7 +116,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "actions"
     include_truncated: IncludeTruncated = False
-    include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Skipped by default")] = (
+    include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Left out by default")] = (
         False
     )
     reward_from: Annotated[

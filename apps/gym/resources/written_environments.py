@@ -227,7 +227,10 @@ class WrittenServer(ResourceServer):
         tools = list(self._written.tools)
         where = self._written.__module__
         return Probe(
-            healthy=True, message=f"written here, in {where}", latency=time.perf_counter() - started, tools=tools
+            healthy=True,
+            message=f"custom environment, defined in {where}",
+            latency=time.perf_counter() - started,
+            tools=tools,
         )
 
 

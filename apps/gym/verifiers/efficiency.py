@@ -14,9 +14,10 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
-    """Mean of max(0, 1 − over ÷ slack) over the given budgets, where over = max(0, used − budget).
+    """Mean of max(0, 1 − excess ÷ slack) for the given budgets.
 
-    The slack is the budget times `tolerance`: with 1.0, twice the budget gives 0.0; with 0.0, any excess does. Steps
+    The excess is the use beyond the budget, and the slack is the budget times `tolerance`. With a tolerance of 1.0,
+    twice the budget gives 0.0; with 0.0, any excess does. Steps
     are turns (model replies). Tokens are input and output of all calls. If the model reports no token counts, a token
     budget gives no reward: `verifier_error`.
 
@@ -36,7 +37,7 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
             ge=0,
             le=100,
             title="Tolerance",
-            description="Excess over the budget at which the reward is 0.0, as a share of it: 0.5 means at 150 %",
+            description="Excess at which the reward is 0.0, as a share of the budget. 1.0 is twice the budget.",
         ),
     ] = 1.0
 

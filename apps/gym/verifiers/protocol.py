@@ -96,7 +96,8 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
         str,
         Meta(
             title="Pattern",
-            description="For `pattern`: a regular expression. The last match counts, or its first group.",
+            description="For `pattern`: a regular expression. The answer is the last match, or its first group if it "
+            "has one.",
             max_length=2_000,
         ),
     ] = ""

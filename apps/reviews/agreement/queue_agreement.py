@@ -34,7 +34,7 @@ def find_verdicts(queue: Queue, *, could_see_results: bool | None = None) -> Any
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
 """An ordinal scale of verdicts. "Both bad" is missing because it does not rank the two."""
-_SIDES = {"low": "one side", "high": "the other side", "equal": "equal", "both_bad": "both bad"}
+_SIDES = {"low": "one side better", "high": "the other side better", "equal": "equal", "both_bad": "both bad"}
 """Sides are named relative to each other, because "low" and "high" mean nothing to readers."""
 _DIFFERENCES = 10
 

@@ -130,7 +130,7 @@ _REQUEUE_LOST = """
 def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
     """Requeue, fail or cancel running rollouts in one statement, and update the counters by the changed rows."""
     losses = [lost, MAX_LOST]
-    message = f"Its worker was lost {MAX_LOST} times while running it."
+    message = f"{MAX_LOST} workers were lost while running this rollout."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     values = [*losses, *losses, *losses, message, now, *losses, now, lost, *parameters]
     with connection.cursor() as cursor:

@@ -20,12 +20,16 @@ CURVES = (
 """Metrics over all choices of k rollouts, averaged over tasks with at least k. Formulas are in apps.gym.metrics."""
 
 FIRST_K = (
-    FigureName("average", "avg of first k", "Mean reward of the first k rollouts, in NeMo Gym pass@1[avg-of-k]"),
+    FigureName("average", "avg of first k", "Mean reward of the first k rollouts (NeMo Gym: pass@1[avg-of-k])"),
     FigureName("best", "NeMo Gym's pass@k", "pass@k, or the best reward of the first k if rewards are not 0 or 1"),
     FigureName("majority", "majority of first k", "Reward of the most frequent answer of the first k rollouts"),
     FigureName("no_answer", "no answer", "Share of the first k rollouts without an answer"),
-    FigureName("std_across_runs", "std across runs", "Standard deviation of the mean rewards of the first k runs"),
-    FigureName("error_across_runs", "standard error", "Standard error of the mean of the first k runs"),
+    FigureName(
+        "std_across_runs",
+        "std across runs",
+        "Standard deviation of k means: the mean reward of all first rollouts, of all second rollouts, and so on",
+    ),
+    FigureName("error_across_runs", "standard error", "Standard error of the mean of these k means"),
     FigureName("mean_std", "std within tasks", "Mean over tasks of the standard deviation of the first k rewards"),
 )
 """Metrics of the first k rollouts: apps.gym.metrics.first_k."""

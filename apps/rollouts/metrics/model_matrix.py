@@ -115,7 +115,9 @@ def build_matrix(spec: MatrixSpec) -> Matrix:
     if spec.suite and suite is None:
         raise MatrixRefused(f"Unknown suite “{spec.suite}”.", "suite")
     if suite and spec.columns != "dataset":
-        raise MatrixRefused("The columns of a suite are its datasets. Leave out the suite, or show datasets.", "suite")
+        raise MatrixRefused(
+            "With a suite, the columns must be datasets. Choose “Datasets” as columns, or no suite.", "suite"
+        )
     if suite and spec.dataset:
         raise MatrixRefused("A suite has its own datasets. Leave out the suite or the dataset.", "dataset")
     slugs = [each.slug for each in suite.datasets] if suite else None

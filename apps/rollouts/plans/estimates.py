@@ -97,13 +97,13 @@ def _measured(plan: Plan) -> _RolloutUse | None:
         for row in rows
         if row.judge_tokens
     ]
-    names = ", ".join(f"#{row.pk}" for row in rows)
+    word, names = "collection" if len(rows) == 1 else "collections", ", ".join(f"#{row.pk}" for row in rows)
     return _RolloutUse(
         input_tokens=sum(row.input_tokens for row in rows) / ended,
         output_tokens=sum(row.output_tokens for row in rows) / ended,
         judge_cost=max(0.0, sum(judged)) / ended,
         seconds=sum(known) / len(known) if known else None,
-        basis=f"Based on {ended:,} rollouts of this dataset and model ({names}).",
+        basis=f"Based on {ended:,} rollouts of this dataset and model, in {word} {names}.",
         based_on=[row.pk for row in rows],
     )
 

@@ -42,8 +42,8 @@ class Limits:
         Option(
             "Attempts per rollout",
             (
-                "First attempt and retries after failures of the model or environment. Attempts lost with a worker "
-                "do not count."
+                "Maximum, including the first attempt. Failures of the model or environment are retried. Attempts "
+                "lost with a worker do not count."
             ),
             low=1,
             high=20,
@@ -87,25 +87,32 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSelection:
-    """Tasks and repeats of a collection."""
+    """Tasks of a collection, and rollouts per task."""
 
     dataset: Dataset = field(metadata=described("Dataset", "Dataset with the tasks"))
     version: Annotated[
         int | None,
         Option("Version", "Version number", low=1, high=MAX_INTEGER, none="latest"),
     ] = None
-    repeats: Annotated[int, Option("Repeats", "Rollouts per task", low=1, high=MAX_REPEATS)] = 1
+    repeats: Annotated[int, Option("Rollouts per task", low=1, high=MAX_REPEATS)] = 1
     limit: Annotated[
         int | None,
-        Option("Task limit", "Use only the first tasks", low=1, high=MAX_INTEGER, none="all tasks", example=100),
+        Option(
+            "Task limit",
+            "Maximum number of tasks, from the first",
+            low=1,
+            high=MAX_INTEGER,
+            none="all tasks",
+            example=100,
+        ),
     ] = None
     split_repeats: Annotated[
         dict[str, int],
         Option(
-            "Repeats by split",
-            "Rollouts per task of a split. Other splits use the value of Repeats.",
+            "Rollouts per task by split",
+            "Replaces “Rollouts per task” for these splits",
             length=MAX_SPLITS_OR_TAGS,
-            each=Option("Repeats", low=1, high=MAX_REPEATS),
+            each=Option("Rollouts per task", low=1, high=MAX_REPEATS),
             example={"train": 8, "validation": 2},
         ),
     ] = field(default_factory=dict)
@@ -136,7 +143,8 @@ class TaskSelection:
         Collection | None,
         Option(
             "Continue collection",
-            "Run only the rollouts that failed, were cancelled or are missing in that collection",
+            "Number of an earlier collection. Run only rollouts that failed or were cancelled in it, or that it does "
+            "not have.",
             none="all rollouts",
         ),
     ] = None
@@ -144,12 +152,12 @@ class TaskSelection:
         Collection | None,
         Option(
             "Only tasks unsolved in",
-            "Only tasks that no rollout of that collection solved (same dataset version)",
+            "Number of a collection of the same dataset version. Run only tasks that none of its rollouts solved.",
             none="all tasks",
         ),
     ] = None
     only_failed: Annotated[
-        bool, Option("Only failed rollouts", "Run only the failed rollouts of the collection to continue")
+        bool, Option("Only failed rollouts", "With “Continue collection”: run only its failed rollouts")
     ] = False
 
 

@@ -194,4 +194,4 @@ def explain_nothing(choice: Choice) -> str:
         return f"These tasks have no {what} rollouts in {label}. Choose other tasks or another collection."
     if choice.is_filtered:
         return f"No task of {choice.version} matches the filters."
-    return f"{choice.version} × {choice.selection.repeats} repeats gives no rollouts."
+    return f"{choice.version} × {choice.selection.repeats} rollouts per task gives no rollouts."

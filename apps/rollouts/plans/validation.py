@@ -69,7 +69,10 @@ def refuse_missing_judge(plan: Plan, choice: Choice) -> None:
         return
     tasks = Task.objects.filter(pk__in=choice.tasks().values("pk"), row_json__contains='"NL_ASSERTION"')
     if (task := tasks.order_by("index").first()) is not None:
-        problem = f"Task {task.number} has the reward basis NL_ASSERTION. Choose a user model for {environment.name}."
+        problem = (
+            f"Task {task.number} has assertions in words (NL_ASSERTION), which a model must judge. Choose a user model "
+            f"in the environment {environment.name}."
+        )
         raise ValidationError({"dataset": [problem]})
 
 
@@ -93,7 +96,9 @@ def _find_problems(plan: Plan) -> dict[str, str]:
         errors["prompt_template"] = problem
     earlier = plan.resume_from
     if earlier is None and plan.only_failed:
-        errors["only_failed"] = "Choose the collection whose failed rollouts to run."
+        errors["only_failed"] = (
+            "Choose an earlier collection under “Continue collection” (resume_from). Its failed rollouts run again."
+        )
     elif earlier is not None and earlier.dataset_id != plan.dataset.pk:
         errors["resume_from"] = f"{earlier.label} uses another dataset, {earlier.dataset.slug}."
     elif earlier is not None and (earlier.is_being_deleted or earlier.version.state != DatasetVersion.State.READY):

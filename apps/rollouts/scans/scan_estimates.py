@@ -55,7 +55,9 @@ def check_answers(spec: ScanSpec) -> None:
     """Raise ScanRefused if the labels do not fit the kind of answer."""
     if spec.kind != "label":
         if spec.labels:
-            raise ScanRefused("Only the answer kind label has labels. Remove them, or change the kind.", "labels")
+            raise ScanRefused(
+                "Labels are used only if “Answer” is “a label”. Remove the labels, or choose “a label”.", "labels"
+            )
         return
     names = [label.strip().lower() for label in spec.labels]
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:

@@ -11,7 +11,7 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 MAX_BUDGET = 1e9
 MAX_LABEL = 100
-BUDGET = Option("Budget", "US dollars; the scan pauses when its cost reaches it", low=0.01, high=MAX_BUDGET, unit="USD")
+BUDGET = Option("Budget", "The scan pauses when it has cost this much", low=0.01, high=MAX_BUDGET, unit="USD")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class ScanSpec:
         str,
         Option(
             "Question",
-            "The judge reads one transcript at a time, without reward",
+            "The judge reads one transcript at a time, without the reward",
             low=1,
             length=4_000,
             example="Did the agent report success although a tool call had failed?",
@@ -33,19 +33,22 @@ class ScanSpec:
     kind: Annotated[AnswerKind, Option("Answer", names=dict(Scan.Kind.choices))] = "yes_no"
     labels: Annotated[
         list[str],
-        Option(
-            "Labels", "Possible answers, if the answer is a label", length=20, each=Option("Label", length=MAX_LABEL)
-        ),
+        Option("Labels", "Possible answers, only for “a label”", length=20, each=Option("Label", length=MAX_LABEL)),
     ] = field(default_factory=list)
     filter: Annotated[
-        str, Option("Rollouts", "A rollout filter: collection:12 reward:<0.5. Empty: all", length=MAX_LENGTH)
+        str,
+        Option(
+            "Rollouts",
+            "A rollout filter, for example collection:12 reward:<0.5. Empty: all finished rollouts",
+            length=MAX_LENGTH,
+        ),
     ] = ""
     budget: Annotated[float, BUDGET] = 10.0
     max_characters: Annotated[
         int,
         Option(
             "Maximum transcript length (characters)",
-            "In longer transcripts, the longest events are shortened",
+            "In longer transcripts, the longest steps are shortened",
             low=1_000,
             high=2_000_000,
         ),

@@ -23,8 +23,8 @@ RAISE = {
     Collection.PauseReason.QUOTA: "add credit or raise the limit at the provider",
 }
 REMEDIES = {
-    Collection.PauseReason.ASKED: "resume it when ready",
-    **{reason: f"{remedy}, then resume it" for reason, remedy in RAISE.items()},
+    Collection.PauseReason.ASKED: "resume the collection when ready",
+    **{reason: f"{remedy}, then resume the collection" for reason, remedy in RAISE.items()},
 }
 
 
@@ -149,13 +149,14 @@ def _of_throttle(throttle: Throttle, now: datetime) -> Hold:
     """Return, for example, `Throttled until 12:30:05 UTC (429: slow down)`, with the rate and any concurrency limit."""
     until = throttle.paused_until if throttle.is_paused(now) else None
     rate, asked = throttle.rate or 0.0, throttle.retry_after or 0.0
-    at_once = f", {throttle.concurrency} concurrent" if throttle.concurrency else ""
-    capped = f"; Retry-After was {asked:.0f} s, capped at {LONGEST_PAUSE:.0f} s" if asked > LONGEST_PAUSE else ""
+    at_once = f" and {throttle.concurrency} concurrent calls" if throttle.concurrency else ""
+    longest = f"GymWeb waits at most {LONGEST_PAUSE:.0f} s"
+    capped = f"; the endpoint asked for a pause of {asked:.0f} s, but {longest}" if asked > LONGEST_PAUSE else ""
     return Hold(
         key=f"throttle {throttle.pk} {until:%H:%M:%S}" if until else f"throttle {throttle.pk}",
         endpoint=_name_endpoint(throttle),
         failures=f"Throttled{_say_until(until, now) if until else ''} ({throttle.message or 'no message'})",
-        next_try=f"{rate:{'.2g' if rate < 10 else '.0f'}} requests/s{at_once}{capped}",
+        next_try=f"calls are limited to {rate:{'.2g' if rate < 10 else '.0f'}} requests/s{at_once}{capped}",
         blocks=False,
         row=throttle,
         until=until,
@@ -172,8 +173,8 @@ def _find_refusals(collection: Collection) -> Holds:
         Hold(
             key=f"refusal {worker.pk}",
             endpoint=str(worker),
-            failures=f"the worker cannot run this collection: {worker.refuses[number]}",
-            next_try="it retries every few seconds, and other workers may run it",
+            failures=f"cannot run this collection: {worker.refuses[number]}",
+            next_try="it tries again every few seconds, and other workers may run the rollouts",
         )
         for worker in refusing.order_by("pk")
     ]

@@ -29,8 +29,8 @@ _TRUNCATED = frozenset({"", "answered", "environment_done"})
 _BUCKETS = (
     ("below 0", Number("<", 0.0)),
     ("0", Number("=", 0.0)),
-    ("up to 0.5", Between(0.0, 0.5, above=True)),
-    ("0.5 to 1", Between(0.5, 1.0, above=True, below=True)),
+    ("above 0, up to 0.5", Between(0.0, 0.5, above=True)),
+    ("above 0.5, below 1", Between(0.5, 1.0, above=True, below=True)),
     ("1", Number("=", 1.0)),
     ("above 1", Number(">", 1.0)),
 )

@@ -71,14 +71,14 @@ def _reviews(rollouts: Sequence[int]) -> dict[int, list[str]]:
         found[pk].append(f"reward set to {override.reward:g}")
     scored = Review.objects.filter(rollout__in=rollouts, repeat_of__isnull=True).submitted().exclude(scores={})
     for pk, number in scored.order_by().values_list("rollout").annotate(number=Count("pk")):
-        found[pk].append(f"scored by {number}")
+        found[pk].append(f"{number} review{'' if number == 1 else 's'}")
     decided, won = Counter[int](), Counter[int]()
     for verdict in read_verdicts(touching=rollouts).values():
         decided.update((verdict.low, verdict.high))
         won.update([verdict.winner] if verdict.winner else [])
     for pk in rollouts:
         if decided[pk]:
-            found[pk].append(f"preferred {won[pk]} of {decided[pk]}")
+            found[pk].append(f"preferred in {won[pk]} of {decided[pk]} comparison{'' if decided[pk] == 1 else 's'}")
     return found
 
 

@@ -32,8 +32,9 @@ _PERMISSIONS = {
     Permission.WORKERS: "drain workers",
     Permission.PAIR: "build pairs",
     Permission.EXPORT: "export",
-    Permission.ENDPOINTS: "collect from any model endpoint",
+    Permission.ENDPOINTS: "start collections on any model server, given its URL",
     Permission.MODELS: "edit policy models and their API keys",
+    Permission.RETENTION: "see disk use and delete old data",
     Permission.AUDIT: "read the audit log",
     Permission.ACCOUNTS: "manage users",
 }

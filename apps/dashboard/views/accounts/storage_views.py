@@ -11,10 +11,18 @@ from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.retention_forms import RetentionForm
 from apps.dashboard.overview.disk_use import read_disk
 from apps.exports.retention.retention_plan import apply_retention, plan_retention
+from apps.exports.retention.retention_rule import TRACES
 from apps.exports.retention.storage_use import read_storage
 from apps.rollouts.models import CollectionDeletion
 
 _SHOWN_DELETIONS = 10
+
+
+def _say_deleting(number: int, what: str) -> str:
+    collections = "1 collection" if number == 1 else f"{number:,} collections"
+    if what == TRACES:
+        return f"The traces of {collections} are being deleted."
+    return f"{collections} {'is' if number == 1 else 'are'} being deleted."
 
 
 @allow(GET=Permission.RETENTION, POST=Permission.RETENTION)
@@ -26,7 +34,7 @@ def settings_storage(request: PageRequest) -> HttpResponse:
         with show_errors(form):
             if "delete" in request.POST:
                 number = len(apply_retention(form.rule, user=request.user))
-                messages.success(request, f"Deleting in {number:,} collection{'' if number == 1 else 's'}.")
+                messages.success(request, _say_deleting(number, form.rule.what))
                 return redirect("dashboard:settings_storage")
             plan = plan_retention(form.rule)
     context = {

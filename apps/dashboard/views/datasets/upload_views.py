@@ -99,7 +99,7 @@ def _refuse(preview: Preview, on_error: str) -> str:
     if invalid == shown:
         return f"None of the first {shown} rows is valid. Correct the mapping, or upload a corrected file."
     remedy = "Correct the mapping, skip invalid rows, or upload a corrected file."
-    return f"Invalid rows among the first {shown}: {invalid}. {remedy}"
+    return f"{invalid} of the first {shown} rows {'is' if invalid == 1 else 'are'} invalid. {remedy}"
 
 
 def _go_on(request: PageRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:

@@ -38,7 +38,7 @@ from apps.tasks.models import Task
 
 PREVIEWED = 20
 FLAG_WORDS: dict[Flag, str] = {
-    "long": "lengths differ by 2×",
+    "long": "one side over twice as long",
     "against_reward": "chosen has the lower reward",
     "same_answer": "same answer",
 }

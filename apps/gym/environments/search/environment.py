@@ -110,7 +110,7 @@ class Search(BuiltinEnvironment):
 
     name: ClassVar[str] = "search"
     description: ClassVar[str] = (
-        "Tools search and read_document over an encyclopaedia. Reward 0.75 for the row's expected_answer, plus up "
+        "Two tools, search and read_document, work on an encyclopaedia. Reward 0.75 for the expected answer, plus up "
         "to 0.25 for citing exactly the entries that contain it."
     )
     tools: ClassVar[list[Tool]] = TOOLS

@@ -110,7 +110,7 @@ class TextToSql(BuiltinEnvironment):
 
     name: ClassVar[str] = "text_to_sql"
     description: ClassVar[str] = (
-        "Tools list_tables and run_query over a small SQLite database. The query in the last code block must "
+        "Two tools, list_tables and run_query, work on a small SQLite database. The query in the last code block must "
         "return the same rows as the row's query, on this database and on others with the same tables."
     )
     tools: ClassVar[list[Tool]] = TOOLS

@@ -87,8 +87,8 @@ _MOST = 100
 class TwentyQuestions(BuiltinEnvironment):
     name: ClassVar[str] = "twenty_questions"
     description: ClassVar[str] = (
-        "A scripted user thinks of the row's secret and answers up to most_questions questions with yes or no. "
-        "Reward 1.0 if the single guess is right."
+        "A scripted user knows a secret and answers questions with yes or no. The task row sets the secret and the "
+        "maximum number of questions. Reward 1.0 if the single guess is right."
     )
     needs: ClassVar[frozenset[str]] = frozenset({"secret", "most_questions"})
     takes_turns: ClassVar[bool] = True

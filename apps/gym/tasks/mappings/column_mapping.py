@@ -144,7 +144,7 @@ def _extracted(mapping: Mapping, name: str, row: dict[str, Any], value: Any) -> 
         return value
     found = read_extractor(extractor)(value)
     if found is None:
-        message = f"has nothing that the extractor {cut(extractor, 60)} takes"
+        message = f"has no match for the extractor {cut(extractor, 60)}"
         raise RowRefused("nothing_extracted", message, pointer=pointer_of(mapping.path_of(name)))
     return found
 

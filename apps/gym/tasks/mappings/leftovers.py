@@ -17,8 +17,8 @@ ANSWER_LIKE = (*ANSWER_NAMES, "answers", "outputs", "targets", "gold", "final_an
 
 _NAMED = 30
 _ATTEMPTS = (
-    "These rows contain attempts with rewards. To import them as rollouts, use Collections → Import. As "
-    "tasks, response and reward become verifier fields."
+    "These rows contain attempts with rewards. To import them as rollouts, use Collections → Import. "
+    "If you load them as tasks, response and reward become verifier fields."
 )
 
 

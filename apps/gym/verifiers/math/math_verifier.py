@@ -42,7 +42,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     decimals: Annotated[int, Meta(ge=0, le=15, title="Decimals", description="Number of decimals to round to")] = 6
     relations_as_sets: Annotated[
         bool,
-        Meta(title="Sets instead of relations", description="1 < x ≤ 2 is then the same as the interval (1, 2]"),
+        Meta(title="Treat relations as sets", description="1 < x ≤ 2 then equals the interval (1, 2]"),
     ] = False
 
     def stays_on_loop(self, row: TaskRow) -> bool:

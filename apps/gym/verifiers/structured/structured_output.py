@@ -123,8 +123,8 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
             description="Default: `tool_payload_key` of the row, otherwise all arguments",
         ),
     ] = ""
-    strict: Annotated[bool, Meta(title="Only JSON")] = False
-    closed: Annotated[bool, Meta(title="Exactly the properties of the schema")] = False
+    strict: Annotated[bool, Meta(title="The whole reply must be JSON")] = False
+    closed: Annotated[bool, Meta(title="Require exactly the properties of the schema")] = False
     time_limit: TimeLimit = 5.0
 
     def stays_on_loop(self, row: TaskRow) -> bool:

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.db.models import Count, Max
+from django.utils.text import capfirst
 from tqdm import tqdm
 
 from apps.accounts.management.spec_arguments import add_arguments, describe_problems, find_row, given_options
@@ -136,8 +137,8 @@ def collect_with_bar(
     def tell(holds: Holds) -> None:
         for hold in holds:
             if hold.key not in told:
-                said = f"Waiting for {hold}. Rollouts stay in the queue." if hold.blocks else f"{hold}."
-                tqdm.write(said, file=sys.stderr)
+                waits = " Rollouts stay in the queue." if hold.blocks else ""
+                tqdm.write(f"{capfirst(str(hold))}.{waits}", file=sys.stderr)
         told.clear()
         told.update(hold.key for hold in holds)
 

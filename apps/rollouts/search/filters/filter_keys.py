@@ -1,6 +1,7 @@
 """The filter keys and the type of their values. Pure data; `filter_sql` compiles it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import get_args
 
@@ -11,13 +12,13 @@ STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 STOP_REASONS: tuple[str, ...] = get_args(StopReason)
 ERROR_KINDS: tuple[str, ...] = get_args(ErrorKind)
 FLAGS = {
-    "truncated": "cut off by a limit",
+    "truncated": "ended at a limit",
     "tool_error": "at least one tool error",
     "redacted": "credentials were redacted",
-    "credentials": "redacted and not reviewed",
+    "credentials": "redactions not reviewed",
     "no_usage": "some replies have no token counts",
     "retried": "more than one attempt",
-    "lost": "a worker was lost while running it",
+    "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
 }
 
@@ -42,19 +43,21 @@ class Key:
     choices: tuple[str, ...] = ()
     may_be_missing: bool = False
     """True if `key:*` selects rollouts with any value."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Explanations of the choices."""
 
 
 KEYS: dict[str, Key] = {
     key.name: key
     for key in (
         Key("text", Kind.WORDS, "phrase in the trace", 'text:"cannot find"'),
-        Key("reward", Kind.NUMBER, "the reward", "reward:>0.5", may_be_missing=True),
+        Key("reward", Kind.NUMBER, "reward", "reward:>0.5", may_be_missing=True),
         Key("status", Kind.CHOICE, "status", "status:failed", STATUSES),
         Key("stop", Kind.CHOICE, "stop reason", "stop:max_steps", STOP_REASONS, may_be_missing=True),
         Key(
             "error", Kind.CHOICE, "error kind of a failed rollout", "error:timed_out", ERROR_KINDS, may_be_missing=True
         ),
-        Key("flag", Kind.CHOICE, "flags", "flag:truncated", tuple(FLAGS)),
+        Key("flag", Kind.CHOICE, "flag", "flag:truncated", tuple(FLAGS), meanings=FLAGS),
         Key("steps", Kind.COUNT, "turns: replies of the policy model", "steps:<10"),
         Key("calls", Kind.COUNT, "tool calls", "calls:0"),
         Key("tool_errors", Kind.COUNT, "tool calls that failed", "tool_errors:>=2"),
@@ -62,9 +65,9 @@ KEYS: dict[str, Key] = {
         Key("input", Kind.COUNT, "input tokens", "input:>8k"),
         Key("output", Kind.COUNT, "output tokens", "output:>1k"),
         Key("seconds", Kind.NUMBER, "duration of the attempt", "seconds:>60"),
-        Key("cost", Kind.NUMBER, "US dollars", "cost:>0.01"),
+        Key("cost", Kind.NUMBER, "cost in US dollars", "cost:>0.01"),
         Key("attempt", Kind.COUNT, "attempt number", "attempt:>1"),
-        Key("tool", Kind.EXACT, "a called tool", "tool:search", may_be_missing=True),
+        Key("tool", Kind.EXACT, "name of a called tool", "tool:search", may_be_missing=True),
         Key("model", Kind.NAME, "slug of the policy model", "model:qwen*"),
         Key("version", Kind.NAME, "version of the policy model", "version:step-200", may_be_missing=True),
         Key("agent", Kind.NAME, "slug of the agent", "agent:react*"),
@@ -72,11 +75,16 @@ KEYS: dict[str, Key] = {
         Key("dataset", Kind.NAME, "slug of the dataset", "dataset:sums"),
         Key("collection", Kind.REFERENCE, "number or name of the collection", "collection:12"),
         Key("task", Kind.REFERENCE, "number or id of the task", "task:340"),
-        Key("split", Kind.EXACT, "split of its task", "split:train", may_be_missing=True),
-        Key("tag", Kind.EXACT, "tag of its task", "tag:algebra", may_be_missing=True),
-        Key("cause", Kind.COUNT, "failure cause: the number on the page Failures and low rewards", "cause:12"),
+        Key("split", Kind.EXACT, "split of the task", "split:train", may_be_missing=True),
+        Key("tag", Kind.EXACT, "tag of the task", "tag:algebra", may_be_missing=True),
+        Key(
+            "cause",
+            Kind.COUNT,
+            "ID of a failure cause, as in the links of the page Failures and low rewards",
+            "cause:12",
+        ),
         Key("scan", Kind.ANSWER, "answer in a scan; scan:3 matches all rollouts of scan 3", "scan:3=yes"),
-        Key("worker", Kind.COUNT, "worker that runs it", "worker:3"),
+        Key("worker", Kind.COUNT, "number of the worker that runs the rollout", "worker:3"),
         Key("id", Kind.COUNT, "rollout number", "id:>1200"),
     )
 }
