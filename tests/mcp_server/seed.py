@@ -49,4 +49,3 @@ def main() -> None:
     one, other = seed_regression()
     _, key = create_api_key(user=make_user("engineer", username="coder"), name="agent", scopes=["rollouts:read"])
     print(json.dumps({"collections": [one.pk, other.pk], "key": key}))
-

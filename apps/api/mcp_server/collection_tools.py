@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, LIMIT, Arguments, Tool, row_number
+from apps.api.mcp_server.tool_declarations import DEFAULT_ROWS, LIMIT, PAGE, Arguments, Tool, row_number
 
 LIST = Operation("collection-list")
 SHOW = Operation("collection-detail", numbered=True)
@@ -111,10 +111,13 @@ LIST_COLLECTIONS = Tool(
     "dataset. Start here to find ids.",
     operations=(LIST,),
     takes={
-        name: name for name in ("q", "state", "dataset", "environment", "agent", "policy_model", "ordering", "archived")
-    }
-    | {"cursor": "cursor"},
-    own={"limit": LIMIT},
+        name: name
+        for name in (
+            *("q", "state", "dataset", "environment", "agent", "policy_model"),
+            *("archived", "ordering", "cursor"),
+        )
+    },
+    own=PAGE,
     run=_list,
 )
 COLLECTION_FIGURES = Tool(
@@ -149,7 +152,7 @@ TASK_CHANGES = Tool(
     "differences first. Each has two representative rollouts. To see why, pass them to compare_rollouts.",
     operations=(CHANGES,),
     takes={"other": "with", "which": "which", "cursor": "after"},
-    own={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}, "limit": LIMIT},
+    own={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}, **PAGE},
     required=("collection", "other"),
     run=_changes,
 )
@@ -160,7 +163,7 @@ LIST_FAILURES = Tool(
     "filter `q` of list_rollouts selects a group: `cause:NUMBER`.",
     operations=(FAILURES,),
     takes={"by": "by"},
-    own={"collection": COLLECTION, "limit": {**LIMIT, "maximum": 10, "default": 5}, "cursor": CURSOR},
+    own={"collection": COLLECTION, **PAGE, "limit": {**LIMIT, "maximum": 10, "default": 5}},
     required=("collection",),
     run=_failures,
 )
@@ -171,7 +174,7 @@ LIST_TASK_RESULTS = Tool(
     "`bucket` selects tasks that are never, sometimes or always solved.",
     operations=(PROFILE,),
     takes={"bucket": "bucket"},
-    own={"collection": COLLECTION, "limit": LIMIT, "cursor": CURSOR},
+    own={"collection": COLLECTION, **PAGE},
     required=("collection",),
     run=_profiles,
 )

@@ -95,4 +95,4 @@ async def _exchange(server: Any, scope: dict[str, Any], body: bytes) -> tuple[in
     async with manager.run():
         await manager.handle_request(scope, receive, send)  # type: ignore[arg-type]
     headers = {name.decode().lower(): value.decode() for name, value in started["headers"]}
-    return started["status"], headers.get("content-type", ""), bytes(content)
+    return started["status"], headers.get("content-type", "text/plain"), bytes(content)

@@ -1,12 +1,14 @@
 """Call operations of the API for a tool, with the permissions of the MCP request."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
+from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.urls import ResolverMatch, resolve, reverse
@@ -50,12 +52,17 @@ class Operation(NamedTuple):
 
     @property
     def permission(self) -> Permission:
-        view: Any = self.match.func
-        permission: Permission = view.cls.permissions[view.actions[self.method]]
-        return permission
+        return _permission_of(self)
 
     def path_of(self, number: object) -> str:
         return reverse(f"api:{self.route}", kwargs={} if number is None else {"pk": number})
+
+
+@cache
+def _permission_of(operation: Operation) -> Permission:
+    view: Any = operation.match.func
+    permission: Permission = view.cls.permissions[view.actions[operation.method]]
+    return permission
 
 
 class SameCaller(BaseAuthentication):
@@ -86,7 +93,7 @@ class Api:
         Filters, serializers, permissions and audit entries are those of the API. The MCP request has already counted
         towards the rate limits.
         """
-        if body is not None:
+        if body is not None and f"api:{operation.route}" not in settings.FULL_DISK_ROUTES:
             try:
                 check_space(Place.DATABASE)
             except DiskFull as full:
@@ -99,7 +106,9 @@ class Api:
         if hasattr(response, "render"):
             response.render()
         answer = orjson.loads(response.content)
-        if response.status_code >= 400:
+        if response.status_code == HTTPStatus.NOT_FOUND and number is not None:
+            raise ToolError(f"There is no row with the id {number}. Take ids from the replies of list tools.")
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
             raise ToolError(_explain(answer))
         return answer
 

@@ -8,7 +8,7 @@ import orjson
 
 from apps.api.mcp_server.collection_tools import list_rows, pick
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, LIMIT, Arguments, Tool, row_number
+from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, PAGE, Arguments, Tool, row_number
 from apps.api.mcp_server.untrusted_text import Whole
 from apps.gym.redaction.shortening import shorten
 from apps.policies.installation_redactor import fresh_redactor
@@ -171,7 +171,7 @@ LIST_ROLLOUTS = Tool(
             *("reward_min", "reward_max", "q", "ordering", "cursor"),
         )
     },
-    own={"limit": LIMIT},
+    own=PAGE,
     run=_list,
 )
 READ_ROLLOUT = Tool(

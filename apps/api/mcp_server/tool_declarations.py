@@ -13,7 +13,6 @@ from jsonschema.exceptions import best_match
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import suggest_name
-from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.table_permissions import find_refusal
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
 
@@ -30,20 +29,25 @@ LIMIT: Schema = {
     "description": "Rows per reply.",
 }
 CURSOR: Schema = {"type": "string", "description": "`next_cursor` of the previous reply, for the rest of the list."}
+PAGE = {"limit": LIMIT, "cursor": CURSOR}
 _NOT_JSON_SCHEMA = ("nullable", "readOnly", "writeOnly", "example", "format", "title", "x-spec-enum-id")
 _CHOICE = re.compile(r"\n*^\* `(\w+)` - (.*)$", re.MULTILINE)
 
 
+_MAX_INTEGER = 2**53 - 1
+"""The largest integer that clients in JavaScript read exactly. The API checks larger limits itself."""
+
+
 def row_number(noun: str) -> Schema:
-    return {"type": "integer", "minimum": 1, "maximum": MAX_KEY, "description": f"Id of the {noun}."}
+    return {"type": "integer", "minimum": 1, "maximum": _MAX_INTEGER, "description": f"Id of the {noun}."}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """A tool of the MCP server.
 
-    `takes` maps arguments to parameters or body fields of the first operation, whose schemas they get. `own` has the
-    schemas of further arguments. `run` returns the reply, without marks.
+    `takes` maps arguments to parameters or body fields of the first operation, whose schemas they get. `own` has other
+    schemas, also of further arguments. `run` returns the reply, without marks.
     """
 
     name: str
@@ -64,8 +68,8 @@ class Tool:
     @cached_property
     def input_schema(self) -> Schema:
         known = describe_arguments(self.operations[0])
-        properties = {**self.own, **{name: known[given] for name, given in self.takes.items()}}
-        # Rows and required arguments come first, as in the calls that agents write.
+        properties = {name: known[given] for name, given in self.takes.items()} | dict(self.own)
+        # Required arguments come first, as in the calls that agents write.
         ordered = {name: properties[name] for name in (*self.required, *properties)}
         return {"type": "object", "properties": ordered, "required": [*self.required], "additionalProperties": False}
 
@@ -123,6 +127,8 @@ def _plain(schema: Any, components: Mapping[str, Any]) -> Any:
         beside = {key: each for key, each in schema.items() if key != "allOf"}
         return _plain({**_plain(schema["allOf"][0], components), **beside}, components)
     plain = {key: _plain(each, components) for key, each in schema.items() if key not in _NOT_JSON_SCHEMA}
+    if plain.get("maximum", 0) > _MAX_INTEGER:
+        plain["maximum"] = _MAX_INTEGER
     if schema.get("nullable") and isinstance(plain.get("type"), str):
         plain["type"] = [plain["type"], "null"]
     # Choices that explain themselves are left out of the description: `enum` has them.

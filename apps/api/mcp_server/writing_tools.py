@@ -6,6 +6,7 @@ from apps.accounts.idempotent_requests import MAX_KEY_LENGTH
 from apps.api.mcp_server.collection_tools import pick
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
 from apps.api.mcp_server.tool_declarations import Arguments, Tool
+from apps.api.mcp_server.untrusted_text import Own
 
 COMMENT = Operation("comment-list", "post")
 FLAG = Operation("flag-list", "post")
@@ -73,9 +74,9 @@ def _start(api: Api, given: Arguments) -> dict[str, Any]:
     # The version of the estimate, because a newer one may have more tasks.
     body = {**plan, "version": estimate["version"], "max_cost": given["max_cost"]}
     started = api.call(START, body=body, idempotency_key=given.get("idempotency_key", ""))
-    reply = {"collection": pick(started, _STARTED), "estimate": estimate}
+    reply: dict[str, Any] = {"collection": pick(started, _STARTED), "estimate": estimate}
     if not cost:
-        reply["budget"] = "No cost is known for this plan. If its models have no prices, only max_rollouts limits it."
+        reply["budget"] = Own("No cost is known for this plan. If its models have no prices, max_cost has no effect.")
     return reply
 
 
