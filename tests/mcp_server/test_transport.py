@@ -74,9 +74,7 @@ def test_a_notification_has_no_answer(client):
     assert (response.status_code, response.content) == (202, b"")
 
 
-@pytest.mark.parametrize(
-    "body", ["{", "[]", "1", '{"jsonrpc":"2.0"}', "\x00", '{"jsonrpc":"2.0","id":1,"method":1}']
-)
+@pytest.mark.parametrize("body", ["{", "[]", "1", '{"jsonrpc":"2.0"}', "\x00", '{"jsonrpc":"2.0","id":1,"method":1}'])
 def test_a_body_that_is_no_request_is_refused(client, body):
     response = client.post("/mcp", body, content_type="application/json")
     assert response.status_code == 400
