@@ -12,7 +12,7 @@ from django.urls import URLPattern, re_path
 
 from apps.accounts.outage_log import DATABASE
 from apps.accounts.outages import is_outage
-from apps.accounts.request_origins import is_own_origin
+from apps.api.framework.request_origins import is_own_origin
 from apps.dashboard.live.consumers import UNAVAILABLE
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]

@@ -44,7 +44,7 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
 
 
 def read_steps(rollout: Rollout, attempt: int) -> list[Step]:
-    """Return all steps of an attempt; of a captured one, those of its main path."""
+    """Return all steps of an attempt. If it is captured, return the steps of its main path."""
     graph = rollout.graph(attempt=attempt)
     return steps_of(graph.numbered_line(graph.main_leaf))
 

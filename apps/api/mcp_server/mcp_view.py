@@ -14,10 +14,10 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.accounts.permissions import Permission
-from apps.accounts.request_origins import is_own_origin
 from apps.api.fleet.scraping import AnyFormat
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import UntouchedParser
+from apps.api.framework.request_origins import is_own_origin
 from apps.api.mcp_server.tool_server import Answering
 
 MAX_BODY = 256 * 1024

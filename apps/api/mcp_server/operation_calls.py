@@ -90,8 +90,8 @@ class Api:
     ) -> Any:
         """Return the JSON that the operation returns. Raise ToolError for a problem document.
 
-        Filters, serializers, permissions and audit entries are those of the API. The MCP request has already counted
-        towards the rate limits.
+        The operation filters, checks permissions and writes audit entries as for a request of the API. Only the rate
+        limits do not apply, because the MCP request has already counted.
         """
         if body is not None and f"api:{operation.route}" not in settings.FULL_DISK_ROUTES:
             try:

@@ -1,4 +1,4 @@
-"""What a tool is: the operations of the API that it calls, and its arguments, derived from those of the first one."""
+"""Declare tools: the operations of the API that a tool calls, and its arguments, derived from the first operation."""
 
 import re
 from collections.abc import Callable, Mapping

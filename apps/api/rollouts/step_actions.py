@@ -103,7 +103,7 @@ class StepActions(TableViewSet):
         ],
     )
     def side_by_side(self, request: Request, pk: str) -> Response:
-        """Align the steps of this rollout with those of another rollout of the same task."""
+        """Align the steps of this rollout and another rollout of the same task."""
         other = read_integer(request, "with", low=1)
         if other is None:
             raise bad_query("with", f"`with` must be a whole number from 1 to {MAX_KEY}.")
