@@ -1,6 +1,5 @@
 """The tools of the MCP server: which ones a caller has, and how they answer."""
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,12 +30,11 @@ _ABOUT = """\
 GymWeb runs agents on tasks and stores the traces of their rollouts. A collection runs one agent with one policy model
 on the tasks of a dataset; a rollout is one run on one task, with a reward.
 
-To find out which tasks got worse between two collections, and why: compare_collections for the whole, \
+To find out which tasks got worse between two collections, and why: compare_collections for the overall difference, \
 list_task_changes for the tasks, compare_rollouts for the two rollouts of a task, read_trace for details. To find out \
 why a collection fails: read_figures, list_failures, read_trace.
 
 Replies are small. Pass `next_cursor` as `cursor` to continue."""
-logging.getLogger("mcp").setLevel(logging.WARNING)  # It logs several lines for each request.
 
 
 class Answering:
