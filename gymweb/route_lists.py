@@ -31,6 +31,7 @@ FULL_DISK_ROUTES = frozenset(
         "apps.api.gym_protocol.gym_views.EnvironmentView",
         "apps.api.gym_protocol.gym_views.AgentView",
         "apps.api.gym_protocol.gym_views.ModelView",
+        "mcp",  # reading tools work; writing tools check the disk themselves
         "dashboard:alert_delete",
         "dashboard:collection_archive",
         "dashboard:collection_cancel",
@@ -78,5 +79,6 @@ UNAUDITED_ROUTES = frozenset(
         "apps.api.gym_protocol.gym_views.EnvironmentView",
         "apps.api.gym_protocol.gym_views.AgentView",
         "apps.api.gym_protocol.gym_views.ModelView",
+        "mcp",  # each operation that a tool calls writes its own entry
     }
 )

@@ -318,7 +318,8 @@ LOGGING = {
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.channels.server": {"level": "WARNING"},
-        # It logs a line for every model call.
+        # They log a line for every model call, and several for every request of a coding agent.
         "httpx2": {"level": "WARNING"},
+        "mcp": {"level": "WARNING"},
     },
 }

@@ -3,18 +3,16 @@
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from typing import Any
-from urllib.parse import urlsplit
 
 from channels.routing import URLRouter
-from channels.security.websocket import OriginValidator, WebsocketDenier
-from django.conf import settings
-from django.core.exceptions import DisallowedHost
+from channels.security.websocket import WebsocketDenier
 from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError
 from django.urls import URLPattern, re_path
 
 from apps.accounts.outage_log import DATABASE
 from apps.accounts.outages import is_outage
+from apps.api.framework.request_origins import is_own_origin
 from apps.dashboard.live.consumers import UNAVAILABLE
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
@@ -23,20 +21,13 @@ _SCHEMES = {"ws": "http", "wss": "https"}
 
 
 def is_allowed_origin(scope: dict[str, Any]) -> bool:
-    """Return True if the page belongs to this site or to GYMWEB_TRUSTED_ORIGINS, by scheme, host and port.
+    """Return True if the page of a handshake may connect.
 
-    The site's own origin is determined as in Django's CSRF check, so the same proxies are trusted. Handshakes without
-    an Origin header are rejected, because every browser sends one.
+    Handshakes without an Origin header are rejected, because every browser sends one.
     """
     scheme = _SCHEMES[scope.get("scheme", "ws")]
     request = ASGIRequest({**scope, "method": "GET", "scheme": scheme}, BytesIO())
-    try:
-        own = f"{request.scheme}://{request.get_host()}"
-        trusted = [origin.replace("://*.", "://.") for origin in settings.CSRF_TRUSTED_ORIGINS]
-        origin = urlsplit(request.headers.get("Origin", ""))
-        return bool(OriginValidator(None, [own, *trusted]).valid_origin(origin))
-    except (DisallowedHost, ValueError):
-        return False
+    return is_own_origin(request, request.headers.get("Origin", ""))
 
 
 class OriginGuard:

@@ -1,6 +1,7 @@
 from django.urls import include, path
 
 from apps.api.fleet.scraping import MetricsView
+from apps.api.mcp_server.mcp_view import McpView
 from gymweb.favicon import favicon
 from gymweb.health import healthz, readyz
 
@@ -10,6 +11,7 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/", include("apps.api.urls")),
+    path("mcp", McpView.as_view(), name="mcp"),
     path("gym/", include("apps.api.gym_protocol.gym_urls")),
     path("", include("apps.dashboard.urls")),
 ]

@@ -345,7 +345,9 @@ def test_viewers_change_nothing_and_annotators_only_review():
         *("POST /api/v1/saved-views/", "PATCH /api/v1/saved-views/999999/", "DELETE /api/v1/saved-views/999999/"),
         "POST /rollouts/selected/compare/",
     }
-    assert what_it_may_change(Role.VIEWER) == personal | views
+    # Its tools that change something are only for those who may (tests/mcp_server/test_permissions.py).
+    tools = {"POST /mcp"}
+    assert what_it_may_change(Role.VIEWER) == personal | views | tools
     assert what_it_may_change(Role.ANNOTATOR) == personal | REVIEWED
 
 

@@ -160,6 +160,13 @@ def test_a_key_promises_no_more_than_the_role_may(db: None, role: str, may: str)
     assert may in client.get("/account/").text
 
 
+def test_it_shows_how_to_connect_a_coding_agent_to_who_may_read(browser: Client):
+    page = reverse("dashboard:account")
+    assert "http://testserver/mcp" in browser.get(page).text
+    browser.force_login(make_user(Role.ANNOTATOR))
+    assert "/mcp" not in browser.get(page).text
+
+
 def test_a_key_needs_a_name(browser: Client):
     reply = browser.post(reverse("dashboard:key_create"), KEY | {"key-name": ""}, headers=HTMX)
     assert reply.status_code == 422

@@ -8,6 +8,7 @@ from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, Ve
 from apps.gym.traces.items import message
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, Queue
+from apps.rollouts import rollout_steps
 from apps.rollouts.models import Collection, Rollout
 from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
@@ -145,8 +146,8 @@ def test_the_excerpt_begins_where_the_texts_differ(texts, start):
 
 
 def test_of_endless_traces_the_beginnings_are_compared_and_the_rest_is_counted(monkeypatch):
-    monkeypatch.setattr(side_by_side, "STEPS", 3)
-    monkeypatch.setattr(side_by_side, "EVENTS", 6)
+    monkeypatch.setattr(rollout_steps, "STEPS", 3)
+    monkeypatch.setattr(rollout_steps, "EVENTS", 6)
     good, bad = two()
     comparison = signed_in().get(compared(good, bad)).context["comparison"]
     assert len(comparison.common) + len(comparison.lines) == 3

@@ -172,7 +172,7 @@ class FigureViewSet(TableViewSet):
     )
     def contrast(self, request: Request, pk: str) -> Response:
         """Compare this collection with another one of the same dataset, task by task."""
-        return Response(ContrastSerializer(contrast_collections(self.get_object(), _other(request, "with"))).data)
+        return Response(ContrastSerializer(contrast_collections(self.get_object(), read_other(request, "with"))).data)
 
     @operation(
         "get",
@@ -234,7 +234,7 @@ class FigureViewSet(TableViewSet):
         candidate = self.get_object()
         found = check_regression(
             candidate,
-            _other(request, "baseline"),
+            read_other(request, "baseline"),
             max_drop=read_number(request, "max_drop", low=0.0, high=MAX_REWARD, default=MAX_DROP),
             alpha=read_number(request, "alpha", low=1e-6, high=0.5, default=ALPHA),
         )
@@ -272,7 +272,7 @@ class FigureViewSet(TableViewSet):
             raise bad_query(refusal.argument, str(refusal)) from None
 
 
-def _other(request: Request, name: str) -> Collection:
+def read_other(request: Request, name: str) -> Collection:
     """Return the collection that a required query parameter names. Raise QueryProblem."""
     number = read_integer(request, name, low=1)
     if number is None:

@@ -17,6 +17,8 @@ from apps.api.collections.figure_serializers import MetricsSerializer, ServerMet
 from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
 from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
+from apps.api.collections.task_change_actions import QUERY_PARAMETERS as CHANGES
+from apps.api.collections.task_change_actions import TaskChangeActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import SlugFilter, WordsFilter
@@ -47,7 +49,13 @@ class CollectionFilter(django_filters.FilterSet):
 
 
 class CollectionViewSet(
-    ListModelMixin, RetrieveModelMixin, PlanningActions, ImportActions, SteeringActions, FigureViewSet
+    ListModelMixin,
+    RetrieveModelMixin,
+    PlanningActions,
+    ImportActions,
+    SteeringActions,
+    TaskChangeActions,
+    FigureViewSet,
 ):
     queryset = Collection.objects.present().select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
@@ -56,6 +64,7 @@ class CollectionViewSet(
     lookup_value_regex = "[0-9]+"
     query_parameters = {
         **FIGURES,
+        **CHANGES,
         "import_stored": IMPORT_OPTIONS,
     }
     permissions = {
@@ -81,6 +90,7 @@ class CollectionViewSet(
         "breakdown": Permission.READ,
         "profile": Permission.READ,
         "contrast": Permission.READ,
+        "changes": Permission.READ,
         "failures": Permission.READ,
         "gate": Permission.READ,
         "matrix": Permission.READ,
@@ -88,7 +98,7 @@ class CollectionViewSet(
 
     # Plans store their key: a repeated request returns the current collection, as long as it exists.
     own_idempotency = frozenset({"create", "clone"})
-    problems = {"contrast": {409}, "gate": {409}, "request_server_metrics": {409}}
+    problems = {"contrast": {409}, "changes": {409}, "gate": {409}, "request_server_metrics": {409}}
 
     def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
         return True, True

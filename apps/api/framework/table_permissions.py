@@ -20,16 +20,19 @@ class TablePermission(BasePermission):
         permission = permissions.get(name)
         if permission is None:
             return False
-        if not user_may(request.user, permission):
-            self.message = f"Your role does not have the permission “{permission}”."
-            return False
-        if caller_may(request.user, request.auth, permission):
-            return True
-        self.code, self.message = "missing_scope", _missing_scope_message(permission)
-        return False
+        refusal = find_refusal(request.user, request.auth, permission)
+        if refusal and user_may(request.user, permission):
+            self.code = "missing_scope"
+        self.message = refusal
+        return not refusal
 
 
-def _missing_scope_message(permission: Permission) -> str:
+def find_refusal(user: object, api_key: object, permission: Permission) -> str:
+    """Return why this caller lacks the permission, with the remedy. Empty if the caller has it."""
+    if not user_may(user, permission):
+        return f"Your role does not have the permission “{permission}”."
+    if caller_may(user, api_key, permission):
+        return ""
     scopes = scopes_with(permission)
     if not scopes:
         return "API keys cannot do this. Sign in, or use a command."

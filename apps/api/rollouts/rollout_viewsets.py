@@ -20,6 +20,8 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.rollouts.segment_actions import RolloutTokensSerializer, read_tokens
+from apps.api.rollouts.step_actions import ATTEMPT, FROM_ZERO, MAX_NUMBER, StepActions, read_attempt
+from apps.api.rollouts.step_actions import QUERY_PARAMETERS as STEPS
 from apps.gym.traces.items import dump_json
 from apps.rollouts.metrics.attempt_history import OUTCOMES, PastAttempt, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet
@@ -33,8 +35,6 @@ from apps.rollouts.steering.controls import resolve_flag
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 from apps.tasks.stored_images import with_images
 
-MAX_NUMBER = 999_999_999
-_FROM_ZERO = "Give a whole number from 0 on."
 ORDERS = {
     "reward": SORTS["reward"],
     "turns": SORTS["steps"],
@@ -44,7 +44,6 @@ ORDERS = {
     "cost": SORTS["cost"],
 }
 """Sort orders by the field names of the API. `tokens` is the sum of input and output tokens."""
-ATTEMPT = OpenApiParameter("attempt", integer_schema(0, MAX_NUMBER), description="Attempt. Default: the latest.")
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
@@ -174,7 +173,7 @@ _UNINDEXED = (
 )
 
 
-class RolloutViewSet(RowViewSet):
+class RolloutViewSet(StepActions, RowViewSet):
     queryset = Rollout.objects.all()
     serializer_class = RolloutSerializer
     filterset_class = RolloutFilter
@@ -182,13 +181,15 @@ class RolloutViewSet(RowViewSet):
         "list": Permission.READ,
         "retrieve": Permission.READ,
         "trace": Permission.READ,
+        "steps": Permission.READ,
+        "side_by_side": Permission.READ,
         "tokens": Permission.READ,
         "attempts": Permission.READ,
         "resolve_flag": Permission.EXPORT,
         "destroy": Permission.COLLECT,
     }
-    problems = {"tokens": {409}}
-    query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
+    problems = {"tokens": {409}, "side_by_side": {409}}
+    query_parameters = {**STEPS, "trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
     orders = ORDERS
     pagination_class = RolloutPagination
 
@@ -228,8 +229,8 @@ class RolloutViewSet(RowViewSet):
     def trace(self, request: Request, pk: str) -> HttpResponse:
         """Return the events of one attempt in order. While it runs, new events appear within moments."""
         rollout = self.get_object()
-        attempt = _read_attempt(request, rollout)
-        after = read_integer(request, "after", high=MAX_NUMBER, message=_FROM_ZERO)
+        attempt = read_attempt(request, rollout.attempt)
+        after = read_integer(request, "after", high=MAX_NUMBER, message=FROM_ZERO)
         rows = rollout.events.filter(attempt=attempt, seq__gt=-1 if after is None else after).order_by("seq")
         events = rows.values_list("seq", "kind", "payload")
         # Payloads are stored JSON. Joining them keeps all numbers and keys unchanged, without decoding.
@@ -246,15 +247,10 @@ class RolloutViewSet(RowViewSet):
         Includes the result of the prefix check.
         """
         rollout = self.get_object()
-        body = read_tokens(rollout, _read_attempt(request, rollout))
+        body = read_tokens(rollout, read_attempt(request, rollout.attempt))
         return HttpResponse(orjson.dumps(body), content_type="application/json")
 
     @operation("get", pagination_class=None, filter_backends=[], responses=AttemptSerializer(many=True))
     def attempts(self, request: Request, pk: str) -> Response:
         """List the attempts at this rollout and how each ended. `trace` with `?attempt=` returns their events."""
         return Response(AttemptSerializer(read_attempts(self.get_object()), many=True).data)
-
-
-def _read_attempt(request: Request, rollout: Rollout) -> int:
-    given = read_integer(request, "attempt", high=MAX_NUMBER, message=_FROM_ZERO)
-    return rollout.attempt if given is None else given

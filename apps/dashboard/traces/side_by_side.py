@@ -4,20 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.gym.redaction.shortening import shorten
-from apps.gym.traces.alignment import Row, Step, align, count_common, is_common, steps_of
-from apps.gym.traces.events import decode_event
-from apps.gym.traces.graph import is_captured
+from apps.gym.traces.alignment import Row, Step, align, count_common, is_common
 from apps.gym.traces.word_differences import Part, compare_words
-from apps.rollouts.models import Rollout, TraceEvent
+from apps.rollouts.models import Rollout
+from apps.rollouts.rollout_steps import read_first_steps
 
-FEWEST, MOST = 2, 6
-STEPS = 300
-"""Maximum steps of each rollout that are compared. The cost grows quadratically."""
-EVENTS = 2 * STEPS
 SHOWN = 4_000
 """Maximum characters shown of a step. Longer texts link to the full step."""
 LEAD = 200
@@ -26,10 +19,6 @@ SHOWN_ANSWER = 600
 """Maximum characters shown of a final answer among the outcomes."""
 COMPARED = 200_000
 """Maximum characters per page that are compared by word. Text beyond that is shown without comparison."""
-
-
-class CannotCompare(Exception):
-    """Raised if these rollouts cannot be compared. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,31 +97,8 @@ class Comparison:
         return self.lines[0] if self.lines else None
 
 
-def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
-    """Return the rollouts in the order of the ids.
-
-    Raise CannotCompare for too few, too many or unknown ids, or rollouts of different tasks.
-    """
-    wanted = list(dict.fromkeys(ids))
-    if not FEWEST <= len(wanted) <= MOST:
-        given = "1 was" if len(wanted) == 1 else f"{len(wanted)} were"
-        raise CannotCompare(f"Choose {FEWEST} to {MOST} rollouts of one task: {given} given.")
-    rows = Rollout.objects.filter(Q(pk__in=wanted) & Q(collection__is_being_deleted=False))
-    found = {each.pk: each for each in rows.select_related("task__version__dataset", "collection__policy_model")}
-    missing = [f"#{pk}" for pk in wanted if pk not in found]
-    if missing:
-        raise CannotCompare(f"Unknown rollouts: {', '.join(missing)}.")
-    rollouts = [found[pk] for pk in wanted]
-    first = rollouts[0].task
-    for other in (each.task for each in rollouts[1:]):
-        is_same_key = first.key and (other.dataset_id, other.key) == (first.dataset_id, first.key)
-        if other.pk != first.pk and not is_same_key:
-            raise CannotCompare("These rollouts belong to different tasks. Choose rollouts of one task.")
-    return rollouts
-
-
 def compare_rollouts(rollouts: list[Rollout]) -> Comparison:
-    read = [_read_steps(rollout) for rollout in rollouts]
+    read = [read_first_steps(rollout) for rollout in rollouts]
     common, lines = compare_steps([steps for steps, _ in read])
     return Comparison(
         rollouts=rollouts,
@@ -169,29 +135,6 @@ def find_start(texts: Sequence[str]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
     return max(0, low - LEAD) if low + LEAD > SHOWN else 0
-
-
-def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
-    """Return the first steps of the latest attempt, and the number of events left out after them."""
-    events = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
-    rows = list(events.values_list("seq", "payload")[: EVENTS + 1])
-    read = [(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]]
-    if is_captured(event for _, event in read):
-        return _read_main_steps(rollout)
-    steps = steps_of(read)
-    whole = len(rows) <= EVENTS and len(steps) <= STEPS
-    if whole:
-        return steps, 0
-    kept = steps[:STEPS]
-    return kept, events.filter(seq__gt=kept[-1].seq).count() if kept else 0
-
-
-def _read_main_steps(rollout: Rollout) -> tuple[list[Step], int]:
-    """Return the steps of the main path of a captured attempt, and the number of its events left out after them."""
-    graph = rollout.graph()
-    line = graph.numbered_line(graph.main_leaf)
-    steps = steps_of(line)
-    return steps[:STEPS], len({step.seq for step in steps[STEPS:]})
 
 
 class _Budget:

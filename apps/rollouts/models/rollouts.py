@@ -197,13 +197,14 @@ class Rollout(models.Model):
         """Return the events on the main path of the latest attempt, with images. `tokens` adds packed tokens."""
         return self.graph(tokens=tokens, images=True).main
 
-    def graph(self, *, tokens: bool = False, images: bool = False) -> TraceGraph:
-        """Return the graph of the latest attempt.
+    def graph(self, *, attempt: int | None = None, tokens: bool = False, images: bool = False) -> TraceGraph:
+        """Return the graph of an attempt, by default the latest.
 
         `tokens` adds packed tokens to model calls. `images` puts images in place of references.
         """
         columns = ("payload", "tokens") if tokens else ("payload",)
-        rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list("seq", *columns)
+        number = self.attempt if attempt is None else attempt
+        rows = self.events.filter(attempt=number).order_by("seq").values_list("seq", *columns)
         read_images = with_images if images else str
         read = [(seq, decode_event(read_images(payload), *packed)) for seq, payload, *packed in rows]
         return TraceGraph([event for _, event in read], [seq for seq, _ in read])

@@ -38,6 +38,7 @@ from apps.rollouts.metrics.model_matrix import MatrixRefused
 from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
+from apps.rollouts.rollout_steps import CannotCompare
 from apps.rollouts.scans.scan_controls import CannotScan
 from apps.rollouts.scans.scan_estimates import ScanRefused
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
@@ -151,4 +152,5 @@ REFUSALS: list[Exception] = [
     RetentionRefused(MESSAGE, "field"),
     AlertRefused(MESSAGE),
     SubscriptionChanged(MESSAGE),
+    CannotCompare(MESSAGE),
 ]

@@ -8,6 +8,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
@@ -29,6 +30,7 @@ def _page(request: PageRequest, *, part: str, status: int = 200, **context: Any)
         "password_form": PasswordForm(person=person),
         "key_form": ApiKeyForm(prefix="key", person=person),
         "keys": person.api_keys.order_by("-id"),
+        "mcp_url": request.build_absolute_uri(reverse("mcp")),
         **context,
     }
     return answer(request, "account/account.html", context, part=part, status=status)

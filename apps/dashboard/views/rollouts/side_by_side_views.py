@@ -18,7 +18,7 @@ from apps.dashboard.chrome.page_answers import show_refusal
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
 from apps.dashboard.reviewing.work_items import read_fields
-from apps.dashboard.traces.side_by_side import MOST, CannotCompare, compare_rollouts, find_rollouts
+from apps.dashboard.traces.side_by_side import compare_rollouts
 from apps.reviews.models import Flag, Queue, Review
 from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
@@ -27,6 +27,7 @@ from apps.reviews.reviews.flags import raise_flag
 from apps.reviews.reviews.own_verdicts import read_own_verdict, save_own_verdict
 from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.rollouts.models import Rollout
+from apps.rollouts.rollout_steps import MOST, CannotCompare, find_rollouts
 
 _MOST_PAIRS = 50
 

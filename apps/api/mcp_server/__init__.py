@@ -1,0 +1,1 @@
+"""The MCP server: operations of the API as tools for coding agents."""

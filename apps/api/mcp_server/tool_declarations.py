@@ -1,0 +1,141 @@
+"""Declare tools: the operations of the API that a tool calls, and its arguments, derived from the first operation."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django.urls import path
+from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from apps.accounts.permissions import Permission
+from apps.api.framework.declared_fields import suggest_name
+from apps.api.framework.table_permissions import find_refusal
+from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
+
+Schema = dict[str, Any]
+Arguments = dict[str, Any]
+
+MAX_ROWS = 25
+DEFAULT_ROWS = 15
+LIMIT: Schema = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": MAX_ROWS,
+    "default": DEFAULT_ROWS,
+    "description": "Rows per reply.",
+}
+CURSOR: Schema = {"type": "string", "description": "`next_cursor` of the previous reply, for the rest of the list."}
+PAGE = {"limit": LIMIT, "cursor": CURSOR}
+_NOT_JSON_SCHEMA = ("nullable", "readOnly", "writeOnly", "example", "format", "title", "x-spec-enum-id")
+_CHOICE = re.compile(r"\n*^\* `(\w+)` - (.*)$", re.MULTILINE)
+
+
+_MAX_INTEGER = 2**53 - 1
+"""The largest integer that clients in JavaScript read exactly. The API checks larger limits itself."""
+
+
+def row_number(noun: str) -> Schema:
+    return {"type": "integer", "minimum": 1, "maximum": _MAX_INTEGER, "description": f"Id of the {noun}."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool of the MCP server.
+
+    `takes` maps arguments to parameters or body fields of the first operation, whose schemas they get. `own` has other
+    schemas, also of further arguments. `run` returns the reply, without marks.
+    """
+
+    name: str
+    title: str
+    description: str
+    operations: tuple[Operation, ...]
+    run: Callable[[Api, Arguments], Mapping[str, Any]]
+    takes: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Schema] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    writes: bool = False
+    idempotent: bool = False
+
+    @property
+    def permissions(self) -> list[Permission]:
+        return list(dict.fromkeys(operation.permission for operation in self.operations))
+
+    @cached_property
+    def input_schema(self) -> Schema:
+        known = describe_arguments(self.operations[0])
+        properties = {name: known[given] for name, given in self.takes.items()} | dict(self.own)
+        # Required arguments come first, as in the calls that agents write.
+        ordered = {name: properties[name] for name in (*self.required, *properties)}
+        return {"type": "object", "properties": ordered, "required": [*self.required], "additionalProperties": False}
+
+    def query(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given arguments under the names of the operation."""
+        return {self.takes[name]: value for name, value in given.items() if name in self.takes}
+
+    def find_refusal(self, user: object, api_key: object) -> str:
+        """Return why the caller may not use this tool, with the remedy. Empty if the caller may."""
+        return next(filter(None, (find_refusal(user, api_key, one) for one in self.permissions)), "")
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise ToolError for unknown, missing or invalid arguments."""
+        known = self.input_schema["properties"]
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ToolError(f"Unknown argument “{unknown[0][:50]}”. {suggest_name(unknown[0], [*known])}")
+        missing = [name for name in self.required if name not in given]
+        if missing:
+            about = known[missing[0]].get("description", "")
+            raise ToolError(f"The argument “{missing[0]}” is missing. {about}".strip())
+        wrong = best_match(Draft202012Validator(self.input_schema).iter_errors(given))
+        if wrong is not None:
+            place = ".".join(map(str, wrong.absolute_path))
+            raise ToolError(f"{place}: {wrong.message[:500]}")
+
+
+def describe_arguments(operation: Operation) -> dict[str, Schema]:
+    """Return the schemas of the query parameters and body fields of an operation."""
+    match = operation.match
+    generator = SchemaGenerator(patterns=[path(match.route.removeprefix("api/"), match.func)])  # type: ignore[no-untyped-call]
+    ((_, methods),) = generator.parse(None, True).items()  # type: ignore[no-untyped-call]
+    components = generator.registry.build({})["schemas"]
+    found = methods[operation.method]
+    described = {
+        one["name"]: _plain({**one["schema"], "description": one.get("description", "")}, components)
+        for one in found.get("parameters", ())
+        if one["in"] == "query"
+    }
+    body = found.get("requestBody", {}).get("content", {}).get("application/json")
+    if body:
+        described |= _plain(body["schema"], components)["properties"]
+    return described
+
+
+def _plain(schema: Any, components: Mapping[str, Any]) -> Any:
+    """Return an OpenAPI schema as JSON Schema: references resolved, and without words that JSON Schema lacks."""
+    if isinstance(schema, list):
+        return [_plain(each, components) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _plain(components[schema["$ref"].rpartition("/")[2]], components)
+    if len(schema.get("allOf", ())) == 1:
+        beside = {key: each for key, each in schema.items() if key != "allOf"}
+        return _plain({**_plain(schema["allOf"][0], components), **beside}, components)
+    plain = {key: _plain(each, components) for key, each in schema.items() if key not in _NOT_JSON_SCHEMA}
+    if plain.get("maximum", 0) > _MAX_INTEGER:
+        plain["maximum"] = _MAX_INTEGER
+    if schema.get("nullable") and isinstance(plain.get("type"), str):
+        plain["type"] = [plain["type"], "null"]
+    # Choices that explain themselves are left out of the description: `enum` has them.
+    text = _CHOICE.sub(_choice, str(plain.pop("description", ""))).strip()
+    return {**plain, "description": text} if text else plain
+
+
+def _choice(found: re.Match[str]) -> str:
+    value, label = found.groups()
+    return "" if value.replace("_", " ") == label else f" `{value}`: {label}."
