@@ -17,7 +17,7 @@ from apps.api.framework.problems import bad_query
 from apps.api.framework.query_filters import read_choice, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.rollouts.metrics.collection_comparison import Change, check_contrast
-from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_representatives, list_changes
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_extreme_rollouts, list_changes
 
 MAX_CHANGES = 1_000
 DEFAULT_CHANGES = 50
@@ -80,7 +80,7 @@ class TaskChangeActions(TableViewSet):
         )
         limit = read_integer(request, "limit", low=1, high=MAX_CHANGES) or DEFAULT_CHANGES
         found = list_changes(one, other, which, after=_read_after(request), limit=limit)
-        pairs = [pair or (None, None) for pair in find_representatives(one, other, found)]
+        pairs = [pair or (None, None) for pair in find_extreme_rollouts(one, other, found)]
         rows = [
             {**asdict(change), "rollout": mine, "other_rollout": theirs}
             for change, (mine, theirs) in zip(found, pairs, strict=True)

@@ -68,7 +68,9 @@ def read_against_lengths(queue: Queue, *, could_see_results: bool | None = None)
     known = [each for each in verdicts if each[0] in tokens and each[1] in tokens]
     unlike = [(tokens[low] - tokens[high], outcome) for low, high, outcome in known if tokens[low] != tokens[high]]
     said = [(outcome == "low") == (more > 0) for more, outcome in unlike]
-    return [OutsideAgreement(name="preference for the longer rollout", same=sum(said), compared=len(said))] if said else []
+    return (
+        [OutsideAgreement(name="preference for the longer rollout", same=sum(said), compared=len(said))] if said else []
+    )
 
 
 def _scores_against(
