@@ -69,6 +69,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "apps.accounts.current_request.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gymweb.compression.CompressionMiddleware",
@@ -168,6 +169,7 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "apps.dashboard.chrome.page_answers.csrf_failure"
 if SECURE:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
@@ -308,10 +310,17 @@ LOGGING = {
         "line": {
             "class": "gymweb.loglines.LineFormatter",
             "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
-        }
+        },
+        "json": {"class": "gymweb.loglines.JsonFormatter"},
     },
     "filters": {"outages": {"()": "gymweb.loglines.OutageFilter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outages"]}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": env.choice("GYMWEB_LOG_FORMAT", default="line", choices=("line", "json")),
+            "filters": ["outages"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": env.choice("GYMWEB_LOG_LEVEL", default="INFO", choices=LEVELS)},
     "loggers": {
         "daphne": {"level": "WARNING"},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
 
+from apps.accounts.log_context import CURRENT_ROLLOUT
 from apps.accounts.outage_log import LAYER, RetryLog
 from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
@@ -261,6 +262,8 @@ class RolloutWorker(ChannelsWorker):
     async def _run(
         self, claim: Claim, row: TaskRow, setting: Setting, external: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
+        # Not reset: each rollout has its own task, and so its own context.
+        CURRENT_ROLLOUT.set(claim)
         try:
             with self._memory.account():
                 make_driver = external.drive if external else None
