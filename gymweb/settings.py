@@ -70,6 +70,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "apps.accounts.current_request.RequestIdMiddleware",
+    "apps.accounts.telemetry.request_spans.RequestSpanMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gymweb.compression.CompressionMiddleware",
@@ -249,6 +250,11 @@ SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_TOGETHER_MB, 
 # Interval of the health checks of environments.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
 
+# Traces and metrics of GymWeb itself. OpenTelemetry's SDK reads its other standard variables.
+SEND_SPANS, SEND_METRICS = env.telemetry("TRACES"), env.telemetry("METRICS")
+METRIC_SECONDS = env.whole("OTEL_METRIC_EXPORT_INTERVAL", default=60_000, least=100, most=86_400_000) / 1000
+TELEMETRY_PROTOCOL = env.text("OTEL_EXPORTER_OTLP_PROTOCOL", default="http/protobuf")
+
 # Engine
 WORKER_SEATS = env.whole("GYMWEB_WORKER_SEATS", default=256, least=1, most=100_000)
 WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, most=10_000_000)
@@ -328,5 +334,7 @@ LOGGING = {
         "django.channels.server": {"level": "WARNING"},
         # It logs a line for every model call.
         "httpx2": {"level": "WARNING"},
+        # It logs a warning for each retry of a request.
+        "opentelemetry": {"level": "ERROR"},
     },
 }
