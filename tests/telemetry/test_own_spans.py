@@ -11,7 +11,7 @@ from apps.accounts.telemetry import request_spans, spans
 from apps.environments.models import Environment
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.pairs.pair_set_jobs import make_queued_pair_set
-from apps.pairs.pair_sets import PairSetOrder, queue_pair_set
+from apps.pairs.pair_sets import PairOrder, queue_pair_set
 from apps.policies.models import Provider
 from apps.rollouts.engine import background_jobs, rollout_spans
 from apps.rollouts.engine.claimed_work import fetch_work
@@ -31,11 +31,11 @@ from tests.factories import (
 )
 
 pytestmark = pytest.mark.usefixtures("migrated")
-SECRET = "What is the secret number"
+SECRET = "What is"
 
 
 def plan(**fields):
-    rows = [make_row(f"{SECRET} {number}?", str(number)) for number in range(2)]
+    rows = [make_row(f"{SECRET} {number} * 3?", str(number * 3)) for number in (2, 4)]
     dataset = make_dataset(rows, environment=Environment.objects.get(slug="calculator"))
     model = make_policy_model(mistake_rate=0.0)
     return plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, **fields))
@@ -96,7 +96,7 @@ def test_export_and_pair_jobs_have_spans_if_they_found_work(inbox, sending, sett
     collection = make_collection(state="completed")
     make_rollout(collection, reward=1.0, trace=make_trace())
     export = queue_export(ExportOrder(format="trl_sft", collection=collection))
-    pairs = queue_pair_set(PairSetOrder(collection=collection))
+    pairs = queue_pair_set(PairOrder(collection=collection))
     assert run(write_queued_export) and not run(write_queued_export)
     assert run(make_queued_pair_set) and not run(make_queued_pair_set)
     sending()
