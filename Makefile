@@ -84,7 +84,8 @@ test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, t
 	$(BIN)/python -m pytest -q -rP tests/trainers
 
 test-receivers: $(INSTALLED_DEV) ## real Phoenix and MLflow servers store exported traces
-	@$(PYTHON) scripts/build_environment.py receivers
+	@$(PYTHON) scripts/build_environment.py phoenix
+	@$(PYTHON) scripts/build_environment.py mlflow
 	$(BIN)/python -m pytest -q -rP -m slow tests/trace_receivers
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
@@ -160,8 +161,9 @@ trainers: ## what trains on exports, without a GPU, in an environment of its own
 agents: ## the agent frameworks of examples/agents/, in an environment of their own; prints its folder
 	@$(PYTHON) scripts/build_environment.py agents
 
-trace-receivers: ## Phoenix and MLflow, in an environment of their own; prints its folder
-	@$(PYTHON) scripts/build_environment.py receivers
+trace-receivers: ## Phoenix and MLflow, in environments of their own; prints their folders
+	@$(PYTHON) scripts/build_environment.py phoenix
+	@$(PYTHON) scripts/build_environment.py mlflow
 
 # A model on this machine is called by its loopback address, which an installation must allow; yours stands.
 vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
@@ -200,7 +202,8 @@ lock: ## compile the requirements
 	  -o requirements-trainers.txt requirements-trainers.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-agents.txt requirements-agents.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-otel.txt requirements-otel.in
-	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-receivers.txt requirements-receivers.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-phoenix.txt requirements-phoenix.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-mlflow.txt requirements-mlflow.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

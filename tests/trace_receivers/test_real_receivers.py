@@ -1,6 +1,6 @@
-"""Real Phoenix and MLflow servers store what GymWeb sends, from the environment of `make trace-receivers`.
+"""Real Phoenix and MLflow servers store what GymWeb sends, from the environments of `make trace-receivers`.
 
-Without that environment every test here is skipped by name.
+Without its environment, a test is skipped by name.
 """
 
 import json
@@ -26,14 +26,8 @@ from tests.deadlines import wait_until
 from tests.factories import make_collection, make_rollout
 from tests.gym.exporters.test_otel_genai import subagent_events, weather
 
-ENVIRONMENT = environment_folder("receivers")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(
-        not is_complete(ENVIRONMENT), reason="SKIPPED by name: Phoenix and MLflow: make trace-receivers"
-    ),
-]
+PHOENIX, MLFLOW = environment_folder("phoenix"), environment_folder("mlflow")
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def ask(url: str, body: Any = None) -> Any:
@@ -52,10 +46,10 @@ def is_up(url: str) -> bool:
 
 
 @contextmanager
-def running(folder: Path, *command: str, health: str, **environment: str) -> Iterator[None]:
+def running(folder: Path, program: Path, *given: str, health: str, **environment: str) -> Iterator[None]:
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [str(ENVIRONMENT / "bin" / command[0]), *command[1:]],
+            [str(program), *given],
             cwd=folder,
             env={**os.environ, "HOME": str(folder), "PYTHONPATH": "", **environment},
             stdout=log,
@@ -82,27 +76,17 @@ def phoenix(tmp_path: Path) -> Iterator[str]:
         "PHOENIX_GRPC_PORT": str(find_port()),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    with running(tmp_path, "phoenix", "serve", health=f"http://127.0.0.1:{port}/healthz", **given):
+    with running(tmp_path, PHOENIX / "bin" / "phoenix", "serve", health=f"http://127.0.0.1:{port}/healthz", **given):
         yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
 def mlflow(tmp_path: Path) -> Iterator[str]:
     port = str(find_port())
-    store = f"sqlite:///{tmp_path}/mlflow.db"
-    command = (
-        "mlflow",
-        "server",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        port,
-        "--workers",
-        "1",
-        "--backend-store-uri",
-        store,
-    )
-    with running(tmp_path, *command, health=f"http://127.0.0.1:{port}/health", DO_NOT_TRACK="true"):
+    given = ["--host", "127.0.0.1", "--port", port, "--workers", "1"]
+    given += ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
+    program = MLFLOW / "bin" / "mlflow"
+    with running(tmp_path, program, "server", *given, health=f"http://127.0.0.1:{port}/health", DO_NOT_TRACK="true"):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -130,6 +114,7 @@ def send(settings, tmp_path: Path):
     return work
 
 
+@pytest.mark.skipif(not is_complete(PHOENIX), reason="SKIPPED by name: Phoenix: make trace-receivers")
 def test_phoenix_shows_model_calls_tools_and_agents(phoenix, send):
     def read() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = ask(f"{phoenix}/v1/projects/default/spans?limit=100")["data"]
@@ -153,6 +138,7 @@ def test_phoenix_shows_model_calls_tools_and_agents(phoenix, send):
     assert {event["name"] for root in roots for event in root["events"]} == {"gen_ai.evaluation.result"}
 
 
+@pytest.mark.skipif(not is_complete(MLFLOW), reason="SKIPPED by name: MLflow: make trace-receivers")
 def test_mlflow_shows_traces_with_usage(mlflow, send):
     def read() -> list[dict[str, Any]]:
         where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}}
