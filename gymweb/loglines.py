@@ -11,9 +11,9 @@ from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
-from apps.accounts.log_context import read_context
 from apps.accounts.outage_log import DATABASE, DISK, LAYER
 from apps.accounts.outages import is_outage
+from apps.accounts.telemetry.log_context import read_context
 from apps.gym.traces.items import encode_json
 
 

@@ -25,7 +25,7 @@ from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 from twisted.web.http import Request as TwistedRequest
 
-from apps.accounts.current_request import HEADER, make_request_id
+from apps.accounts.telemetry.current_request import HEADER, make_request_id
 from apps.dashboard.chrome.page_answers import render_refusal
 from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
 

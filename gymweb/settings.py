@@ -69,7 +69,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "apps.accounts.current_request.RequestIdMiddleware",
+    "apps.accounts.telemetry.current_request.RequestIdMiddleware",
     "apps.accounts.telemetry.request_spans.RequestSpanMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -11,8 +11,8 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from apps.accounts.client_address import client_address
-from apps.accounts.current_request import CURRENT_REQUEST, request_id_of
 from apps.accounts.models import ApiKey, AuditEntry, User
+from apps.accounts.telemetry.current_request import CURRENT_REQUEST, request_id_of
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.storable import bound_numbers, clean_line
 
@@ -38,7 +38,7 @@ def record(
     """Write an audit entry.
 
     `action` is `noun.verb`, for example `dataset.create`. Only values that differ between `before` and `after` are
-    stored. API key, address, origin (page or API) and request id are those of the current request.
+    stored. API key, address, origin (page or API) and request id come from the current request.
     """
     request = request or CURRENT_REQUEST.get()
     # Commands and the engine have no user; anonymous users have no row.

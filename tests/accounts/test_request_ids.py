@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.current_request import CURRENT_REQUEST, HEADER
 from apps.accounts.models import AuditEntry, Role
+from apps.accounts.telemetry.current_request import CURRENT_REQUEST, HEADER
 from tests.dashboard.pages import signed_in
 
 MADE = re.compile(r"[0-9a-f]{32}")

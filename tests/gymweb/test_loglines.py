@@ -13,9 +13,9 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError
 
-from apps.accounts import log_context
 from apps.accounts.models import Role
 from apps.accounts.outage_log import OutageLog
+from apps.accounts.telemetry import log_context
 from gymweb import loglines
 from tests.dashboard.pages import signed_in
 

@@ -1,4 +1,4 @@
-"""Traces and metrics of GymWeb itself, sent over OTLP.
+"""Request ids, ids of log records, and traces and metrics of GymWeb itself, sent over OTLP.
 
-Off by default: without the setting, no module of OpenTelemetry is imported. See docs/operate/monitoring.md.
+Spans and metrics are off by default: no module of OpenTelemetry's SDK is imported then. See docs/operate/monitoring.md.
 """

@@ -66,7 +66,7 @@ def start_telemetry(process: str, read_metrics: "Callable[[], Iterable[Metric]]"
 
 
 def stop_telemetry() -> None:
-    """Send what is left, for at most the time limit of the exporter, and stop."""
+    """Send the remaining spans and metrics, for at most the time limit of the exporter, and stop."""
     set_tracer(None)
     while _Started.stops:
         _Started.stops.pop()()

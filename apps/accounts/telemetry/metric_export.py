@@ -71,7 +71,7 @@ class MetricExport:
 
 
 def convert_metrics(families: Iterable[Family], resource: Resource, *, now: int) -> MetricsData:
-    """Return metrics of Prometheus as those of OpenTelemetry. `now` is in nanoseconds since 1970."""
+    """Convert metrics of Prometheus to OpenTelemetry. `now` is in nanoseconds since 1970."""
     metrics = [found for family in families if (found := _convert(family, now)) is not None]
     scope = ScopeMetrics(InstrumentationScope("gymweb"), metrics, schema_url="")
     return MetricsData([ResourceMetrics(resource, [scope], schema_url="")])

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import MiddlewareNotUsed
 from django.http import HttpRequest, HttpResponseBase
 
-from apps.accounts.log_context import read_context
+from apps.accounts.telemetry.log_context import read_context
 from apps.accounts.telemetry.spans import SILENT, current_tracer, fail, named
 
 PROBES = frozenset({"/healthz", "/readyz"})

@@ -19,7 +19,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from apps.accounts.current_request import request_id_of
+from apps.accounts.telemetry.current_request import request_id_of
 from apps.gym.redaction.shortening import pointer_step
 from apps.gym.request_refusals import INVALID, Refusal
 from apps.policies.installation_redactor import current_redactor

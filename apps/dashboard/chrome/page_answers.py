@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.template import loader
 from django_htmx.http import HttpResponseClientRedirect
 
-from apps.accounts.current_request import request_id_of
 from apps.accounts.disk_space import DiskFull
+from apps.accounts.telemetry.current_request import request_id_of
 from apps.gym.request_refusals import Refusal
 
 POLL_ENDED = 286

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.fields import hide_optional_label
-from apps.dashboard.forms.spec_fields import spec_form
+from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.exports.models import TraceDestination
 from apps.exports.trace_sends.destination_changes import MAX_HEADER_TEXT, MAX_URL, read_headers
 from apps.exports.trace_sends.send_orders import TraceSendOrder
@@ -59,4 +59,6 @@ class TraceDestinationForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @spec_form(TraceSendOrder, leave={"export"})
 class TraceSendForm(forms.Form):
-    """The destination of an export's traces."""
+    """The destination of an export's traces, chosen from a menu: there are few."""
+
+    destination = OneRow(TraceDestination.objects.all(), empty_label="Choose a destination")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
 
-from apps.accounts.log_context import CURRENT_ROLLOUT
 from apps.accounts.outage_log import LAYER, RetryLog
+from apps.accounts.telemetry.log_context import CURRENT_ROLLOUT
 from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import BackgroundJobs

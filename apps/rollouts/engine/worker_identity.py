@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from django.db import InterfaceError, OperationalError
 
-from apps.accounts.log_context import set_worker
 from apps.accounts.outage_log import RetryLog
+from apps.accounts.telemetry.log_context import set_worker
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.worker_leases import (
     Heartbeat,

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from apps.accounts.current_request import CURRENT_REQUEST, request_id_of
+from apps.accounts.telemetry.current_request import CURRENT_REQUEST, request_id_of
 
 
 class LoggedRollout(Protocol):
