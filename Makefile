@@ -21,7 +21,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-trainers check docs docs-serve bench test-scale transfers vllm trainers agents vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -61,7 +61,7 @@ test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 
 # Tests of one file share a server and what earlier ones stored: they run in order, in one process.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
@@ -82,6 +82,11 @@ test-agents: $(INSTALLED_DEV) ## the examples of agent frameworks with a scripte
 test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, two steps of each trainer, what its loss sees
 	@$(PYTHON) scripts/build_environment.py trainers
 	$(BIN)/python -m pytest -q -rP tests/trainers
+
+test-receivers: $(INSTALLED_DEV) ## real Phoenix and MLflow servers store exported traces
+	@$(PYTHON) scripts/build_environment.py phoenix
+	@$(PYTHON) scripts/build_environment.py mlflow
+	$(BIN)/python -m pytest -q -rP -m slow tests/trace_receivers
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
@@ -156,6 +161,10 @@ trainers: ## what trains on exports, without a GPU, in an environment of its own
 agents: ## the agent frameworks of examples/agents/, in an environment of their own; prints its folder
 	@$(PYTHON) scripts/build_environment.py agents
 
+trace-receivers: ## Phoenix and MLflow, in environments of their own; prints their folders
+	@$(PYTHON) scripts/build_environment.py phoenix
+	@$(PYTHON) scripts/build_environment.py mlflow
+
 # A model on this machine is called by its loopback address, which an installation must allow; yours stands.
 vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
 vllm-demo: $(INSTALLED) ## the demo with a real model: vLLM on this machine, the tiny policy, its tokens; SERVE=0 ends after the summary
@@ -192,6 +201,9 @@ lock: ## compile the requirements
 	  --unsafe-package torchaudio --unsafe-package torchvision --unsafe-package triton \
 	  -o requirements-trainers.txt requirements-trainers.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-agents.txt requirements-agents.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-otel.txt requirements-otel.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-phoenix.txt requirements-phoenix.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-mlflow.txt requirements-mlflow.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

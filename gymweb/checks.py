@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, NotSupportedError, OperationalError, connection, connections
 
+from apps.accounts.telemetry.exporters import MISSING, is_installed
 from gymweb.folders import who_else_reads
 from gymweb.migration_state import find_mismatch
 
@@ -97,3 +98,20 @@ def check_folder(**kwargs: Any) -> list[CheckMessage]:
             id="gymweb.W002",
         )
     ]
+
+
+def check_telemetry(**kwargs: Any) -> list[CheckMessage]:
+    """Warn if OTEL_EXPORTER_OTLP_ENDPOINT asks for traces and metrics that this installation cannot send."""
+    if not (settings.SEND_SPANS or settings.SEND_METRICS):
+        return []
+    if not is_installed():
+        return [Warning(MISSING, hint="Run pip install -r requirements-otel.txt.", id="gymweb.W003")]
+    if settings.TELEMETRY_PROTOCOL != "http/protobuf":
+        return [
+            Warning(
+                f"OTEL_EXPORTER_OTLP_PROTOCOL is {settings.TELEMETRY_PROTOCOL!r}, but GymWeb sends http/protobuf.",
+                hint="Unset it, and give the receiver's HTTP port, often 4318, in OTEL_EXPORTER_OTLP_ENDPOINT.",
+                id="gymweb.W004",
+            )
+        ]
+    return []

@@ -73,6 +73,15 @@ class Environment:
             raise SettingRefused(f"{name} is {_shown(given)}: give {allowed}.")
         return float(given)
 
+    def telemetry(self, signal: str) -> bool:
+        """Return True if OpenTelemetry's standard variables say to send this signal: `TRACES` or `METRICS`."""
+        if self.text("OTEL_SDK_DISABLED", default="false").lower() == "true":
+            return False
+        if self.text(f"OTEL_{signal}_EXPORTER", default="otlp") == "none":
+            return False
+        endpoints = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+        return any(self.text(name, default="") for name in endpoints)
+
     def database(self, name: str, *, default: str) -> dict[str, Any]:
         """Return Django's database settings. The value is never quoted, because it may contain a password."""
         given = self.text(name, default=default)

@@ -11,7 +11,7 @@ from django.views import defaults
 from apps.accounts.disk_space import Place, Shortage, find_shortage, note_error
 from apps.accounts.outages import RETRY_SECONDS, is_outage
 from apps.api.framework.problems import problem_response
-from apps.dashboard.chrome.page_answers import answer_full_disk
+from apps.dashboard.chrome.page_answers import answer_full_disk, render_bare
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -32,16 +32,15 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     if _is_api_request(request):
         detail = "Internal server error. See the server log."
         return problem_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, "server-error", detail)
-    return defaults.server_error(request)
+    return render_bare("500.html", request, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _unavailable(request: HttpRequest) -> HttpResponseBase:
     plain_text = "The database is unavailable."
     detail = f"{plain_text} Try again in {RETRY_SECONDS} seconds."
-    page = partial(defaults.server_error, request, template_name="503.html")
-    return _retry_later(
-        request, HTTPStatus.SERVICE_UNAVAILABLE, "database-away", detail, plain_text=plain_text, page=page
-    )
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    page = partial(render_bare, "503.html", request, status)
+    return _retry_later(request, status, "database-away", detail, plain_text=plain_text, page=page)
 
 
 def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBase:

@@ -4,13 +4,17 @@ import errno
 import logging
 import os
 from copy import copy
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
 
 from apps.accounts.outage_log import DATABASE, DISK, LAYER
 from apps.accounts.outages import is_outage
+from apps.accounts.telemetry.log_context import read_context
+from apps.gym.traces.items import encode_json
 
 
 class OutageFilter(logging.Filter):
@@ -35,23 +39,58 @@ class OutageFilter(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """Format a PermissionDenied on one line, without the traceback that Django adds."""
+    """Format records as lines. The first line ends with the id of the request, if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        problem = record.exc_info[1] if record.exc_info else None
-        if isinstance(problem, PermissionDenied):
-            # A copy, because other handlers get the same record.
-            record = copy(record)
-            record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
-            record.exc_info = record.exc_text = None
-        return _redact(super().format(record))
+        return _redact(super().format(_shorten_denial(record)))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        request_id = read_context(_request_of(record)).get("request_id")
+        return super().formatMessage(record) + (f" [request {request_id}]" if request_id else "")
 
 
-def _redact(line: str) -> str:
+class JsonFormatter(logging.Formatter):
+    """Format each record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record = _shorten_denial(record)
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **read_context(_request_of(record)),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            entry["stack"] = self.formatStack(record.stack_info)
+        return _redact(encode_json(entry).decode(), is_json=True)
+
+
+def _request_of(record: logging.LogRecord) -> HttpRequest | None:
+    """Return the request that Django adds to its records: it logs some after the request has ended."""
+    request = getattr(record, "request", None)
+    return request if isinstance(request, HttpRequest) else None
+
+
+def _shorten_denial(record: logging.LogRecord) -> logging.LogRecord:
+    """Return the record of a PermissionDenied without the traceback that Django adds."""
+    problem = record.exc_info[1] if record.exc_info else None
+    if isinstance(problem, PermissionDenied):
+        # A copy, because other handlers get the same record.
+        record = copy(record)
+        record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
+        record.exc_info = record.exc_text = None
+    return record
+
+
+def _redact(line: str, *, is_json: bool = False) -> str:
     """Redact credentials in a line, once models are loaded."""
     if not apps.models_ready:
         return line
     # Logging is configured before models are loaded, which the redactor needs.
     from apps.policies.installation_redactor import current_redactor
 
-    return current_redactor().redact_text(line)[0]
+    redactor = current_redactor()
+    return (redactor.redact_json(line) if is_json else redactor.redact_text(line))[0]

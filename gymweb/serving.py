@@ -25,6 +25,7 @@ from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 from twisted.web.http import Request as TwistedRequest
 
+from apps.accounts.telemetry.current_request import HEADER, make_request_id
 from apps.dashboard.chrome.page_answers import render_refusal
 from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
 
@@ -111,21 +112,33 @@ class Request(WebRequest):
         self._refused = True
         # Do not invite the client to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
+        given = self.requestHeaders.getRawHeaders(HEADER.encode(), [b""])[0]
+        request_id = make_request_id(given.decode("latin-1"))
         if any(b"text/html" in accepted for accepted in self.requestHeaders.getRawHeaders(b"Accept", [])):
-            media_type, text = "text/html; charset=utf-8", render_refusal(refused.title, str(refused))
+            page = render_refusal(refused.title, str(refused), request_id=request_id)
+            media_type, text = "text/html; charset=utf-8", page
         else:
             problem = {
                 "type": f"urn:gymweb:problem:{refused.kind}",
                 "title": refused.title,
                 "status": refused.status,
                 "detail": str(refused),
+                "request_id": request_id,
             }
             media_type, text = "application/problem+json", json.dumps(problem)
         body = text.encode()
         transport = self.channel.transport
         transport.write(
-            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
-            % (refused.status, refused.title.encode(), media_type.encode(), len(body), body)
+            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%b: %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+            % (
+                refused.status,
+                refused.title.encode(),
+                media_type.encode(),
+                HEADER.encode(),
+                request_id.encode(),
+                len(body),
+                body,
+            )
         )
         transport.loseWriteConnection()
         self.content.close()

@@ -69,6 +69,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "apps.accounts.telemetry.current_request.RequestIdMiddleware",
+    "apps.accounts.telemetry.request_spans.RequestSpanMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gymweb.compression.CompressionMiddleware",
@@ -168,6 +170,7 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "apps.dashboard.chrome.page_answers.csrf_failure"
 if SECURE:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
@@ -248,6 +251,11 @@ SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_DEFAULT_SANDB
 # Interval of the health checks of environments.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
 
+# Traces and metrics of GymWeb itself. OpenTelemetry's SDK reads its other standard variables.
+SEND_SPANS, SEND_METRICS = env.telemetry("TRACES"), env.telemetry("METRICS")
+METRIC_SECONDS = env.whole("OTEL_METRIC_EXPORT_INTERVAL", default=60_000, least=100, most=86_400_000) / 1000
+TELEMETRY_PROTOCOL = env.text("OTEL_EXPORTER_OTLP_PROTOCOL", default="http/protobuf")
+
 # Engine
 WORKER_SEATS = env.whole("GYMWEB_WORKER_SEATS", default=256, least=1, most=100_000)
 WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, most=10_000_000)
@@ -289,6 +297,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.scans.scan_jobs.continue_scans",
     "apps.pairs.pair_set_jobs.make_queued_pair_set",
     "apps.exports.export_jobs.write_queued_export",
+    "apps.exports.trace_sends.send_jobs.send_queued_traces",
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",
     "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
@@ -310,10 +319,17 @@ LOGGING = {
         "line": {
             "class": "gymweb.loglines.LineFormatter",
             "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
-        }
+        },
+        "json": {"class": "gymweb.loglines.JsonFormatter"},
     },
     "filters": {"outages": {"()": "gymweb.loglines.OutageFilter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outages"]}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": env.choice("GYMWEB_LOG_FORMAT", default="line", choices=("line", "json")),
+            "filters": ["outages"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": env.choice("GYMWEB_LOG_LEVEL", default="INFO", choices=LEVELS)},
     "loggers": {
         "daphne": {"level": "WARNING"},
@@ -321,5 +337,7 @@ LOGGING = {
         # They log a line for every model call, and several for every request of a coding agent.
         "httpx2": {"level": "WARNING"},
         "mcp": {"level": "WARNING"},
+        # It logs a warning for each retry of a request.
+        "opentelemetry": {"level": "ERROR"},
     },
 }

@@ -9,7 +9,20 @@ from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.table_files import CHUNK_ROWS, table_formats, tag_table
 
-COLUMNS = ["id", "at", "user", "key", "origin", "address", "action", "target", "before", "after", "detail"]
+COLUMNS = [
+    "id",
+    "at",
+    "user",
+    "key",
+    "origin",
+    "address",
+    "request_id",
+    "action",
+    "target",
+    "before",
+    "after",
+    "detail",
+]
 
 
 def as_row(entry: AuditEntry) -> dict[str, Any]:
@@ -21,6 +34,7 @@ def as_row(entry: AuditEntry) -> dict[str, Any]:
         "key": entry.api_key.prefix if entry.api_key else None,
         "origin": entry.origin,
         "address": entry.address,
+        "request_id": entry.request_id,
         "action": entry.action,
         "target": entry.target,
         "before": entry.before,

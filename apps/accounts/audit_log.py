@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from django.http import HttpRequest
 
 from apps.accounts.client_address import client_address
 from apps.accounts.models import ApiKey, AuditEntry, User
+from apps.accounts.telemetry.current_request import CURRENT_REQUEST, request_id_of
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.storable import bound_numbers, clean_line
 
@@ -23,9 +23,6 @@ MAX_DEPTH = 6
 _REDACTOR = Redactor()
 # Endings of fields that are not logged: times of saving, and secrets.
 _LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
-
-# The current request of this thread or task; None in workers and commands.
-CURRENT_REQUEST: ContextVar[HttpRequest | None] = ContextVar("audited request", default=None)
 
 
 def record(
@@ -41,7 +38,7 @@ def record(
     """Write an audit entry.
 
     `action` is `noun.verb`, for example `dataset.create`. Only values that differ between `before` and `after` are
-    stored. API key, address and origin (page or API) are those of the current request.
+    stored. API key, address, origin (page or API) and request id come from the current request.
     """
     request = request or CURRENT_REQUEST.get()
     # Commands and the engine have no user; anonymous users have no row.
@@ -59,6 +56,7 @@ def record(
         detail=_storable(detail),
         origin=_origin(request),
         address=client_address(request) if request else "",
+        request_id=request_id_of(request),
     )
     if request is not None:
         request.audited = True  # type: ignore[attr-defined]

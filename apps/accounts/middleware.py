@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.deprecation import MiddlewareMixin
 
-from apps.accounts.audit_log import CURRENT_REQUEST, record
+from apps.accounts.audit_log import record
 from apps.accounts.permissions import Permission, user_may
 from apps.accounts.return_page import page_of
 
@@ -59,7 +59,7 @@ class PermissionMiddleware(MiddlewareMixin):
 
 
 class AuditMiddleware:
-    """Provide the current request to operations, and record changes without an audit entry under their URL."""
+    """Record changes without an audit entry of their own under their URL."""
 
     sync_capable = True
     async_capable = True
@@ -73,24 +73,15 @@ class AuditMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self.is_async:
             return self._answer(request)
-        token = CURRENT_REQUEST.set(request)
-        try:
-            response: HttpResponseBase = self.get_response(request)
-            if _is_unlogged(request, response):
-                _record_unlogged(request)
-        finally:
-            CURRENT_REQUEST.reset(token)
+        response: HttpResponseBase = self.get_response(request)
+        if _is_unlogged(request, response):
+            _record_unlogged(request)
         return response
 
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        token = CURRENT_REQUEST.set(request)
-        try:
-            response: HttpResponseBase = await self.get_response(request)
-            if _is_unlogged(request, response):
-                await sync_to_async(_record_unlogged)(request)
-        finally:
-            # Reset explicitly: async_to_sync copies the context of its task to the caller.
-            CURRENT_REQUEST.reset(token)
+        response: HttpResponseBase = await self.get_response(request)
+        if _is_unlogged(request, response):
+            await sync_to_async(_record_unlogged)(request)
         return response
 
 

@@ -154,6 +154,7 @@ class AuditEntry(models.Model):
     detail = StoredJSONField(default=dict, blank=True)
     origin = models.CharField(max_length=64, blank=True, help_text="page, api or command")
     address = models.CharField(max_length=64, blank=True)
+    request_id = models.CharField(max_length=64, blank=True, db_default="", default="", help_text="X-Request-ID")
     at = models.DateTimeField(auto_now_add=True)
 
     objects = AuditEntryQuerySet.as_manager()

@@ -36,6 +36,7 @@ from apps.api.reviews.rubric_viewsets import RubricViewSet
 from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 from apps.api.rollouts.scan_viewsets import ScanViewSet
+from apps.api.trace_viewsets import TraceDestinationViewSet, TraceSendViewSet
 
 VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "datasets": DatasetViewSet,
@@ -56,6 +57,8 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "pair-sets": PairSetViewSet,
     "pairs": PairViewSet,
     "exports": ExportViewSet,
+    "trace-destinations": TraceDestinationViewSet,
+    "trace-sends": TraceSendViewSet,
     "redaction-patterns": RedactionPatternViewSet,
     "alert-subscriptions": SubscriptionViewSet,
     "alert-deliveries": DeliveryViewSet,

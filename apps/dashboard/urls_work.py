@@ -11,7 +11,13 @@ from apps.dashboard.views.collections import (
     matrix_views,
     steering_views,
 )
-from apps.dashboard.views.output import export_views, pair_views, reverification_views, scan_views
+from apps.dashboard.views.output import (
+    export_views,
+    pair_views,
+    reverification_views,
+    scan_views,
+    trace_destination_views,
+)
 from apps.dashboard.views.rollouts import (
     rollout_table_views,
     selection_views,
@@ -114,6 +120,9 @@ urlpatterns: list[URLPattern] = [
     path("exports/<int:pk>/download/", export_views.export_download, name="export_download"),
     path("exports/<int:pk>/files/<str:name>", export_views.export_file, name="export_file"),
     path("exports/<int:pk>/manifest/", export_views.export_manifest, name="export_manifest"),
+    path("exports/<int:pk>/send/", trace_destination_views.trace_send_create, name="trace_send_create"),
+    path("trace-sends/<int:pk>/cancel/", trace_destination_views.trace_send_cancel, name="trace_send_cancel"),
+    path("trace-sends/<int:pk>/resume/", trace_destination_views.trace_send_resume, name="trace_send_resume"),
     path("workers/", worker_views.worker_list, name="worker_list"),
     path("workers/<int:pk>/drain/", worker_views.worker_drain, name="worker_drain"),
 ]

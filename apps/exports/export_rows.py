@@ -120,7 +120,7 @@ class RowReader:
         self.considered += number
 
     def _attempts(self) -> Iterator[SourceRows]:
-        with_tokens = self.format.needs_tokens or self.format.makes == "scored"
+        with_tokens = self.format.needs_tokens or (self.format.makes == "scored" and not self.format.omits_tokens)
         for chunk in self._chosen():
             picks = AttemptRounds(chunk, most=self.filters.per_task)
             prints: dict[int, str] = {}
@@ -155,7 +155,8 @@ class RowReader:
 
     def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
-        for found in read_traces(numbers, tokens=tokens, whole="branches" in self.format.choices, images=True):
+        whole = self.format.reads_graph or "branches" in self.format.choices
+        for found in read_traces(numbers, tokens=tokens, whole=whole, images=True):
             self.on_step()
             yield found
 
@@ -254,6 +255,7 @@ class RowReader:
             repeat=rollout.repeat,
             # Imported files have no end times.
             ended=rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0,
+            stored_at=rollout.finished_at.timestamp() if rollout.finished_at else 0.0,
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
             override=_override_columns(rollout.override),

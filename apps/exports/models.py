@@ -6,6 +6,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
+from apps.accounts.shared_columns import Dated
 from apps.gym.exporters.registry import FORMATS
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
@@ -101,3 +102,78 @@ class Export(RetriedJob):
         """Return `name`, `rows`, `bytes`, `sha256` and `split` of each row file."""
         found: list[dict[str, Any]] = self.manifest.get("files", [])
         return found
+
+
+class TraceDestination(Dated):
+    """An OTLP/HTTP receiver of exported traces. URL and headers are encrypted, because both may contain tokens."""
+
+    name = models.CharField(max_length=100, unique=True, error_messages={"unique": "This name is already used."})
+    url_encrypted = models.TextField(editable=False)
+    url_hint = models.CharField(max_length=300, editable=False, help_text="The URL without path and query")
+    headers_encrypted = models.TextField(blank=True, editable=False)
+    header_names = models.JSONField(default=list, editable=False, help_text="Names of the stored headers")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TraceSend(RetriedJob):
+    """Sends the traces of an export to a destination. After an interruption it continues with the next trace."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        SENDING = "sending", "sending"
+        SENT = "sent", "sent"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    export = models.ForeignKey(Export, on_delete=models.CASCADE, related_name="trace_sends")
+    destination = models.ForeignKey(TraceDestination, on_delete=models.CASCADE, related_name="sends")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
+    total = models.PositiveIntegerField(default=0, help_text="Traces of the export")
+    sent = models.PositiveIntegerField(default=0, help_text="Traces that the receiver got so far")
+    spans = models.PositiveIntegerField(default=0, help_text="Spans of these traces")
+    rejected_spans = models.PositiveIntegerField(default=0, help_text="Spans that the receiver did not store")
+    message = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["export", "destination"],
+                condition=Q(state__in=["queued", "sending"]),
+                name="trace_send_once_at_a_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["queued", "sending", "sent", "failed", "cancelled"])
+                & Q(sent__lte=models.F("total")),
+                name="trace_send_state_is_known",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=Q(state__in=["queued", "sending"]), name="trace_send_unfinished")
+        ]
+
+    def __str__(self) -> str:
+        return f"trace send {self.pk} to {self.destination}"
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state not in {self.State.QUEUED, self.State.SENDING}
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.sent / self.total) if self.total else 0.0

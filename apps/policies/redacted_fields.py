@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from apps.accounts.audit_log import CURRENT_REQUEST
+from apps.accounts.telemetry.current_request import CURRENT_REQUEST
 from apps.policies.installation_redactor import fresh_redactor
 
 REDACTED = "redacted"

@@ -15,6 +15,7 @@ from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob, claim_fields, requeue_if_transient
+from apps.accounts.telemetry.spans import annotate, mark_failed
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
@@ -75,6 +76,7 @@ class Attempt:
             if not requeue_if_transient(self.owned, problem, state=self.queued, attempt=F("attempt") - 1):
                 # Users see the message in the row; the log has the traceback.
                 logger.exception("%s failed", self)
+                mark_failed(problem)
                 self.fail(problem)
 
 
@@ -84,7 +86,9 @@ def claim(claimable: QuerySet[Any], pk: int, *, doing: str, queued: str) -> Atte
     with transaction.atomic():
         if not claimable.filter(pk=pk).update(state=doing, attempt=F("attempt") + 1, **claim_fields()):
             return None
-        return Attempt(claimable.model, pk, rows.values_list("attempt", flat=True).get(), doing, queued)
+        number = rows.values_list("attempt", flat=True).get()
+    annotate(**{"job.kind": str(claimable.model._meta.verbose_name), "job.id": pk, "job.attempt": number})
+    return Attempt(claimable.model, pk, number, doing, queued)
 
 
 def requeue_unresponsive(doing: QuerySet[Row], *, queued: str, lost: str = "worker") -> list[Row]:

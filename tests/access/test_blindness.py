@@ -262,7 +262,8 @@ def test_pages_of_an_annotator_do_not_depend_on_hidden_values(house, ann):
     def seen() -> dict[str, str]:
         # What is drawn anew for each page, and the clock.
         changing = re.compile(
-            r'"X-CSRFToken": "[^"]*"|value="\w{32,64}"|nonce-[^\s;"]+|\d+ (?:s|seconds?|min) ago|just now'
+            r'"X-CSRFToken": "[^"]*"|value="\w{32,64}"|nonce-[^\s;"]+|\b[0-9a-f]{32}\b'
+            r"|\d+ (?:s|seconds?|min) ago|just now"
         )
         return {path: changing.sub("", ask(client, "GET", path)[1]) for path in paths}
 

@@ -12,7 +12,8 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import SavedView, User
 from apps.accounts.table_preferences import save_view
 from apps.alerts.models import Delivery, Event, Subscription
-from apps.exports.models import Export
+from apps.exports.models import Export, TraceDestination, TraceSend
+from apps.exports.trace_sends.destination_changes import save_destination
 from apps.pairs.models import PairSet, PreferencePair
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.reviews.models import Comment, QueueItem
@@ -109,6 +110,17 @@ def make_subscription() -> Subscription:
     return subscribe("https://alerts.example.com/hook", name=name, event_kinds=["disk.low"])
 
 
+def make_trace_destination() -> TraceDestination:
+    destination = TraceDestination(name=f"Receiver {next(_pids)}")
+    headers = {"Authorization": "Basic cGstbGYtMTIzOnNrLWxmLTQ1Ng=="}
+    return save_destination(destination=destination, url="https://otlp.example.com/v1/traces", headers=headers)
+
+
+def make_trace_send() -> TraceSend:
+    export = Export.objects.create(format="otel_genai", collection=make_collection())
+    return TraceSend.objects.create(export=export, destination=make_trace_destination(), total=3, sent=1)
+
+
 def make_delivery() -> Delivery:
     number = next(_pids)
     event = Event.objects.create(id=UUID(int=number), kind="export.ready", key=str(number), text="Ready", path="/")
@@ -150,6 +162,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
     "alert-subscriptions": make_subscription,
     "alert-deliveries": make_delivery,
+    "trace-destinations": make_trace_destination,
+    "trace-sends": make_trace_send,
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
     "scans": make_scan,
 }

@@ -30,7 +30,7 @@ from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  #
 from apps.tasks.received_files import store_file  # noqa: E402
 from apps.tasks.suite_changes import save_suite  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
-from tests.api.rows import make_scan, make_subscription  # noqa: E402
+from tests.api.rows import make_scan, make_subscription, make_trace_destination  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
@@ -115,6 +115,7 @@ def main() -> None:
         "upload_map": [draft.pk],
         "task_detail": [tasks[0].pk],
         **{name: [subscription.pk] for name in ("alert_detail", "alert_edit")},
+        "trace_edit": [make_trace_destination().pk],
         "environment_detail": ["calculator"],
         "environment_edit": [served.slug],
         "environment_try": ["calculator"],

@@ -89,6 +89,7 @@ NAMES = {"name": "tags", "in": "body", "type": "array", "items": "string", "choi
 OBJECT = {"name": "sampling", "in": "body", "type": "object"}
 OBJECTS = {"name": "criteria", "in": "body", "type": "array", "items": "object"}
 SECRET = {"name": "api_key", "in": "body", "type": "string", "secret": True}
+SECRETS = {"name": "headers", "in": "body", "type": "object", "secret": True}
 
 
 def read(field: dict[str, Any], *texts: str) -> Any:
@@ -107,12 +108,14 @@ def read(field: dict[str, Any], *texts: str) -> Any:
         (OBJECT, ["temperature=0.7", "stop=x=y", '{"seed": 1}'], {"temperature": 0.7, "stop": "x=y", "seed": 1}),
         (OBJECTS, ['[{"key": 1}]', '{"key": 2}'], [{"key": 1}, {"key": 2}]),
         (SECRET, ["SOME_KEY"], "hidden"),
+        (SECRETS, ["SOME_HEADERS"], {"Authorization": "hidden"}),
     ],
 )
 def test_texts_become_the_values_that_the_api_takes(
     field: dict[str, Any], texts: list[str], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_KEY", "hidden")
+    monkeypatch.setenv("SOME_HEADERS", '{"Authorization": "hidden"}')
     assert read(field, *texts) == expected
 
 
@@ -131,6 +134,7 @@ def test_values_come_from_files(tmp_path: Path) -> None:
         (OBJECT, "{", "Invalid JSON"),
         (OBJECT, "@missing.json", "No such file"),
         (SECRET, "NO_SUCH_VARIABLE", "not set"),
+        (SECRETS, "NO_SUCH_VARIABLE", "not set"),
     ],
 )
 def test_an_invalid_value_is_refused_with_the_reason(field: dict[str, Any], text: str, problem: str) -> None:

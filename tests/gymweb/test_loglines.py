@@ -1,8 +1,12 @@
 """What a refused page leaves in the server's log."""
 
+import contextvars
 import io
+import json
 import logging.config
 from copy import deepcopy
+from datetime import datetime
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -11,6 +15,7 @@ from django.db import OperationalError
 
 from apps.accounts.models import Role
 from apps.accounts.outage_log import OutageLog
+from apps.accounts.telemetry import log_context
 from gymweb import loglines
 from tests.dashboard.pages import signed_in
 
@@ -76,3 +81,64 @@ def test_requests_that_a_full_disk_refuses_are_one_line_a_minute(log, monkeypatc
         logging.getLogger("django.request").error("Insufficient Storage", extra={"status_code": 507})
     assert log.getvalue().count("\n") == 1
     assert "The disk fails (storing what was sent), retrying: OSError(28, 'No space left on device')" in log.getvalue()
+
+
+@pytest.mark.django_db
+def test_a_line_of_a_request_ends_with_its_id(log):
+    answer = signed_in(Role.VIEWER).get("/people/")
+    assert log.getvalue().endswith(f"[request {answer.headers['X-Request-ID']}]\n")
+
+
+@pytest.fixture
+def json_log():
+    """The JSON objects that the configured handler writes."""
+    written = io.StringIO()
+    config = deepcopy(settings.LOGGING)
+    config["handlers"]["stderr"] |= {"stream": written, "formatter": "json"}
+    logging.config.dictConfig(config)
+    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    logging.config.dictConfig(settings.LOGGING)
+
+
+@pytest.mark.django_db
+def test_a_json_line_names_request_and_user(json_log):
+    client = signed_in(Role.VIEWER)
+    answer = client.get("/people/")
+    [entry] = json_log()
+    assert entry["level"] == "WARNING"
+    assert entry["logger"] == "django.request"
+    assert entry["request_id"] == answer.headers["X-Request-ID"]
+    assert entry["user_id"] == int(client.session["_auth_user_id"])
+    assert "exception" not in entry
+    assert datetime.fromisoformat(entry["time"]).tzinfo is not None
+
+
+def test_a_json_line_names_worker_and_rollout(json_log):
+    def work():
+        log_context.CURRENT_ROLLOUT.set(SimpleNamespace(rollout_id=7, collection_id=3))
+        try:
+            raise ValueError("broken\nover two lines")
+        except ValueError:
+            logging.getLogger("apps.engine").exception("rollout %s failed", 7)
+
+    log_context.set_worker(12)
+    try:
+        contextvars.copy_context().run(work)
+        logging.getLogger("apps.engine").info("idle")
+    finally:
+        log_context.set_worker(0)
+    failed, idle = json_log()
+    assert {name: failed[name] for name in ("worker_id", "rollout_id", "collection_id")} == {
+        "worker_id": 12,
+        "rollout_id": 7,
+        "collection_id": 3,
+    }
+    assert failed["message"] == "rollout 7 failed"
+    assert failed["exception"].startswith("Traceback")
+    assert (idle["worker_id"], "rollout_id" in idle) == (12, False)
+
+
+def test_a_json_line_has_no_credential(json_log):
+    logging.getLogger("apps.engine").warning("called with %s", "sk-ant-api03-" + "a1B2" * 20)
+    [entry] = json_log()
+    assert "a1B2a1B2" not in entry["message"]

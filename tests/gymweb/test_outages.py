@@ -80,6 +80,7 @@ def test_a_program_gets_a_problem_document_and_is_told_when_to_come_back(away, c
     )
     told = answer.json()
     assert "in 5 seconds" in told.pop("detail")
+    assert told.pop("request_id") == answer.headers["X-Request-ID"]
     assert told == {
         "type": "urn:gymweb:problem:database-away",
         "title": "Service Unavailable",

@@ -29,7 +29,20 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
 
     class Meta:
         model = AuditEntry
-        fields = ["id", "at", "user", "key", "origin", "address", "action", "target", "before", "after", "detail"]
+        fields = [
+            "id",
+            "at",
+            "user",
+            "key",
+            "origin",
+            "address",
+            "request_id",
+            "action",
+            "target",
+            "before",
+            "after",
+            "detail",
+        ]
 
 
 class AuditEntryFilter(django_filters.FilterSet):

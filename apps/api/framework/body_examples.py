@@ -134,6 +134,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "event_kinds": ["collection.ended", "endpoint.down"],
     },
     "PatchedSubscriptionRequest": {"min_failure_share": 0.1, "is_enabled": False},
+    "TraceDestinationRequest": {
+        "name": "Langfuse",
+        "url": "https://langfuse.example.com/api/public/otel/v1/traces",
+        "headers": {"Authorization": "Basic cGstbGYtMTIzOnNrLWxmLTQ1Ng=="},
+    },
+    "PatchedTraceDestinationRequest": {"name": "Langfuse, team A"},
+    "TraceSendOrderRequest": {"export": 4, "destination": 1},
     "RedactionPatternRequest": {"kind": "prefix", "text": "acme_live_", "least": 16},
     "NewSavedViewRequest": {"name": "Cut and wrong", "query": "flag:truncated reward:<0.5", "sort": "-tokens"},
     "PatchedSavedViewRequest": {"is_shared": True},

@@ -20,6 +20,10 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "instance": {"type": "string"},
+        "request_id": {
+            "type": "string",
+            "description": "The `X-Request-ID` header of the response. Log lines of the request have it too.",
+        },
         "errors": {
             "type": "array",
             "items": {

@@ -90,6 +90,7 @@ def _example_of(status: int) -> dict[str, Any]:
         "status": status,
         "detail": description,
         "instance": "/api/v1/rollouts/",
+        "request_id": "5f0c1e9a7b3d4c2f8e6a1b0d9c7f3e21",
     }
     if status == HTTPStatus.BAD_REQUEST:
         message = "“colection” is not a query parameter of this endpoint. Did you mean “collection”?"

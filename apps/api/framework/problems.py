@@ -19,6 +19,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from apps.accounts.telemetry.current_request import request_id_of
 from apps.gym.redaction.shortening import pointer_step
 from apps.gym.request_refusals import INVALID, Refusal
 from apps.policies.installation_redactor import current_redactor
@@ -62,7 +63,14 @@ def problem_body(status: int, kind: str, detail: str, instance: str, **members: 
 
 def problem_response(request: HttpRequest, status: int, kind: str, detail: str) -> JsonResponse:
     """Return a problem document from code outside API views, such as middleware."""
-    return JsonResponse(problem_body(status, kind, detail, request.path), status=status, content_type=PROBLEM_TYPE)
+    body = problem_body(status, kind, detail, request.path, **_id_member(request))
+    return JsonResponse(body, status=status, content_type=PROBLEM_TYPE)
+
+
+def _id_member(request: Any) -> dict[str, str]:
+    """Return the id of the request as a member of its problem, unless it has none."""
+    found = request_id_of(request)
+    return {"request_id": found} if found else {}
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -80,7 +88,8 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     request = context.get("request")
     # Messages may quote credentials from the request. `current_redactor` makes no query: the database may be down.
     redacted, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
-    body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **redacted)
+    path = request.path if request else ""
+    body = problem_body(problem.status_code, problem.kind, instance=path, **redacted, **_id_member(request))
     return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
 
 

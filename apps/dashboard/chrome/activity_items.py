@@ -11,7 +11,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.urls import reverse
 
 from apps.environments.models import Environment
-from apps.exports.models import Export
+from apps.exports.models import Export, TraceSend
 from apps.pairs.models import PairSet
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.engine.worker_leases import LIVE
@@ -43,6 +43,7 @@ class Happening:
 _PAGES = {
     "upload": "upload_detail",
     "export": "export_detail",
+    "trace send": "export_detail",
     "pair set": "pair_set_detail",
     "verification": "reverification_detail",
     "scan": "scan_detail",
@@ -120,6 +121,16 @@ def _tasks() -> Iterable[QuerySet[Any, Any]]:
         "export",
         name=F("collection__name"),
         says=F("state"),
+    )
+    yield _rows(
+        TraceSend.objects.filter(state__in=[TraceSend.State.QUEUED, TraceSend.State.SENDING]),
+        "task",
+        "trace send",
+        ref=F("export_id"),
+        name=F("destination__name"),
+        says=F("state"),
+        done=F("sent"),
+        whole=F("total"),
     )
     yield _rows(
         PairSet.objects.filter(state__in=[PairSet.State.QUEUED, PairSet.State.MAKING]),

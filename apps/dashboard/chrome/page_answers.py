@@ -12,6 +12,7 @@ from django.template import loader
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.disk_space import DiskFull
+from apps.accounts.telemetry.current_request import request_id_of
 from apps.gym.request_refusals import Refusal
 
 POLL_ENDED = 286
@@ -76,9 +77,19 @@ def carry_out(
     return redirect(refused or then)
 
 
-def render_refusal(title: str, detail: str) -> str:
+def render_bare(template: str, request: HttpRequest, status: HTTPStatus) -> HttpResponse:
+    """Return an error page without running context processors: the database that they read may be what failed."""
+    return HttpResponse(loader.render_to_string(template, {"request_id": request_id_of(request)}), status=status)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Return 403 for a form with a missing or wrong CSRF token. Django logs the `reason`."""
+    return render_bare("403_csrf.html", request, HTTPStatus.FORBIDDEN)
+
+
+def render_refusal(title: str, detail: str, *, request_id: str) -> str:
     """Return the page for a request that was refused before a view ran. It reads no session and no database."""
-    return loader.render_to_string("refused.html", {"title": title, "detail": detail})
+    return loader.render_to_string("refused.html", {"title": title, "detail": detail, "request_id": request_id})
 
 
 def answer_full_disk(request: HttpRequest, detail: str) -> HttpResponse:
@@ -86,4 +97,5 @@ def answer_full_disk(request: HttpRequest, detail: str) -> HttpResponse:
     status = HTTPStatus.INSUFFICIENT_STORAGE
     if "HX-Request" in request.headers:
         return HttpResponse(detail, status=status, content_type="text/plain; charset=utf-8")
-    return HttpResponse(render_refusal("Disk full", detail), status=status)
+    page = render_refusal("Disk full", detail, request_id=request_id_of(request))
+    return HttpResponse(page, status=status)

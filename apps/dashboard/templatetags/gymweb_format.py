@@ -36,6 +36,7 @@ _GOOD = {
     "checked",
     "done",
     "accepted",
+    "sent",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
 _WARN = {"paused", "half_open", "draft", "empty", "disputed", "throttled"}
@@ -50,6 +51,7 @@ _BUSY = {
     "deleting",
     "making",
     "claimed",
+    "sending",
 }
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 

@@ -68,6 +68,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 0
     ended: float = 0.0
     """Seconds since 1970; 0 if unknown."""
+    stored_at: float = 0.0
+    """Seconds since 1970 at which the rollout ended or was imported; 0 if unknown."""
     columns: dict[str, Any] = {}
     group: Group | None = None
     override: dict[str, Any] = {}
@@ -216,6 +218,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "dropped"
+    messages: Annotated[
+        Literal["all", "new", "none"],
+        Option(
+            "Messages",
+            "Content of model calls and tool results. With all, a trace grows with the square of its turns.",
+            names={
+                "all": "All: each model call with its whole conversation",
+                "new": "New: each model call with the messages since the call before",
+                "none": "None: only times, models, token counts and rewards",
+            },
+        ),
+    ] = "all"
     good_from: Annotated[
         float,
         Option("Minimum reward for good", "Rollouts with a lower reward are labelled bad", low=-1e100, high=1e100),
@@ -260,6 +274,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """True if rows are made of captured token IDs."""
     keeps_all: bool = False
     """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
+    reads_graph: bool = False
+    """True if rows are made of whole traces, with all branches of a graph."""
+    omits_tokens: bool = False
+    """True if rows of a scored format have no token IDs, so that credentials in them can be masked."""
 
 
 def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:

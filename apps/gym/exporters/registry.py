@@ -9,6 +9,7 @@ from apps.gym.exporters import (
     nemo_rl,
     openai,
     openrlhf,
+    otel_genai,
     scored,
     trl,
     unsloth,
@@ -30,6 +31,7 @@ _MODULES = [
     verifiers_prompts,
     nemo_gym_rollouts,
     atif,
+    otel_genai,
     art,
     scored,
 ]

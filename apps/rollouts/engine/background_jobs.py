@@ -17,6 +17,7 @@ from django.db import connection
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog
+from apps.accounts.telemetry.spans import SILENT, current_tracer, mark_failed
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
 
@@ -124,6 +125,27 @@ def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
 
 def _run(job: BackgroundJob) -> bool:
     try:
-        return (job.on_full_disk or find_shortage(Place.DATABASE) is None) and job.work()
+        return (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)
     finally:
         connection.close()
+
+
+def _work(job: BackgroundJob) -> bool:
+    """Run the job, in a span if spans are sent. A job that found no work leaves none."""
+    tracer = current_tracer()
+    if tracer is None:
+        return job.work()
+    # Imported here, because the package is optional.
+    from opentelemetry.trace import use_span
+
+    span = tracer.start_span(f"job {job.path.rpartition('.')[2]}")
+    with use_span(span, **SILENT):
+        try:
+            found = job.work()
+        except Exception as problem:
+            mark_failed(problem)
+            span.end()
+            raise
+    if found:
+        span.end()
+    return found

@@ -14,18 +14,20 @@ from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
 
 from apps.accounts.outage_log import LAYER, RetryLog
+from apps.accounts.telemetry.log_context import CURRENT_ROLLOUT
 from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.circuit_breakers import Breakers
-from apps.rollouts.engine.claimed_work import Fetched, Work, fetch_work, read_updates
+from apps.rollouts.engine.claimed_work import Fetched, Work, read_updates
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import return_freed_memory, tune_garbage_collection
 from apps.rollouts.engine.outbox import Outbox
 from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.rollout_listener import RolloutListener
-from apps.rollouts.engine.running import Setting, broken_end, cancelled_end, run_rollout
+from apps.rollouts.engine.rollout_spans import engine_calls
+from apps.rollouts.engine.running import Setting, broken_end, cancelled_end
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.stalls import StallWatch
 from apps.rollouts.engine.throttling import Throttles
@@ -93,6 +95,7 @@ class RolloutWorker(ChannelsWorker):
         self._breakers = Breakers()
         self._throttles = Throttles()
         self._meters = Meters()
+        self._calls = engine_calls()
 
     @property
     def lease(self) -> int:
@@ -220,7 +223,7 @@ class RolloutWorker(ChannelsWorker):
         try:
             with self._breakers.reports() as reports:
                 fetched: Fetched = await self._database.run(
-                    fetch_work,
+                    self._calls.fetch_work,
                     lease=lease,
                     seats=seats,
                     in_use=in_use,
@@ -261,10 +264,12 @@ class RolloutWorker(ChannelsWorker):
     async def _run(
         self, claim: Claim, row: TaskRow, setting: Setting, attempt: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
+        # Not reset: each rollout has its own task, and so its own context.
+        CURRENT_ROLLOUT.set(claim)
         try:
             with self._memory.account():
                 make_driver = attempt.drive if attempt else None
-                end = await run_rollout(
+                end = await self._calls.run_rollout(
                     claim=claim, row=row, setting=setting, listener=self._listener, make_driver=make_driver
                 )
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.outage_log import RetryLog
+from apps.accounts.telemetry.log_context import set_worker
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.worker_leases import (
     Heartbeat,
@@ -69,6 +70,7 @@ class WorkerIdentity:
         worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
         self.live = await self._database.run(live_workers)
         self.lease, self._strays = worker.pk, set()
+        set_worker(worker.pk)
         loop = asyncio.get_running_loop()
 
         def lost() -> None:

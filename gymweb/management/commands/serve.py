@@ -15,10 +15,15 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils.module_loading import import_string
 
+from apps.accounts.telemetry.exporters import start_telemetry
 from apps.rollouts.management.options import read_seats
 from gymweb.folders import PRIVATE_MASK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
     from gymweb.serving import Server
 
 logger = logging.getLogger(__name__)
@@ -44,6 +49,8 @@ class Command(BaseCommand):
             # The server's threads open their own connections.
             connection.close()
         _leave_out_unused_imports()
+        # First, because the middleware asks whether spans are sent.
+        start_telemetry("web", read_all_metrics)
         # Imported lazily: the import installs an event loop that other commands do not need.
         from daphne.endpoints import build_endpoint_description_strings
 
@@ -96,6 +103,14 @@ class Command(BaseCommand):
         if self.worker:
             await self.worker.drain()
         await closing
+
+
+def read_all_metrics() -> "Iterator[Metric]":
+    """Return the metrics of /metrics."""
+    # Imported lazily: only processes that send metrics need it before the first request.
+    from apps.api.fleet.scraping import Everything
+
+    return Everything().collect()
 
 
 class EmbeddedWorker:

@@ -5,10 +5,25 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from apps.exports.trace_sends.otlp_requests import encode_request
 from apps.gym.exporters.protocol import Feature, Options, Row
 from tests.gym.exporters.atif_schema import check_trajectory
 
 Check = Callable[[Row, Options], None]
+
+
+def check_trace(row: Row, options: Options) -> None:
+    """OpenTelemetry's own package reads the row, and each span but the first is below another one."""
+    request = ExportTraceServiceRequest.FromString(encode_request([row]))
+    spans = [span for one in request.resource_spans for scope in one.scope_spans for span in scope.spans]
+    ids = [span.span_id for span in spans]
+    assert len(set(ids)) == len(ids)
+    assert {(len(span.trace_id), len(span.span_id)) for span in spans} == {(16, 8)}
+    assert [span.parent_span_id in ids for span in spans] == [False, *[True] * (len(spans) - 1)]
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+
 
 FORBIDDEN_COLUMNS = {"id", "source", "model", "system_prompt", "type", "message", "payload", "task_name"}
 
@@ -258,6 +273,7 @@ def check_art(row: Row, options: Options) -> None:
 CHECKS: dict[str, Check] = {
     "art_trajectories": check_art,
     "atif": check_trajectory,
+    "otel_genai": check_trace,
     "trl_sft": check_messages_with_tools,
     "trl_sft_completion": check_prompt_completion,
     "trl_sft_turns": check_one_turn,

@@ -16,6 +16,7 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.export_forms import ExportForm
 from apps.dashboard.forms.fields import show_errors
+from apps.dashboard.forms.trace_forms import TraceSendForm
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_folders import named_encoding, names_in
@@ -26,12 +27,15 @@ from apps.exports.held_out_splits import split_label
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
+from apps.exports.trace_sends.send_orders import can_be_sent
 from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.reason_labels import label_reason
 from apps.policies.installation_redactor import fresh_redactor
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
+MOST_SENDS = 20
+"""Maximum number of sends on the page of an export."""
 KINDS: dict[RowKind, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",
@@ -96,11 +100,16 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def export_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Show the export. The page polls its live part until the file is written."""
+    """Show the export. The page polls its live part until the file is written, and while its traces are sent."""
     export = get_object_or_404(Export.objects.select_related("collection", "pair_set", "created_by"), pk=pk)
+    sends = list(export.trace_sends.select_related("destination", "created_by")[:MOST_SENDS])
+    ended = export.is_settled and all(send.is_settled for send in sends)
     context = {
         "export": export,
-        "ended": export.is_settled,
+        "ended": ended,
+        "can_be_sent": can_be_sent(export),
+        "sends": sends,
+        "send_form": TraceSendForm(),
         "manifest": pretty(export.manifest) if export.manifest else "",
         "counts": _counts(export),
         "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
@@ -112,7 +121,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "folder_name": _named(export) if _is_folder(export) else "",
         "all_bytes": sum(one["bytes"] for one in export.files),
     }
-    status = POLL_ENDED if export.is_settled and wants_fragment(request) else 200
+    status = POLL_ENDED if ended and wants_fragment(request) else 200
     return answer(request, "exports/detail.html", context, part="live", status=status)
 
 

@@ -12,6 +12,7 @@ from django.core.checks import Tags
 from django.core.management.base import BaseCommand
 from django.db import connection
 
+from apps.accounts.telemetry.exporters import start_telemetry
 from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.management.options import read_group, read_seats
@@ -51,6 +52,8 @@ class Command(BaseCommand):
             options["no_background_jobs"] = True
         # Files are private to this user, as with `serve`.
         os.umask(0o077)
+        # Web processes send the metrics of all workers, from the database.
+        start_telemetry("worker")
         uvloop.run(
             work_until_stopped(options["seats"], options["group"], background_jobs=not options["no_background_jobs"])
         )

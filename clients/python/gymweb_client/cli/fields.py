@@ -94,7 +94,9 @@ def _help_text(field: Field) -> str:
     parts = [re.sub(r"\b[Nn]ull: ", "none: ", field["help"].rstrip("."))] if field.get("help") else []
     if field.get("secret"):
         parts = ["Name of an environment variable with the secret"]
-    if field["type"] == "object":
+        if field["type"] == "object":
+            parts = ["Name of an environment variable with a JSON object of secrets"]
+    elif field["type"] == "object":
         parts.append("Repeatable; or a JSON object, or @FILE")
     elif field["type"] == "array":
         parts.append("JSON or @FILE" if field["items"] in {"object", "array"} else "Repeatable")
@@ -127,6 +129,10 @@ def _read(field: Field, text: str) -> Any:
 def _convert(field: Field, kind: str, text: str) -> Any:
     if field.get("nullable") and text.lower() == "none":
         return NULL
+    if field.get("secret"):
+        if text not in os.environ:
+            raise ValueError(f"The environment variable {text} is not set.")
+        text = os.environ[text]
     if field["type"] == "array" and text.startswith("["):
         return _parse(text, list)
     if kind in TYPES:
@@ -137,10 +143,6 @@ def _convert(field: Field, kind: str, text: str) -> Any:
 
 
 def _read_text(field: Field, text: str) -> str:
-    if field.get("secret"):
-        if text not in os.environ:
-            raise ValueError(f"The environment variable {text} is not set.")
-        return os.environ[text]
     choices = field.get("choices")
     if choices and text not in choices:
         raise ValueError(f"{text!r} is not one of: {', '.join(map(str, choices))}.")

@@ -1,0 +1,1 @@
+"""Send exported GenAI spans to OTLP receivers, for example Langfuse, Phoenix or MLflow."""
