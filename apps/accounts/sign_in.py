@@ -1,4 +1,4 @@
-"""Sign in by password (throttled) or by one-time link, and invite users by such a link."""
+"""Sign in by password and code (throttled) or by one-time link, and create users with such a link."""
 
 import hashlib
 import secrets
@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import SignInLink, User
-from apps.accounts.sign_in_limits import SignInLimits, clear_account
-from apps.accounts.user_accounts import create_user
+from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorUnreadable, check_code
+from apps.accounts.sessions.sign_in_limits import SignInLimits, clear_account
+from apps.accounts.user_accounts import create_user, require_local_account
 
 INVITATION_MINUTES = 3 * 24 * 60
 
@@ -52,13 +53,28 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     return user
 
 
+def check_sign_in_code(*, request: HttpRequest, user: User, code: str) -> None:
+    """Use up a code of the user's authenticator app or a recovery code. Raise SignInRefused or TooManyTries."""
+    limits = SignInLimits(request, user.username, step="code")
+    if seconds := limits.count():
+        raise TooManyTries(seconds)
+    try:
+        check_code(user=user, code=code)
+    except (CodeRefused, FactorUnreadable) as refused:
+        record(user=None, action="sign_in.refuse_code", target=user, request=request)
+        raise SignInRefused(str(refused)) from None
+    limits.clear()
+    record(user=user, action="sign_in.code", target=user, request=request)
+
+
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 @transaction.atomic
 def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None) -> str:
-    """Return a token that signs the user in once within `minutes`."""
+    """Return a token that signs the user in once within `minutes`. Raise ManagedByProvider."""
+    require_local_account(user)
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
         user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)

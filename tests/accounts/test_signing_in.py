@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.accounts import sign_in_limits
+from apps.accounts.sessions import sign_in_limits
 from apps.accounts.client_address import client_address
 from apps.accounts.models import AuditEntry, SignInLink
 from apps.accounts.sign_in import (

@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from apps.accounts.api_keys import NotYourKey, create_api_key, revoke_api_key
 from apps.accounts.key_bindings import KeymapRefused, remap_keys
-from apps.accounts.known_devices import remember_device
+from apps.accounts.sessions.known_devices import remember_device
 from apps.accounts.models import ApiKey
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.user_accounts import change_password
