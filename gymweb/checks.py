@@ -104,10 +104,10 @@ def check_folder(**kwargs: Any) -> list[CheckMessage]:
 
 def check_single_sign_on(**kwargs: Any) -> list[CheckMessage]:
     """Check the combination of the settings. Each value by itself is checked when it is read."""
-    if not settings.OIDC_ISSUER:
+    if not settings.OIDC.issuer:
         return _check_unused_settings()
     problems: list[CheckMessage] = []
-    if not settings.OIDC_CLIENT_ID:
+    if not settings.OIDC.client_id:
         problems.append(
             Error(
                 "GYMWEB_OIDC_ISSUER is set, but GYMWEB_OIDC_CLIENT_ID is not.",
@@ -115,8 +115,8 @@ def check_single_sign_on(**kwargs: Any) -> list[CheckMessage]:
                 id="gymweb.E004",
             )
         )
-    unknown = sorted(set(settings.OIDC_ROLES.values()) - set(Role.values))
-    if not settings.OIDC_ROLES or unknown:
+    unknown = sorted(set(settings.OIDC.roles.values()) - set(Role.values))
+    if not settings.OIDC.roles or unknown:
         wrong = f"names the unknown role {unknown[0]!r}" if unknown else "maps no group to a role"
         problems.append(
             Error(
@@ -125,11 +125,11 @@ def check_single_sign_on(**kwargs: Any) -> list[CheckMessage]:
                 id="gymweb.E005",
             )
         )
-    parts = urlsplit(settings.OIDC_ISSUER)
+    parts = urlsplit(settings.OIDC.issuer)
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
         problems.append(
             Error(
-                f"GYMWEB_OIDC_ISSUER is {settings.OIDC_ISSUER}: without TLS, anyone on the network can sign in as any user.",
+                f"GYMWEB_OIDC_ISSUER is {settings.OIDC.issuer}, without TLS: replies of the provider can be forged.",
                 hint="Use https. Only a provider on this machine may use http.",
                 id="gymweb.E006",
             )
@@ -138,7 +138,7 @@ def check_single_sign_on(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _check_unused_settings() -> list[CheckMessage]:
-    if not settings.OIDC_CLIENT_ID and not settings.OIDC_ROLES:
+    if not settings.OIDC.client_id and not settings.OIDC.roles:
         return []
     return [
         Warning(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,43 +12,57 @@ _APP = "allauth.socialaccount.providers.openid_connect"
 ALLAUTH_APPS = ["allauth", "allauth.account", "allauth.socialaccount", _APP]
 
 
-def read_oidc(env: Environment) -> dict[str, Any]:
-    """Return the settings. Without an issuer, single sign-on is off. gymweb/checks.py checks their combination."""
-    issuer = _read_issuer(env.text("GYMWEB_OIDC_ISSUER", default=""))
-    secret = env.text("GYMWEB_OIDC_CLIENT_SECRET", default="")
-    client_id = env.text("GYMWEB_OIDC_CLIENT_ID", default="")
-    # Accounts belong to one issuer: the same subject of another issuer is another person.
-    provider_id = f"oidc-{hashlib.sha256(issuer.encode()).hexdigest()[:16]}" if issuer else ""
-    name = env.text("GYMWEB_OIDC_NAME", default="single sign-on")
-    application = {
-        "provider_id": provider_id,
-        "name": name,
-        "client_id": client_id,
-        "secret": secret,
-        "settings": {
-            "server_url": f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-            "oauth_pkce_enabled": True,
-            "scope": env.texts("GYMWEB_OIDC_SCOPES", default=["openid", "profile", "email"]),
-            # A client without a secret names itself in the body.
-            "token_auth_method": None if secret else "client_secret_post",
-        },
-    }
-    return {
-        "OIDC_ISSUER": issuer,
-        "OIDC_PROVIDER_ID": provider_id,
-        "OIDC_NAME": name,
-        "OIDC_CLIENT_ID": client_id,
-        "OIDC_GROUPS_CLAIM": env.text("GYMWEB_OIDC_GROUPS_CLAIM", default="groups"),
-        "OIDC_ROLES": _read_roles(env.text("GYMWEB_OIDC_ROLES", default="")),
-        "OIDC_SESSION_HOURS": env.whole("GYMWEB_OIDC_SESSION_HOURS", default=12, least=1, most=14 * 24),
-        "SOCIALACCOUNT_ADAPTER": "apps.accounts.single_sign_on.oidc_protocol.ProviderAdapter",
-        "SOCIALACCOUNT_PROVIDERS": {
-            "openid_connect": {
-                "provider_class": "apps.accounts.single_sign_on.oidc_protocol.IdentityProvider",
-                "APPS": [application] if issuer else [],
-            }
-        },
-    }
+@dataclass(frozen=True)
+class OidcSettings:
+    """Without an issuer, single sign-on is off. gymweb/checks.py checks the combination of the values."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    name: str
+    scopes: list[str]
+    groups_claim: str
+    roles: dict[str, str]
+    session_hours: int
+
+    @property
+    def provider_id(self) -> str:
+        """Return the id under which accounts are stored, or an empty string if single sign-on is off.
+
+        It depends on the issuer, because the same subject of another issuer is another user.
+        """
+        return f"oidc-{hashlib.sha256(self.issuer.encode()).hexdigest()[:16]}" if self.issuer else ""
+
+    @property
+    def allauth_providers(self) -> dict[str, Any]:
+        application = {
+            "provider_id": self.provider_id,
+            "name": self.name,
+            "client_id": self.client_id,
+            "secret": self.client_secret,
+            "settings": {
+                "server_url": f"{self.issuer.rstrip('/')}/.well-known/openid-configuration",
+                "oauth_pkce_enabled": True,
+                "scope": self.scopes,
+                # A client without a secret names itself in the body.
+                "token_auth_method": None if self.client_secret else "client_secret_post",
+            },
+        }
+        provider = "apps.accounts.single_sign_on.oidc_protocol.IdentityProvider"
+        return {"openid_connect": {"provider_class": provider, "APPS": [application] if self.issuer else []}}
+
+
+def read_oidc(env: Environment) -> OidcSettings:
+    return OidcSettings(
+        issuer=_read_issuer(env.text("GYMWEB_OIDC_ISSUER", default="")),
+        client_id=env.text("GYMWEB_OIDC_CLIENT_ID", default=""),
+        client_secret=env.text("GYMWEB_OIDC_CLIENT_SECRET", default=""),
+        name=env.text("GYMWEB_OIDC_NAME", default="single sign-on"),
+        scopes=env.texts("GYMWEB_OIDC_SCOPES", default=["openid", "profile", "email"]),
+        groups_claim=env.text("GYMWEB_OIDC_GROUPS_CLAIM", default="groups"),
+        roles=_read_roles(env.text("GYMWEB_OIDC_ROLES", default="")),
+        session_hours=env.whole("GYMWEB_OIDC_SESSION_HOURS", default=12, least=1, most=14 * 24),
+    )
 
 
 def _read_issuer(given: str) -> str:
@@ -74,5 +89,7 @@ def _read_roles(text: str) -> dict[str, str]:
     except ValueError as error:
         raise SettingRefused(f"GYMWEB_OIDC_ROLES is not JSON: {error}") from None
     if not isinstance(given, dict) or not all(isinstance(role, str) for role in given.values()):
-        raise SettingRefused('GYMWEB_OIDC_ROLES must be an object of groups and roles, such as {"ml-team": "engineer"}.')
+        raise SettingRefused(
+            'GYMWEB_OIDC_ROLES must be an object of groups and roles, such as {"ml-team": "engineer"}.'
+        )
     return given

@@ -146,7 +146,9 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 # Single sign-on at an OpenID Connect provider.
-vars().update(read_oidc(env))
+OIDC = read_oidc(env)
+SOCIALACCOUNT_ADAPTER = "apps.accounts.single_sign_on.oidc_protocol.ProviderAdapter"
+SOCIALACCOUNT_PROVIDERS = OIDC.allauth_providers
 
 USE_I18N = False
 USE_TZ = True

@@ -52,9 +52,9 @@ def accept_invitation(*, token: str, username: str, password: str) -> User:
     open_ones = Invitation.objects.open().filter(token_hash=_hash(token))
     invitation = open_ones.select_for_update(of=("self",)).first()
     # If two browsers accept at once, only one UPDATE matches. An error below undoes it.
-    if invitation is None or not Invitation.objects.filter(
-        pk=invitation.pk, accepted_at=None, revoked_at=None
-    ).update(accepted_at=timezone.now()):
+    if invitation is None or not Invitation.objects.filter(pk=invitation.pk, accepted_at=None, revoked_at=None).update(
+        accepted_at=timezone.now()
+    ):
         raise InvitationEnded
     user = create_user(username=username, role=invitation.role, email=invitation.email, password=password)
     Invitation.objects.filter(pk=invitation.pk).update(accepted_by=user)

@@ -143,9 +143,7 @@ class SignInLink(Dated):
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def open(self) -> "InvitationQuerySet":
         """Return invitations that can be accepted. Those of admins end with the admin's role or account."""
-        by_admin = models.Q(created_by__isnull=True) | models.Q(
-            created_by__is_active=True, created_by__role=Role.ADMIN
-        )
+        by_admin = models.Q(created_by__isnull=True) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
         return self.filter(by_admin, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 
 

@@ -53,7 +53,7 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     return user
 
 
-def check_sign_in_code(*, request: HttpRequest, user: User, code: str) -> None:
+def check_second_factor(*, request: HttpRequest, user: User, code: str) -> None:
     """Use up a code of the user's authenticator app or a recovery code. Raise SignInRefused or TooManyTries."""
     limits = SignInLimits(request, user.username, step="code")
     if seconds := limits.count():
@@ -61,10 +61,10 @@ def check_sign_in_code(*, request: HttpRequest, user: User, code: str) -> None:
     try:
         check_code(user=user, code=code)
     except (CodeRefused, FactorUnreadable) as refused:
-        record(user=None, action="sign_in.refuse_code", target=user, request=request)
+        record(user=None, action="second_factor.refuse", target=user, request=request)
         raise SignInRefused(str(refused)) from None
     limits.clear()
-    record(user=user, action="sign_in.code", target=user, request=request)
+    record(user=user, action="second_factor.check", target=user, request=request)
 
 
 def _hash(token: str) -> str:

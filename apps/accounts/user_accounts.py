@@ -22,7 +22,7 @@ class ManagedByProvider(Refusal, status=409, code="managed-by-provider"):
 
 def is_managed(user: User) -> bool:
     """Return True if the user signs in at the configured identity provider, which then also decides their role."""
-    provider = settings.OIDC_PROVIDER_ID
+    provider = settings.OIDC.provider_id
     return bool(provider) and SocialAccount.objects.filter(user=user, provider=provider).exists()
 
 
@@ -56,7 +56,7 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     Raise LastAdmin, ManagedByProvider and ValidationError.
     """
     if role != person.role and is_managed(person):
-        raise ManagedByProvider("The identity provider decides the role of this user. Change their groups there.", "role")
+        raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     stays_admin = role == Role.ADMIN and is_active
     # Evaluated to lock the rows, so that two admins cannot demote each other concurrently.

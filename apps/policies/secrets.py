@@ -32,4 +32,3 @@ def hint_of(secret: str) -> str:
     if not secret:
         return ""
     return "…" + secret[-_SHOWN_CHARACTERS:] if len(secret) >= _HINTED_FROM else "…"
-

@@ -70,6 +70,18 @@ def confirm_setup(*, user: User, code: str) -> list[str]:
     return codes
 
 
+def find_setup(*, user: User) -> SecondFactor | None:
+    """Return the user's app, confirmed or not. An unconfirmed one that cannot be decrypted is deleted."""
+    factor = SecondFactor.objects.filter(user=user).first()
+    if factor is not None and factor.confirmed_at is None:
+        try:
+            read_secret(factor)
+        except FactorUnreadable:
+            factor.delete()
+            return None
+    return factor
+
+
 @transaction.atomic
 def remove_second_factor(*, user: User, by: User | None) -> bool:
     """Turn off two-factor authentication and delete its recovery codes. Return True if it was on."""

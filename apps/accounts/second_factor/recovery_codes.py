@@ -3,6 +3,7 @@
 import base64
 import secrets
 
+from django.db import transaction
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -15,11 +16,13 @@ _GROUP = 4
 _SALT = "apps.accounts.second_factor.recovery_codes"
 
 
+@transaction.atomic
 def replace_recovery_codes(*, user: User) -> list[str]:
     """Create new codes, which replace all earlier ones. They are not stored in the clear."""
     codes = [base64.b32encode(secrets.token_bytes(_BYTES)).decode().lower() for _ in range(CODES)]
     delete_recovery_codes(user=user)
     RecoveryCode.objects.bulk_create(RecoveryCode(user=user, code_hash=_hash(code)) for code in codes)
+    record(user=user, action="second_factor.create_recovery_codes", target=user, codes=CODES)
     return ["-".join(code[at : at + _GROUP] for at in range(0, len(code), _GROUP)) for code in codes]
 
 

@@ -62,7 +62,7 @@ class Protocol(OpenIDConnectOAuth2Adapter):
     def openid_config(self) -> dict[str, Any]:
         if not hasattr(self, "_openid_config"):
             config: dict[str, Any] = super().openid_config
-            if config.get("issuer") != settings.OIDC_ISSUER:
+            if config.get("issuer") != settings.OIDC.issuer:
                 raise OAuth2Error("The discovery document names another issuer than GYMWEB_OIDC_ISSUER.")
         return self._openid_config  # type: ignore[no-any-return]
 
@@ -79,7 +79,7 @@ class Protocol(OpenIDConnectOAuth2Adapter):
             claims = verify_id_token(
                 str(kwargs["response"].get("id_token")),
                 keys=keys,
-                issuer=settings.OIDC_ISSUER,
+                issuer=settings.OIDC.issuer,
                 client_id=app.client_id,
             )
             if url := config.get("userinfo_endpoint"):
@@ -121,7 +121,7 @@ _UNREACHABLE = "The identity provider cannot be reached. Try again later."
 
 def start_sign_in(request: HttpRequest, page: str) -> HttpResponseBase:
     """Return a redirect to the provider. Raise ProviderFailed."""
-    provider = get_adapter().get_provider(request, provider=settings.OIDC_PROVIDER_ID)
+    provider = get_adapter().get_provider(request, provider=settings.OIDC.provider_id)
     nonce = secrets.token_urlsafe(32)
     try:
         response: HttpResponseBase = provider.redirect(
@@ -135,7 +135,7 @@ def start_sign_in(request: HttpRequest, page: str) -> HttpResponseBase:
 def finish_sign_in(request: HttpRequest) -> Identified:
     """Return the verified claims of the user whom the provider sent back. Raise ProviderFailed."""
     try:
-        OAuth2CallbackView.adapter_view(Protocol(request, settings.OIDC_PROVIDER_ID))(request)
+        OAuth2CallbackView.adapter_view(Protocol(request, settings.OIDC.provider_id))(request)
     except Identified as identified:
         return identified
     except (KeyError, TypeError, ValueError) as error:  # a reply without the fields that the protocol requires

@@ -30,7 +30,10 @@ def sign_in_with_claims(*, request: HttpRequest, claims: dict[str, Any]) -> User
     role = find_role(claims)
     user = _find_user(claims)
     if role is None:
-        _refuse_without_role(request, claims, user)
+        _suspend(request, claims, user)
+        raise SignInRefused(
+            f"None of your groups at {settings.OIDC.name} gives access to GymWeb. Ask an admin which group you need."
+        )
     if user is not None and not user.is_active and not user.is_suspended:
         record(user=None, action="sign_in.refuse", target=user, request=request, reason="deactivated")
         raise SignInRefused("Your account is deactivated. Ask an admin to reactivate it.")
@@ -44,23 +47,20 @@ def sign_in_with_claims(*, request: HttpRequest, claims: dict[str, Any]) -> User
 
 
 def _find_user(claims: dict[str, Any]) -> User | None:
-    accounts = SocialAccount.objects.filter(provider=settings.OIDC_PROVIDER_ID, uid=claims["sub"])
+    accounts = SocialAccount.objects.filter(provider=settings.OIDC.provider_id, uid=claims["sub"])
     account = accounts.select_related("user").first()
     return account.user if account else None
 
 
-def _refuse_without_role(request: HttpRequest, claims: dict[str, Any], user: User | None) -> None:
-    """Suspend the account of a user who has lost all mapped groups, and raise SignInRefused."""
-    with transaction.atomic():
-        if user is not None and user.is_active:
-            User.objects.filter(pk=user.pk).update(is_active=False, is_suspended=True)
-            end_sessions_of(person=user, by=None)
-            record(user=None, action="user.suspend", target=user, request=request)
-        target = user or _name_of(claims)
-        record(user=None, action="sign_in.refuse", target=target, request=request, groups=groups_of(claims))
-    raise SignInRefused(
-        f"None of your groups at {settings.OIDC_NAME} gives access to GymWeb. Ask an admin which group you need."
-    )
+@transaction.atomic
+def _suspend(request: HttpRequest, claims: dict[str, Any], user: User | None) -> None:
+    """Deactivate the account, if any, of a user who is in no mapped group."""
+    if user is not None and user.is_active:
+        User.objects.filter(pk=user.pk).update(is_active=False, is_suspended=True)
+        end_sessions_of(person=user, by=None)
+        record(user=None, action="user.suspend", target=user, request=request)
+    target = user or _name_of(claims)
+    record(user=None, action="sign_in.refuse", target=target, request=request, groups=groups_of(claims))
 
 
 def _update_user(user: User, role: Role) -> User:
@@ -76,7 +76,7 @@ def _update_user(user: User, role: Role) -> User:
 
 def _create_user(claims: dict[str, Any], role: Role) -> User:
     user = create_user(username=_free_name(_name_of(claims)), role=role, email=_email_of(claims))
-    SocialAccount.objects.create(user=user, provider=settings.OIDC_PROVIDER_ID, uid=claims["sub"], extra_data={})
+    SocialAccount.objects.create(user=user, provider=settings.OIDC.provider_id, uid=claims["sub"], extra_data={})
     return user
 
 

@@ -6,22 +6,22 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.audit_log import record
-from apps.accounts.invitations import InvitationEnded, accept_invitation, find_invitation
+from apps.accounts.invitations import accept_invitation, find_invitation
 from apps.accounts.models import Role, SignInMethod
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.return_page import page_of
-from apps.accounts.sign_in import SignInRefused, TooManyTries, check_sign_in_code
+from apps.accounts.sign_in import SignInRefused, TooManyTries, check_second_factor
 from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in, start_sign_in
 from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
 from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.forms.account_forms import SignInForm
+from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.sign_in_forms import AcceptForm, CodeForm
 from apps.dashboard.views.accounts.sign_in_steps import find_first_step, open_session, render_sign_in, wanted_page
 
@@ -42,7 +42,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
     status, retry_after = 422 if form.is_bound else 200, None
     if form.is_valid():
         try:
-            check_sign_in_code(request=request, user=user, code=form.cleaned_data["code"])
+            check_second_factor(request=request, user=user, code=form.cleaned_data["code"])
         except SignInRefused as refused:
             form.add_error("code", str(refused))
             retry_after = refused.retry_after if isinstance(refused, TooManyTries) else None
@@ -56,7 +56,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
 
 
 def _require_provider() -> None:
-    if not settings.OIDC_PROVIDER_ID:
+    if not settings.OIDC.provider_id:
         raise Http404
 
 
@@ -96,7 +96,7 @@ def oidc_callback(request: HttpRequest) -> HttpResponse:
         return _show_failure(request, str(failed), status=403)
     except SignInRefused as refused:
         return _show_failure(request, str(refused), status=403)
-    lifetime = timedelta(hours=settings.OIDC_SESSION_HOURS)
+    lifetime = timedelta(hours=settings.OIDC.session_hours)
     page = page_of(request, identified.page)
     return open_session(request, user, SignInMethod.PROVIDER, page, lifetime=lifetime)
 
@@ -115,12 +115,7 @@ def invitation_accept(request: HttpRequest, token: str) -> HttpResponse:
     context["role"] = Role(invitation.role).label
     if form.is_valid():
         given = {name: form.cleaned_data[name] for name in ("username", "password")}
-        try:
+        with show_errors(form):
             user = accept_invitation(token=token, **given)
-        except InvitationEnded:
-            return render(request, "account/invitation.html", {**context, "invitation": None}, status=410)
-        except ValidationError as invalid:
-            form.add_invalid(invalid)
-        else:
             return open_session(request, user, SignInMethod.INVITATION, "")
     return render(request, "account/invitation.html", context, status=422 if form.is_bound else 200)

@@ -59,7 +59,7 @@ def render_sign_in(request: HttpRequest, form: SignInForm, page: str, *, status:
         "form": form,
         "next": page,
         "unsent": "unsent" in request.GET,
-        "provider": settings.OIDC_NAME if settings.OIDC_PROVIDER_ID else "",
+        "provider": settings.OIDC.name if settings.OIDC.provider_id else "",
     }
     return render(request, "account/sign_in.html", context, status=status)
 

@@ -1,6 +1,5 @@
 """Signing in by password or link, signing out, and the theme: pages without a signed-in user."""
 
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_not_required
