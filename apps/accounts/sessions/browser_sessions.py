@@ -72,16 +72,17 @@ def _store(request: HttpRequest, user: User, **changes: str) -> None:
     assert key is not None
     _writes.is_due(key)
     seen = {
-        "user": user,
         "device": clean_line(name_device(request.headers.get("User-Agent", "")), 200),
         "address": client_address(request),
         "last_seen_at": timezone.now(),
         **changes,
     }
+    if BrowserSession.objects.filter(session_id=key, user=user).update(**seen):
+        return
     with transaction.atomic():
         # A session that has just been ended must not come back.
         if Session.objects.select_for_update().filter(pk=key).exists():
-            BrowserSession.objects.update_or_create(session_id=key, defaults=seen)
+            BrowserSession.objects.update_or_create(session_id=key, defaults={"user": user, **seen})
 
 
 def sessions_of(user: User) -> QuerySet[BrowserSession]:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.invitations import DEFAULT_DAYS, MOST_DAYS, create_invitation, revoke_invitation
-from apps.accounts.models import INVITATION_STATES, Invitation, Role
+from apps.accounts.models import INVITATION_STATES, Invitation, Role, User
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet
 from apps.api.framework.declared_fields import DeclaredFields
@@ -19,8 +19,12 @@ from apps.api.framework.declared_fields import DeclaredFields
 class InvitationSerializer(DeclaredFields, serializers.ModelSerializer[Invitation]):
     role = serializers.ChoiceField(choices=Role.choices, default=Role.VIEWER, help_text="Role of the new account")
     state = serializers.ChoiceField(choices=INVITATION_STATES, read_only=True)
-    created_by = serializers.SlugRelatedField(slug_field="username", read_only=True, allow_null=True)
-    accepted_by = serializers.SlugRelatedField(slug_field="username", read_only=True, allow_null=True)
+    created_by: serializers.SlugRelatedField[User] = serializers.SlugRelatedField(
+        slug_field="username", read_only=True, allow_null=True
+    )
+    accepted_by: serializers.SlugRelatedField[User] = serializers.SlugRelatedField(
+        slug_field="username", read_only=True, allow_null=True
+    )
     days = serializers.IntegerField(
         write_only=True,
         required=False,
