@@ -301,6 +301,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
     "apps.rollouts.server_metrics.aggregate_requests.request_queued_metrics",
     "apps.accounts.idempotent_requests.sweep_answers",
+    "apps.accounts.sessions.browser_sessions.sweep_sessions",
     "apps.alerts.alert_delivery.deliver_alerts",
     "apps.rollouts.alert_checks.check_alerts",
 ]

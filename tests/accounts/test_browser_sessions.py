@@ -16,6 +16,7 @@ from apps.accounts.sessions.browser_sessions import (
     end_session,
     end_sessions_of,
     sessions_of,
+    sweep_sessions,
     touch_session,
 )
 from apps.accounts.sessions.device_names import name_device
@@ -105,6 +106,13 @@ def test_expired_sessions_are_not_listed(user):
     assert not sessions_of(user).exists()
 
 
+def test_expired_sessions_are_deleted(user):
+    enter()
+    enter()
+    Session.objects.filter(pk=Session.objects.first().pk).update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert (sweep_sessions(), sweep_sessions(), BrowserSession.objects.count()) == (True, False, 1)
+
+
 def test_the_last_use_is_recorded_once_a_minute(user, is_touched, monkeypatch):
     client = enter()
     long_ago = timezone.now() - timedelta(days=1)
@@ -152,7 +160,10 @@ def test_the_operator_lists_and_ends_sessions(user):
     [
         (FIREFOX, "Firefox on Linux"),
         ("Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
-        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) AppleWebKit/605.1 Version/18.0 Safari/605.1", "Safari on macOS"),
+        (
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) AppleWebKit/605.1 Version/18.0 Safari/605.1",
+            "Safari on macOS",
+        ),
         ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) CriOS/140.0 Safari/604.1", "Chrome on iPhone"),
         ("curl/8.0", "Unknown browser"),
         ("", "Unknown browser"),

@@ -35,9 +35,7 @@ def unsigned(given):
 def signed_with_public_key():
     """The attack that takes the public key as a shared secret. PyJWT refuses to make such a token, so by hand."""
 
-    pem = KEY.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    pem = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     body = unsigned(claims()).rpartition(".")[0].split(".")[1]
     head = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"one"}').rstrip(b"=").decode()
     mac = hmac.new(pem, f"{head}.{body}".encode(), hashlib.sha256).digest()

@@ -81,8 +81,10 @@ def test_expired_revoked_and_unknown_invitations_say_the_same(client: Client, ad
     Invitation.objects.filter(pk=expired[0].pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     revoked = create_invitation(role=Role.ADMIN, by=admin)
     revoke_invitation(invitation=revoked[0], user=admin)
-    seen = {(client.get(f"/invitations/{one}/").status_code, post(client, one).status_code) for one in
-            (expired[1], revoked[1], "unknown")}
+    seen = {
+        (client.get(f"/invitations/{one}/").status_code, post(client, one).status_code)
+        for one in (expired[1], revoked[1], "unknown")
+    }
     assert (seen, User.objects.filter(username="ida").exists()) == ({(410, 410)}, False)
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.api_keys import create_api_key, find_api_key
 from apps.accounts.models import AuditEntry, BrowserSession, Role, User
+from apps.accounts.sessions import sign_in_limits
 from apps.accounts.sign_in import create_sign_in_link
 from apps.accounts.single_sign_on.group_roles import find_role
 from apps.accounts.user_accounts import ManagedByProvider, change_password, edit_user
@@ -198,6 +199,16 @@ def test_a_session_of_the_provider_ends_after_its_hours(server, client: Client, 
     session = BrowserSession.objects.select_related("session").get()
     assert session.method == "provider"
     assert abs(session.session.expire_date - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
+
+
+def test_starts_are_limited_and_their_sessions_end_soon(server, client: Client, monkeypatch):
+    monkeypatch.setattr(sign_in_limits, "STARTS_PER_ADDRESS", 2)
+    for _ in range(2):
+        server.begin(client)
+    assert client.session.get_expiry_age() <= 15 * 60
+    reply = client.get("/sign-in/oidc/")
+    assert (reply.status_code, "Retry-After" in reply) == (429, True)
+    assert Client(REMOTE_ADDR="192.0.2.7").get("/sign-in/oidc/").status_code == 302
 
 
 def test_what_was_stored_before_signing_in_does_not_stay(server, client: Client):

@@ -71,13 +71,12 @@ def confirm_setup(*, user: User, code: str) -> list[str]:
 
 
 def find_setup(*, user: User) -> SecondFactor | None:
-    """Return the user's app, confirmed or not. An unconfirmed one that cannot be decrypted is deleted."""
+    """Return the user's app, confirmed or not. An unconfirmed one that cannot be decrypted counts as none."""
     factor = SecondFactor.objects.filter(user=user).first()
     if factor is not None and factor.confirmed_at is None:
         try:
             read_secret(factor)
         except FactorUnreadable:
-            factor.delete()
             return None
     return factor
 

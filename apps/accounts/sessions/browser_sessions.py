@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.client_address import client_address
 from apps.accounts.disk_space import skip_when_full
+from apps.accounts.job_declarations import background_job
 from apps.accounts.models import BrowserSession, SignInMethod, User
 from apps.accounts.permissions import Permission, user_may
 from apps.accounts.sessions.device_names import name_device
@@ -23,6 +24,7 @@ from apps.gym.storable import clean_line
 SEEN_SECONDS = 60
 """How precise `last_seen_at` is. Limits writes for a session in constant use."""
 _MOST_REMEMBERED = 10_000
+_SWEPT_AT_ONCE = 500
 
 
 class NotYourSession(Refusal, status=403, code="not-yours"):
@@ -113,3 +115,10 @@ def end_sessions_of(*, person: User, by: User | None, keep: str | None = None) -
         Session.objects.filter(pk__in=keys).delete()
         record(user=by, action="session.end_all", target=person, sessions=len(keys))
     return len(keys)
+
+
+@background_job(every=600.0, on_full_disk=True)
+def sweep_sessions() -> bool:
+    """Background job: delete some expired sessions. Return True if there were any."""
+    some = Session.objects.filter(expire_date__lt=timezone.now()).values_list("pk", flat=True)
+    return Session.objects.filter(pk__in=list(some[:_SWEPT_AT_ONCE])).delete()[0] > 0

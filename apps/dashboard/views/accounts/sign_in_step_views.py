@@ -16,6 +16,7 @@ from apps.accounts.invitations import accept_invitation, find_invitation
 from apps.accounts.models import Role, SignInMethod
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.return_page import page_of
+from apps.accounts.sessions.sign_in_limits import count_start
 from apps.accounts.sign_in import SignInRefused, TooManyTries, check_second_factor
 from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in, start_sign_in
 from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
@@ -24,6 +25,9 @@ from apps.dashboard.forms.account_forms import SignInForm
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.sign_in_forms import AcceptForm, CodeForm
 from apps.dashboard.views.accounts.sign_in_steps import find_first_step, open_session, render_sign_in, wanted_page
+
+# Longer than a sign-in at the provider takes. Sessions of visitors who never come back are then deleted.
+_STATE_TIME = timedelta(minutes=15)
 
 
 @login_not_required
@@ -35,7 +39,8 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
     page = wanted_page(request)
     step = find_first_step(request)
     if step is None:
-        messages.info(request, "Sign in again. A code must follow within 10 minutes.")
+        if not request.user.is_authenticated:
+            messages.info(request, "Sign in again. A code must follow within 10 minutes.")
         return redirect("dashboard:sign_in")
     user, method = step
     form = CodeForm(posted(request))
@@ -75,6 +80,12 @@ def oidc_start(request: HttpRequest) -> HttpResponseBase:
     redirect too, which only signs users in as themselves.
     """
     _require_provider()
+    if seconds := count_start(request):
+        response = _show_failure(request, str(TooManyTries(seconds)), status=429)
+        response["Retry-After"] = str(seconds)
+        return response
+    if not request.user.is_authenticated:
+        request.session.set_expiry(_STATE_TIME)
     try:
         return start_sign_in(request, wanted_page(request))
     except ProviderFailed as failed:
