@@ -142,7 +142,7 @@ class SignInLink(Dated):
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def open(self) -> "InvitationQuerySet":
-        """Return invitations that can be accepted. Those of admins end with the admin's role or account."""
+        """Return invitations that can be accepted: the admin who created one must still be an admin."""
         by_admin = models.Q(created_by__isnull=True) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
         return self.filter(by_admin, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 
@@ -212,8 +212,6 @@ class RecoveryCode(Dated):
 
 
 class SignInMethod(models.TextChoices):
-    """How a session was opened."""
-
     PASSWORD = "password", "Password"
     LINK = "link", "Sign-in link"
     INVITATION = "invitation", "Invitation"

@@ -1,6 +1,6 @@
 """Name the browser and operating system of a User-Agent header."""
 
-# The first match counts: browsers also name those that they are compatible with.
+# The first match counts: browsers also name other browsers, for compatibility.
 _BROWSERS = (
     ("Edg/", "Edge"),
     ("OPR/", "Opera"),

@@ -23,7 +23,7 @@ FREE_FAILURES = 20
 FAILURES_WINDOW_SECONDS = 24 * 60 * 60
 FIRST_DELAY_SECONDS = 60
 LONGEST_DELAY_SECONDS = TRIES_WINDOW_SECONDS
-# Whoever guesses codes already has the password, and a code has only six digits.
+# Longer, because an attacker who guesses codes has the password, and a code has only six digits.
 LONGEST_CODE_DELAY_SECONDS = 4 * 60 * 60
 _DOUBLINGS = 10
 

@@ -83,7 +83,7 @@ def continue_sign_in(request: HttpRequest, user: User, method: SignInMethod, pag
 
 
 def find_first_step(request: HttpRequest) -> tuple[User, SignInMethod] | None:
-    """Return who has passed the first step in this browser, and how. None if nobody, too long ago, or no longer."""
+    """Return the user who has passed the first step in this browser, and how. None if the step has expired."""
     signed = request.get_signed_cookie(_STEP_COOKIE, default="", salt=_STEP_SALT, max_age=_STEP_TIME)
     if not signed:
         return None
