@@ -55,8 +55,8 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
 
     Raise LastAdmin, ManagedByProvider and ValidationError.
     """
-    if role != person.role and is_managed(person):
-        raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
+    if is_managed(person):
+        _refuse_decisions_of_provider(person, role, is_active)
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     stays_admin = role == Role.ADMIN and is_active
     # Evaluated to lock the rows, so that two admins cannot demote each other concurrently.
@@ -64,7 +64,8 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
         raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
     before = _facts(User.objects.get(pk=person.pk))
-    person.role, person.is_active, person.is_suspended = role, is_active, False
+    person.role, person.is_active = role, is_active
+    person.is_suspended = person.is_suspended and not is_active
     if email is not None:
         person.email = email
     person.full_clean()
@@ -73,6 +74,15 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     if not is_active:
         end_sessions_of(person=person, by=by)
     return person
+
+
+def _refuse_decisions_of_provider(person: User, role: str, is_active: bool) -> None:
+    if role != person.role:
+        raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
+    if is_active and person.is_suspended:
+        raise ManagedByProvider(
+            "The identity provider grants this user no role. Add the user to a mapped group there.", "is_active"
+        )
 
 
 def _facts(person: User) -> dict[str, object]:

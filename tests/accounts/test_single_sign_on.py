@@ -178,6 +178,18 @@ def test_a_user_deactivated_by_an_admin_stays_out(server, client: Client):
     assert (user.is_active, user.is_suspended) == (False, False)
 
 
+def test_an_admin_cannot_reactivate_a_user_without_a_group_but_edit_the_address(server, client: Client):
+    server.sign_in(client)
+    server.claims["groups"] = []
+    server.sign_in(client)
+    user, admin = User.objects.get(), make_user(Role.ADMIN)
+    with pytest.raises(ManagedByProvider):
+        edit_user(person=user, role=user.role, is_active=True, by=admin)
+    edit_user(person=User.objects.get(pk=user.pk), role=user.role, is_active=False, email="a@example.org", by=admin)
+    server.claims["groups"] = ["engineers"]
+    assert server.sign_in(client).status_code == 302
+
+
 def test_an_account_of_the_provider_has_no_other_way_in(server, client: Client):
     server.sign_in(client)
     user, admin = User.objects.get(), make_user(Role.ADMIN)
