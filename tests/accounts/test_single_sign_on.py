@@ -213,13 +213,14 @@ def test_a_session_of_the_provider_ends_after_its_hours(server, client: Client, 
     assert abs(session.session.expire_date - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
 
 
-def test_starts_are_limited_and_their_sessions_end_soon(server, client: Client, monkeypatch):
-    monkeypatch.setattr(sign_in_limits, "STARTS_PER_ADDRESS", 2)
+def test_requests_are_limited_and_their_sessions_end_soon(server, client: Client, monkeypatch):
+    monkeypatch.setattr(sign_in_limits, "PROVIDER_REQUESTS_PER_ADDRESS", 2)
     for _ in range(2):
         server.begin(client)
     assert client.session.get_expiry_age() <= 15 * 60
-    reply = client.get("/sign-in/oidc/")
-    assert (reply.status_code, "Retry-After" in reply) == (429, True)
+    for path in ("/sign-in/oidc/", "/sign-in/oidc/callback/"):
+        reply = client.get(path)
+        assert (reply.status_code, "Retry-After" in reply) == (429, True)
     assert Client(REMOTE_ADDR="192.0.2.7").get("/sign-in/oidc/").status_code == 302
 
 

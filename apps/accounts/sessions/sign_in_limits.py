@@ -15,8 +15,8 @@ TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50
 TRIES_WINDOW_SECONDS = 15 * 60
 
-# Starts of single sign-on: each stores a session and calls the provider.
-STARTS_PER_ADDRESS = 300
+# Requests of single sign-on, two for each sign-in. They store sessions and audit entries, and call the provider.
+PROVIDER_REQUESTS_PER_ADDRESS = 600
 
 # Failures of one account within a day, from all networks. Each one beyond FREE_FAILURES doubles the delay.
 FREE_FAILURES = 20
@@ -65,12 +65,12 @@ class SignInLimits:
             _clear_failures(self._step, subject)
 
 
-def count_start(request: HttpRequest) -> int:
-    """Count a start of single sign-on. Return 0 if it may go on, else the seconds to wait."""
+def count_provider_request(request: HttpRequest) -> int:
+    """Count a request of single sign-on. Return 0 if it is allowed, else the seconds to wait."""
     if not sees_client_addresses():
         return 0
     number, ends_at = add(f"oidc {network_of(client_address(request))}", seconds=TRIES_WINDOW_SECONDS)
-    return _seconds_until(ends_at) if number > STARTS_PER_ADDRESS else 0
+    return _seconds_until(ends_at) if number > PROVIDER_REQUESTS_PER_ADDRESS else 0
 
 
 def clear_account(username: str) -> None:

@@ -16,7 +16,7 @@ from apps.accounts.invitations import accept_invitation, find_invitation
 from apps.accounts.models import Role, SignInMethod
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.return_page import page_of
-from apps.accounts.sessions.sign_in_limits import count_start
+from apps.accounts.sessions.sign_in_limits import count_provider_request
 from apps.accounts.sign_in import SignInRefused, TooManyTries, check_second_factor
 from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in, start_sign_in
 from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
@@ -70,6 +70,12 @@ def _show_failure(request: HttpRequest, message: str, *, status: int) -> HttpRes
     return render_sign_in(request, SignInForm(), "", status=status)
 
 
+def _refuse_many(request: HttpRequest, seconds: int) -> HttpResponse:
+    response = _show_failure(request, "Too many sign-ins from your network. Try again later.", status=429)
+    response["Retry-After"] = str(seconds)
+    return response
+
+
 @login_not_required
 @never_cache
 @allow(GET=Permission.PUBLIC)
@@ -80,10 +86,8 @@ def oidc_start(request: HttpRequest) -> HttpResponseBase:
     redirect too, which only signs users in as themselves.
     """
     _require_provider()
-    if seconds := count_start(request):
-        response = _show_failure(request, str(TooManyTries(seconds)), status=429)
-        response["Retry-After"] = str(seconds)
-        return response
+    if seconds := count_provider_request(request):
+        return _refuse_many(request, seconds)
     if not request.user.is_authenticated:
         request.session.set_expiry(_STATE_TIME)
     try:
@@ -99,6 +103,8 @@ def oidc_start(request: HttpRequest) -> HttpResponseBase:
 def oidc_callback(request: HttpRequest) -> HttpResponse:
     """Sign in the user whom the identity provider sent back."""
     _require_provider()
+    if seconds := count_provider_request(request):
+        return _refuse_many(request, seconds)
     try:
         identified = finish_sign_in(request)
         user = sign_in_with_claims(request=request, claims=identified.claims)
