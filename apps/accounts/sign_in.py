@@ -13,7 +13,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import SignInLink, User
 from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorUnreadable, check_code
 from apps.accounts.sessions.sign_in_limits import SignInLimits, clear_account
-from apps.accounts.user_accounts import create_user, require_local_account
+from apps.accounts.user_accounts import create_user, is_managed, require_local_account
 
 INVITATION_MINUTES = 3 * 24 * 60
 
@@ -45,7 +45,7 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     if seconds := limits.count():
         raise TooManyTries(seconds)
     user = authenticate(request, username=username, password=password)
-    if not isinstance(user, User):
+    if not isinstance(user, User) or is_managed(user):
         record(user=None, action="sign_in.refuse", target=username, request=request)
         raise SignInRefused
     limits.clear()
@@ -98,10 +98,10 @@ def is_open(token: str) -> bool:
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
-    """Use the link and return its user. None if it is unknown, used or expired, or if the user is deactivated."""
+    """Use the link and return its user. None if it is unknown, used or expired, or if the user may not use links."""
     now = timezone.now()
     link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
-    if link is None:
+    if link is None or is_managed(link.user):
         return None
     # If two browsers open the link at once, only one UPDATE matches.
     if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):

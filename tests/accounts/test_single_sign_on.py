@@ -205,6 +205,16 @@ def test_an_account_of_the_provider_has_no_other_way_in(server, client: Client):
     assert 'name="password"' not in client.get("/account/").text
 
 
+def test_a_password_or_link_from_before_does_not_open_it(server, client: Client, settings):
+    user = make_user(username="ada", password="a long enough secret")
+    link = create_sign_in_link(user=user)
+    SocialAccount.objects.create(user=user, provider=settings.OIDC.provider_id, uid="subject-1")
+    reply = client.post("/sign-in/", {"username": "ada", "password": "a long enough secret"})
+    assert (reply.status_code, client.post(f"/sign-in/{link}/").status_code, is_in(client)) == (422, 410, False)
+    server.sign_in(client)
+    assert is_in(client)
+
+
 def test_a_session_of_the_provider_ends_after_its_hours(server, client: Client, settings):
     use_provider(settings, server.issuer, session_hours=2)
     server.sign_in(client)
